@@ -17,8 +17,8 @@ from measure import report
 
 from holdfast import Holdfast, Key, Run, agent, current_operation, tool
 from holdfast.engine.outbox import begin_asleep
-from holdfast.engine.run_start import Input
 from holdfast.engine.settings import Settings
+from holdfast.engine.tool_protocol import Input
 
 RUNS = 500
 OTHERS = 230

@@ -81,7 +81,7 @@ def _make(newer: bool) -> tuple[Agent[Script, list[str]], Agent[str, list[str]]]
                 steps = zip(group, branches, strict=True)
                 news = [*await run.gather(*(_perform(run, tools, step, own) for step, own in steps))]
                 ears.join(branches)
-            owned = checker.owned(run.id, run.scope().instance.lease.token)
+            owned = checker.owned(run.id, run.scope().active.lease.token)
             replays.told(life.actor, execution, (run.id, number), news, owned=owned)
             told += news
         return told

@@ -190,7 +190,7 @@ APPROVALS: Final = (
     Mutant(
         "gate not asked",
         "gates are not looked at",
-        "holdfast.engine.operation_driver:OperationDriver._gated",
+        "holdfast.engine.situation:_gated",
         always(False),
     ),
     Mutant("approval unbound", "a yes to one thing is one to all", "holdfast.model.ids:approval_digest", unbound),

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from holdfast.engine.durable_waits import event_stream
 from holdfast.engine.exceptions.call_end import describe
-from holdfast.engine.timers import event_stream
 from holdfast.errors import JournalError, KeyInProgress
 from holdfast.model import records as r
 from holdfast.model.decision.evidence import EVIDENCE
@@ -233,7 +233,7 @@ def early_events_dropped(original: Any) -> Any:
     async def rings(instance: Any, name: str, event: Any) -> Any:
         if event is not None and name in instance.history.timers:
             set_at = instance.history.timers[name].at
-            for entry in await instance.engine.journal.entries(event_stream(instance.run, *event)):
+            for entry in await instance.process.journal.entries(event_stream(instance.run, *event)):
                 if entry.at_ms <= set_at:
                     instance.history.events_taken.add(entry.id)
         return await original(instance, name, event)
@@ -291,7 +291,7 @@ def secrets_revealed(original: Any) -> Any:
 
 def asked_again(original: Any) -> Any:
     async def decide(scope: Any, settings: Any, *question: Any) -> Any:
-        scope.instance.history.answers.pop(settings.step, None)
+        scope.active.history.answers.pop(settings.step, None)
         return await original(scope, settings, *question)
 
     return decide
@@ -316,7 +316,7 @@ OPERATIONS: Final = (
     Mutant(
         "journal errors swallowed",
         "a refused record is taken for a stored one",
-        "holdfast.engine.active_run.run:ActiveRun.append",
+        "holdfast.engine.active_run.log:RunRecorder.append",
         journal_errors_swallowed,
     ),
     Mutant(
@@ -472,7 +472,7 @@ OPERATIONS: Final = (
     Mutant(
         "arguments drift",
         "a retry is sent with other arguments",
-        "holdfast.engine.operation_driver:OperationDriver.decoded",
+        "holdfast.engine.operation_driver:decoded",
         arguments_drift,
     ),
     Mutant("business key ignored", "two runs may do one thing", "holdfast.agent.tool:Tool.claims", not_kept),
@@ -497,7 +497,7 @@ OPERATIONS: Final = (
     Mutant(
         "early events dropped",
         "a webhook before its wait is lost",
-        "holdfast.engine.timers:_rings",
+        "holdfast.engine.durable_waits:_rings",
         early_events_dropped,
     ),
     Mutant(
@@ -506,19 +506,19 @@ OPERATIONS: Final = (
     Mutant(
         "wake-up not noticed",
         "an event at the moment of rest is lost",
-        "holdfast.engine.leases:notify_owner",
+        "holdfast.engine.process:notify_owner",
         knocks_in_vain,
     ),
     Mutant(
         "late words dropped",
         "a fenced owner keeps what it knows to itself",
-        "holdfast.engine.engine:Engine.file_late",
+        "holdfast.engine.late_reports:file_late",
         never_mind,
     ),
     Mutant(
         "leases kept",
         "a lease that could not be given back stays",
-        "holdfast.engine.leases:Leases.give_back",
+        "holdfast.engine.process:Leases.give_back",
         always(None),
     ),
     Mutant(

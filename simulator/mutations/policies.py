@@ -78,7 +78,7 @@ def of_the_same_run(_original: Any) -> Any:
     """The past of a subject is what this run knows of it."""
 
     async def past(flight: Any, subject: str, since_ms: int) -> Any:
-        entries = await flight.instance.engine.journal.entries(deeds_stream(flight.operation.intent.tool, subject))
+        entries = await flight.instance.process.journal.entries(deeds_stream(flight.operation.intent.tool, subject))
         deeds = [msgspec.json.decode(entry.body, type=Deed) for entry in entries]
         own = [deed for deed in deeds if deed.operation.startswith(f"{flight.instance.run}/")]
         return past_of(own, since_ms)
@@ -103,7 +103,7 @@ POLICY: Final = (
     Mutant(
         "nothing is judged",
         "writes leave that no policy has seen",
-        "holdfast.engine.operation_driver:OperationDriver._policy",
+        "holdfast.engine.situation:_policy",
         always(""),
     ),
     Mutant(
@@ -122,7 +122,7 @@ POLICY: Final = (
     Mutant(
         "a policy overrules a gate",
         "what a tool asks about leaves by a policy",
-        "holdfast.engine.operation_driver:OperationDriver._gated",
+        "holdfast.engine.situation:_gated",
         overruled,
     ),
     Mutant("drawn anew", "a sample is another one when it is drawn again", "holdfast.model.policy:chance", drawn_anew),

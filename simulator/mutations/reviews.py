@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from holdfast.engine.questions import AnswerTerms
+from holdfast.engine.durable_waits import AnswerTerms
 from holdfast.model import records as r
 from holdfast.model.questions import Answered
 from holdfast.people.answers import DidNotHappenAnswer, RetrySameKey
@@ -29,7 +29,7 @@ def one_ear(original: Any) -> Any:
     """What anybody has heard, everybody knows."""
 
     def news_for(scope: Any) -> bool:
-        messages = scope.instance.history.messages
+        messages = scope.active.history.messages
         return bool(original(scope)) and bool(messages.stop or messages.unheard)
 
     return news_for
@@ -39,7 +39,7 @@ def stops_once(_original: Any) -> Any:
     """To stop is said once, as anything else is."""
 
     def news_for(scope: Any) -> bool:
-        messages = scope.instance.history.messages
+        messages = scope.active.history.messages
         return messages is not None and messages.last > scope.host.heard
 
     return news_for
@@ -142,7 +142,7 @@ def with_all_tools(_original: Any) -> Any:
     """Another agent may do whatever the run may."""
 
     def tools_for(instance: Any, _agent: Any) -> frozenset[str]:
-        return frozenset(instance.engine.tools)
+        return frozenset(instance.process.tools)
 
     return tools_for
 
@@ -221,7 +221,7 @@ REVIEWS: Final = (
     Mutant(
         "told in vain",
         "writes begin although a message waits",
-        "holdfast.engine.operation_driver:OperationDriver._told",
+        "holdfast.engine.situation:_stopped_by_message",
         always(""),
     ),
     Mutant(
@@ -233,13 +233,13 @@ REVIEWS: Final = (
     Mutant(
         "one ear for all",
         "what one branch heard no other has to hear",
-        "holdfast.engine.operation_driver:has_undelivered_message",
+        "holdfast.engine.active_run.scopes:Scope.has_message",
         one_ear,
     ),
     Mutant(
         "stopped once",
         "after it was told to stop, code begins the next write",
-        "holdfast.engine.operation_driver:has_undelivered_message",
+        "holdfast.engine.active_run.scopes:Scope.has_message",
         stops_once,
     ),
     Mutant(
@@ -264,26 +264,26 @@ REVIEWS: Final = (
     Mutant(
         "any word is the first",
         "who answers second is told to be the first",
-        "holdfast.engine.questions:answer_post",
+        "holdfast.engine.durable_waits:answer_post",
         any_word_is_the_first,
     ),
-    Mutant("impatient", "less time is waited than code says", "holdfast.engine.questions:_put", impatient),
+    Mutant("impatient", "less time is waited than code says", "holdfast.engine.durable_waits:_put", impatient),
     Mutant(
         "before its time",
         "a default stands in before the time is over",
-        "holdfast.engine.questions:_answered",
+        "holdfast.engine.durable_waits:_answered",
         before_its_time,
     ),
     Mutant(
         "first choice by default",
         "another default stands in than the one on record",
-        "holdfast.engine.questions:_late",
+        "holdfast.engine.durable_waits:_late",
         first_choice_by_default,
     ),
     Mutant(
         "deaf by default",
         "code goes on with its default whatever was said",
-        "holdfast.engine.questions:ask",
+        "holdfast.engine.durable_waits:ask",
         by_default_and_not_said,
     ),
     Mutant(

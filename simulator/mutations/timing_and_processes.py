@@ -61,13 +61,13 @@ def pauses_by_the_clock(_original: Any) -> Any:
     """A pause counts for as long as the clock says, and a question whose time is over by then is not asked again."""
 
     async def waited(scope: Any, _question: Any, patience: Any) -> bool:
-        instance, environment = scope.instance, scope.instance.engine.environment
+        instance, environment = scope.active, scope.active.process.environment
         pause = patience.pause_ms(environment.rng)
         if pause is None:
             return False
-        before = instance.now().up
+        before = instance.log.now().up
         await environment.clock.sleep(pause / 1000)
-        took_ms = instance.now().up - before
+        took_ms = instance.log.now().up - before
         patience.paused(took_ms, took_ms)
         return patience.pause_ms(environment.rng) is not None
 
@@ -95,7 +95,7 @@ def crowded(original: Any) -> Any:
 
         async def _until_alone(self, one: Any) -> None:
             one.granted = True
-            self._alone.append(one)
+            self.alone.append(one)
 
     return Crowded
 

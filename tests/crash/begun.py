@@ -9,7 +9,7 @@ import logging
 from holdfast import Holdfast, Key, Run, agent, tool
 from holdfast.engine.outbox import begin_asleep
 from holdfast.engine.recovery import Recovery
-from holdfast.engine.run_start import Input
+from holdfast.engine.tool_protocol import Input
 from holdfast.errors import HoldfastError, RunStopped
 from holdfast.inspect.fork import fork
 from tests.crash.desks import note_once, serve_desk

@@ -269,7 +269,7 @@ async def main(job):
 
 async def _say_when_sealed(engine, sign):
     """Leave a sign as soon as an instance is sealed: from then on its code can do nothing more."""
-    while not any(instance.sealed for instance in engine.instances.values()):  # noqa: ASYNC110 - the engine has no event for it
+    while not any(instance.sealed for instance in engine.active_runs.values()):  # noqa: ASYNC110 - the engine has no event for it
         await asyncio.sleep(0.001)
     sign.touch()
 

@@ -4,7 +4,8 @@ import msgspec
 import pytest
 
 from holdfast import Run, agent, tool
-from holdfast.engine.deferred import DELIVERIES, AnswerNotice, ArrivedAnswer, arrived_stream, awaited_stream
+from holdfast.engine.deferred import ArrivedAnswer, arrived_stream, awaited_stream
+from holdfast.engine.late_reports import DELIVERIES, AnswerNotice
 from holdfast.errors import Deferred, RunSuspended
 from holdfast.journal.port import Post
 from tests.unit.engine.lab import Lab, virtual

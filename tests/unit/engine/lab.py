@@ -15,8 +15,8 @@ from datetime import timedelta
 from typing import Any
 
 from holdfast import Holdfast
+from holdfast.engine.active_run.scopes import stop_numbering
 from holdfast.engine.environment import CrashPoints, Environment, NoCrash, Threads
-from holdfast.engine.scopes import stop_numbering
 from holdfast.engine.settings import Settings
 from holdfast.journal.memory import MemoryJournal
 from holdfast.journal.port import Identity, Worker
@@ -140,7 +140,7 @@ class Lab:
     async def bury(self, app: Holdfast, process: Process) -> None:
         """The process of `app` dies now: what it holds in memory is dropped without a last word."""
         process.die()
-        await app.engine.house.close()
+        await app.engine.housekeeping.close()
         mine = asyncio.current_task()
         while loose := [task for task in asyncio.all_tasks() if task is not mine and not task.done()]:
             for task in loose:

@@ -16,8 +16,8 @@ from msgspec.structs import asdict
 
 import holdfast
 from holdfast import Natural, Once, Run, TransactionAborted, agent, tool
-from holdfast.engine import operation_driver
-from holdfast.engine.operation_driver import OperationDriver
+from holdfast.engine import driven_operation, situation
+from holdfast.engine.driven_operation import DrivenOperation
 from holdfast.model import records as r
 from holdfast.model.decision import decide as rules
 from holdfast.model.decision.evidence import RULE, Case
@@ -78,7 +78,7 @@ async def test_what_stops_the_run_after_the_first_write_stops_the_second(lab: La
     def spent_after_one(_: object) -> Stop:
         return "deadline" if lab.sent else ""
 
-    monkeypatch.setattr(operation_driver, "stop_of", spent_after_one)
+    monkeypatch.setattr(situation, "stop_of", spent_after_one)
     desk = paying(lab, 1, 2)
     async with lab.app(desk) as app:
         await app.run(desk, "ann")
@@ -87,10 +87,10 @@ async def test_what_stops_the_run_after_the_first_write_stops_the_second(lab: La
 
 @virtual
 async def test_a_new_obstacle_of_one_operation_stops_it(lab: Lab, monkeypatch: pytest.MonkeyPatch):
-    def too_much(self: OperationDriver, operation: OperationState) -> Stop:
+    def too_much(_: DrivenOperation, operation: OperationState) -> Stop:
         return "corrected" if above_the_ceiling(operation) else ""
 
-    monkeypatch.setattr(OperationDriver, "_stop", too_much)
+    monkeypatch.setattr(situation, "_stop", too_much)
     desk = paying(lab, 900)
     async with lab.app(desk) as app:
         await app.run(desk, "ann")
@@ -105,12 +105,13 @@ class _Wider(Situation, frozen=True):
 
 @virtual
 async def test_a_new_field_of_the_situation_is_read_for_every_write(lab: Lab, monkeypatch: pytest.MonkeyPatch):
-    read: Any = OperationDriver.situation
+    read: Any = situation.situation_of
 
-    def wider(self: OperationDriver, operation: OperationState) -> Situation:
-        return _Wider(**asdict(read(self, operation)), above=above_the_ceiling(operation))
+    def wider(driver: DrivenOperation, operation: OperationState) -> Situation:
+        return _Wider(**asdict(read(driver, operation)), above=above_the_ceiling(operation))
 
-    monkeypatch.setattr(OperationDriver, "situation", wider)
+    for module in (situation, driven_operation):
+        monkeypatch.setattr(module, "situation_of", wider)
     put_first(monkeypatch, lambda case: REFUSED if getattr(case.situation, "above", False) else None)
     desk = paying(lab, 900)
     async with lab.app(desk) as app:
@@ -138,14 +139,14 @@ async def test_a_new_rule_is_asked_about_a_call_that_returned(lab: Lab, monkeypa
 async def test_every_attempt_and_outcome_on_record_was_decided(lab: Lab, monkeypatch: pytest.MonkeyPatch):
     """Keyed by content, natural, refused, in a transaction, retried: each record is the answer of one question."""
     decided: list[tuple[str, Move]] = []
-    ask = operation_driver.decide
+    ask = situation.decide
 
-    def listening(operation: OperationState, situation: Situation, now: Now) -> Move:
-        move = ask(operation, situation, now)
+    def listening(operation: OperationState, known: Situation, now: Now) -> Move:
+        move = ask(operation, known, now)
         decided.append((operation.step, move))
         return move
 
-    monkeypatch.setattr(operation_driver, "decide", listening)
+    monkeypatch.setattr(situation, "decide", listening)
     failing = iter([ConnectionRefusedError(), None, None, None])
 
     @tool(once=Once("to"))
@@ -203,12 +204,12 @@ def calls(name: str) -> list[str]:
 
 
 def test_one_function_asks_and_one_builds_what_is_asked_with():
-    assert calls("decide") == ["operation_driver.py:next_move"]
-    assert calls("Situation") == ["operation_driver.py:situation"]
+    assert calls("decide") == ["situation.py:next_move"]
+    assert calls("Situation") == ["situation.py:situation_of"]
 
 
 def test_every_field_of_the_situation_is_read_anew():
     """A field that the builder leaves at its default would be one that no decision can hear of."""
-    tree = ast.parse((ENGINE / "operation_driver.py").read_text(encoding="utf-8"))
+    tree = ast.parse((ENGINE / "situation.py").read_text(encoding="utf-8"))
     builds = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "Situation"]
     assert {keyword.arg for keyword in builds[0].keywords} == set(Situation.__struct_fields__)

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast import Key, Natural, NotSent, Operation, Run, TransactionAborted, agent, current_operation, tool
 from holdfast.engine.active_run.run import ActiveRun
-from holdfast.engine.scopes import SCOPE
+from holdfast.engine.active_run.scopes import SCOPE
 from holdfast.errors import RunSuspended
 from holdfast.model import records as r
 from holdfast.policies import Retry
@@ -60,8 +60,10 @@ async def test_a_transaction_that_ended_keeps_nothing_of_its_drivers(lab: Lab):
                 pass
         scope = SCOPE.get()
         assert scope is not None
-        one = scope.instance
-        kept.extend([one.drivers, one.flights, one.closing, one.changes, one.watchers, one.wakers, one.resting])
+        one = scope.active
+        drivers, waiters = one.drivers, one.waiters
+        kept.extend([drivers.tasks, drivers.operations, drivers.closing, one.log.changes])
+        kept.extend([waiters.watchers, waiters.wakers, waiters.resting])
         return "done"
 
     async with lab.app(desk) as app:
@@ -153,7 +155,7 @@ async def test_a_body_that_ends_while_its_transaction_is_called_off_takes_that_e
             lab.sent.append(gone.reason)
         scope = SCOPE.get()
         assert scope is not None
-        kept.append(set(scope.instance.history.operations))
+        kept.append(set(scope.active.history.operations))
         await shop.take("book")
         await run.wait_for("go")
         return "done"
@@ -182,7 +184,7 @@ async def test_a_read_that_returns_as_the_run_stops_answers_no_code(lab: Lab):
     async def desk(run: Run, name: str) -> str:
         scope = SCOPE.get()
         assert scope is not None
-        stopping.append(scope.instance)
+        stopping.append(scope.active)
         lab.sent.append(await look("pen"))
         return "done"
 

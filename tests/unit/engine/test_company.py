@@ -16,19 +16,19 @@ async def test_whoever_wants_to_be_alone_waits_until_all_have_left(lab: Lab):
     company, order = IsolationGate(), []
 
     async def attempt(name: str, *, alone: bool, seconds: int) -> None:
-        await company.admit(chances=int(alone))
+        await company.wait_to_enter(chances=int(alone))
         order.append(f"{name} in")
         await lab.pass_time(seconds=seconds)
         order.append(f"{name} out")
-        company.leave(chances=int(alone))
+        company.exit(chances=int(alone))
 
-    company.join()
+    company.enter()
     alone = asyncio.create_task(attempt("alone", alone=True, seconds=5))
     await lab.pass_time(seconds=1)
     others = [asyncio.create_task(attempt(name, alone=False, seconds=1)) for name in "ab"]
     await lab.pass_time(seconds=1)
     assert order == []
-    company.leave(chances=0)
+    company.exit(chances=0)
     await asyncio.gather(alone, *others)
     assert order[:2] == ["alone in", "alone out"]
     assert sorted(order[2:]) == ["a in", "a out", "b in", "b out"]
@@ -37,16 +37,16 @@ async def test_whoever_wants_to_be_alone_waits_until_all_have_left(lab: Lab):
 @virtual
 async def test_whoever_gives_up_waiting_to_be_alone_lets_the_others_in(lab: Lab):
     company = IsolationGate()
-    company.join()
-    alone = asyncio.create_task(company.admit(chances=1))
+    company.enter()
+    alone = asyncio.create_task(company.wait_to_enter(chances=1))
     await lab.pass_time(seconds=1)
-    other = asyncio.create_task(company.admit(chances=0))
+    other = asyncio.create_task(company.wait_to_enter(chances=0))
     await lab.pass_time(seconds=1)
     assert not other.done()
     alone.cancel()
     await other
     assert alone.cancelled()
-    assert not company.reserved
+    assert not company.alone
 
 
 @virtual

@@ -75,15 +75,15 @@ async def test_a_command_that_its_process_cannot_take_is_not_promised(lab: Lab):
     async with lab.app(idle, poll_ms=1000) as owner, lab.app() as other:
         handle = owner.start(idle, "a")
         await lab.pass_time(seconds=1)
-        instance = owner.engine.instances["a"]
-        take, instance.stamp = instance.stamp, None  # type: ignore[assignment, method-assign]  # a bug: no command can be stamped
+        instance = owner.engine.active_runs["a"]
+        take, instance.log.stamp = instance.log.stamp, None  # type: ignore[assignment, method-assign]  # a bug: no command can be stamped
         found = await wait_until_applied(other.engine, await other.service.cancel("a", by="ann"))
         assert not found.at_once
         assert "which drives the run, cannot take it (TypeError" in found.note
         assert "restart that process" in found.note
         (trouble,) = await troubles_of(lab.journal, owner.engine.worker.id)
         assert trouble.task.endswith("for run a")
-        instance.stamp = take  # type: ignore[method-assign]  # mended
+        instance.log.stamp = take  # type: ignore[method-assign]  # mended
         await lab.pass_time(seconds=2)
         assert await troubles_of(lab.journal, owner.engine.worker.id) == []
         with pytest.raises(RunStopped, match="cancelled"):
@@ -119,7 +119,7 @@ async def test_a_journal_that_is_away_is_no_lasting_trouble(lab: Lab, caplog: py
         lab.journal.fail_next(error=JournalUnavailable("the disk is away"))
         await lab.pass_time(seconds=30)
         assert "the disk is away" in caplog.text
-        assert not owner.engine.house.failing()
+        assert not owner.engine.housekeeping.failing()
 
 
 def cancel_all(but: Any) -> int:

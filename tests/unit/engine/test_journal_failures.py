@@ -368,7 +368,7 @@ async def refused_after_an_attempt(lab: Lab, n: int) -> list[tuple[int, int]]:
         try:
             await pay(1)
         except RecordRefused:
-            history = apps[0].engine.instances[RUN].history
+            history = apps[0].engine.active_runs[RUN].history
             refused.append((len(history.operations["pay#1"].attempts), len(lab.sent)))
             raise
 

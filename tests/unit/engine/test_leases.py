@@ -107,7 +107,7 @@ def test_no_step_under_a_lost_lease_raises_what_agent_code_could_catch(tmp_path)
         return Holdfast(journal, agents=[many], tools=[note, wait_until_taken], recover=False, settings=settings)
 
     async def take_over(second):
-        await second.engine._beat()
+        await second.engine.beat()
         claimed = await second.engine.journal.claim("many-1", second.engine.worker.id)
         assert isinstance(claimed, LeaseGranted)
         log = RunLog(second.engine.journal, claimed.lease, claimed.last, claimed.last.hash)

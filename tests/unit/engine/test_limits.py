@@ -2,7 +2,7 @@
 
 import asyncio
 
-from holdfast.engine.invoke import CallTimeouts
+from holdfast.engine.calls import CallTimeouts
 from holdfast.testing.clock import run_virtual
 
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import pytest
 
 from holdfast import Key, Run, agent, current_operation, tool
-from holdfast.engine.active_run.run import ActiveRun
+from holdfast.engine.active_run.log import RunRecorder
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.model import records as r
 from tests.unit.engine.lab import DAY, Lab, run_virtual
@@ -78,7 +78,7 @@ def begun_after(lab: Lab) -> tuple[int, list[str]]:
 def test_no_write_begins_after_an_order(order: Order, monkeypatch: pytest.MonkeyPatch):
     """What the ledger may still refuse takes its time to the journal: an order that comes meanwhile stands behind it."""
     found: set[int] = set()
-    checked = vars(ActiveRun)["_append_checked"]
+    checked = vars(RunRecorder)["_append_checked"]
 
     async def slowly(*args: Any) -> None:
         await asyncio.sleep(3 * LAG_S)
@@ -90,6 +90,6 @@ def test_no_write_begins_after_an_order(order: Order, monkeypatch: pytest.Monkey
             assert not late, f"after {ms} ms: {late}"
             found.add(before)
 
-    monkeypatch.setattr(ActiveRun, "_append_checked", slowly)
+    monkeypatch.setattr(RunRecorder, "_append_checked", slowly)
     run_virtual(sweep(), limit=DAY)
     assert len(found) > 2, found

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from holdfast import Natural, Operation, Run, TransactionAborted, agent, tool
-from holdfast.engine.background_verification import verify_stopped_run
 from holdfast.engine.environment import POINTS
+from holdfast.engine.recovery import verify_stopped_run
 from holdfast.errors import RunStopped, RunSuspended
 from holdfast.model import records as r
 from holdfast.policies import Retry

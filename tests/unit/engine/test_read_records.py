@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast import Ambiguous, NotSent, Rejected, Run, agent, current_operation, tool
-from holdfast.engine.scopes import SCOPE
+from holdfast.engine.active_run.scopes import SCOPE
 from holdfast.errors import ReplayDiverged, RunStopped, RunSuspended
 from holdfast.model import records as r
 from holdfast.policies import Retry
@@ -198,7 +198,7 @@ async def test_code_receives_reads_in_the_order_of_the_first_pass_and_they_are_f
             order.append(await look(seconds))
 
         await run.gather(branch(5), branch(2), branch(9))
-        kept.append(len(scope.instance.history.answers))
+        kept.append(len(scope.active.history.answers))
         if len(passes) == 1:
             raise KeyError("a bug")
         return "done"

@@ -10,7 +10,7 @@ import pytest
 from holdfast import Ambiguous, Key, Run, agent, current_operation, tool
 from holdfast.engine.outbox import begin_asleep
 from holdfast.engine.recovery import AT_ONCE, NOTICES_AT_ONCE, Recovery
-from holdfast.engine.run_start import Input
+from holdfast.engine.tool_protocol import Input
 from holdfast.errors import RunSuspended
 from holdfast.journal.port import RunRow
 from holdfast.policies import Retry
@@ -100,7 +100,7 @@ async def test_a_run_that_waits_for_a_retry_holds_no_place(lab: Lab):
     await lab.pass_time(hours=1)
     async with lab.app(pays, code, recover=True, hold_ms=3_600_000) as app:
         await lab.pass_time(seconds=1)
-        assert len(app.engine.instances) > 2 * AT_ONCE, "they all wait for their second attempt"
+        assert len(app.engine.active_runs) > 2 * AT_ONCE, "they all wait for their second attempt"
         assert (await app.service.row("desk-1")).status == "completed"
 
 

@@ -145,7 +145,7 @@ async def test_two_tasks_in_one_branch_are_refused_on_the_first_run(lab: Lab):
         scope = run._root
 
         async def stray() -> str:
-            from holdfast.engine.scopes import SCOPE
+            from holdfast.engine.active_run.scopes import SCOPE
 
             SCOPE.set(scope)
             return await refund("b")

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from holdfast import Ambiguous, DidNotHappen, Happened, Key, Operation, Run, Verdict, agent, current_operation, tool
-from holdfast.engine.background_verification import verify_stopped_run
+from holdfast.engine.recovery import verify_stopped_run
 from holdfast.errors import OutcomeUnknown, ReplayDiverged, RunStopped, RunSuspended
 from holdfast.model import records as r
 from tests.unit.engine.lab import Lab, virtual

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from holdfast import Key, Natural, NotSent, Operation, Run, TransactionAborted, agent, current_operation, tool
-from holdfast.engine.scopes import SCOPE
+from holdfast.engine.active_run.scopes import SCOPE
 from holdfast.errors import ReplayDiverged, RunStopped, RunSuspended
 from holdfast.model import records as r
 from holdfast.policies import Retry
@@ -255,7 +255,7 @@ async def test_what_ended_in_a_transaction_is_forgotten_with_the_outermost(lab: 
 
         scope = SCOPE.get()
         assert scope is not None
-        operations = scope.instance.history.operations
+        operations = scope.active.history.operations
         if nested:
             async with run.transaction("outer"):
                 await inner()

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from holdfast import Key, Run, agent, current_operation, tool
-from holdfast.engine.background_verification import verify_stopped_run
 from holdfast.engine.commands import Command, command_stream
+from holdfast.engine.recovery import verify_stopped_run
 from holdfast.engine.suspension import stopped_change
 from holdfast.errors import ReplayDiverged, RunStopped, RunSuspended, UsageError
 from holdfast.inspect.doctor import rebuild

@@ -22,14 +22,13 @@ from holdfast.control.code_location import note_code, stop_if_loading
 from holdfast.control.housekeeping import HousekeepingTasks
 from holdfast.control.input_checks import check
 from holdfast.control.service import Service
-from holdfast.engine.concurrency import checked_loop, gather_bounded
 from holdfast.engine.engine import Engine
-from holdfast.engine.environment import Environment, system_environment
+from holdfast.engine.environment import Environment, checked_loop, gather_bounded, system_environment
 from holdfast.engine.housekeeping import Loop
 from holdfast.engine.recovery import Recovery
 from holdfast.engine.run_driver import Conclusion, drive_run
-from holdfast.engine.run_start import Input
 from holdfast.engine.settings import Settings
+from holdfast.engine.tool_protocol import Input
 from holdfast.errors import (
     HoldfastError,
     JournalError,
@@ -174,11 +173,11 @@ class Holdfast:
         tools = Tools(self.tools, makers)
         agents = {**self.agents, **self._system}
         engine = notifier.engine = Engine(self._journal, self._seams, self._settings, tools, agents, self._worker)
-        engine.judge = self.judge
+        engine.policy = self.judge
         try:
             await engine.open()
             if self.judge is not None:
-                engine.judge = self.judge.moved(await threshold_positions(engine.journal))
+                engine.policy = self.judge.moved(await threshold_positions(engine.journal))
         except BaseException:
             await self._journal.close()
             raise
@@ -190,7 +189,7 @@ class Holdfast:
         self._errands = HousekeepingTasks(Service(engine), notifier.agent, notify)
         if self._recovers and self.agents:
             looking = Recovery(engine, self.drive, self._errands.run)
-            self._recovery = engine.house.keep("the task that looks for abandoned runs", looking.keep_looking)
+            self._recovery = engine.housekeeping.keep("the task that looks for abandoned runs", looking.keep_looking)
         return self
 
     async def aclose(self) -> None:
@@ -354,7 +353,7 @@ class Holdfast:
 
     def _same_input(self, run: str, given: Input) -> None:
         """Refuse to join a run with another input, from the moment when its first caller asked for it."""
-        instance = self.engine.instances.get(run)
+        instance = self.engine.active_runs.get(run)
         first = self._given.get(run) or (instance.history.started if instance is not None else None)
         if first is not None and first.digest != given.digest:
             raise ParameterMismatch(

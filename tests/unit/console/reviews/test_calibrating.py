@@ -75,14 +75,14 @@ async def test_what_people_let_through_loosens_it(lab: Lab):
 async def test_the_next_app_judges_by_it_under_another_version(lab: Lab):
     desk = refunds_of_any(lab)
     async with lab.app(desk, policy=POLICY) as app:
-        before = app.service.engine.judge.version
+        before = app.service.engine.policy.version
         await answered(app, desk, range(4_000, 4_060), yes=False)
         await apply(
             app.service.engine.journal, await proposals(app.service.looking, POLICY, lab.clock.wall_ms()), "anna"
         )
     async with lab.app(desk, policy=POLICY) as app:
-        assert app.service.engine.judge.version != before
-        assert app.service.engine.judge.policy.thresholds["large"].start == 40
+        assert app.service.engine.policy.version != before
+        assert app.service.engine.policy.policy.thresholds["large"].start == 40
         assert all([await asked(app, desk, cents) for cents in range(4_500, 4_520)]), "45 is asked about now"
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from holdfast import Key, Run, agent, tool
 from holdfast.engine.commands import Command, command_stream
-from holdfast.engine.questions import question_stream
+from holdfast.engine.durable_waits import question_stream
 from holdfast.errors import ReplayDiverged
 from holdfast.model.questions import Answered
 from holdfast.model.records import RunReopened

@@ -9,9 +9,9 @@ from typing import Final
 
 import msgspec
 
-from holdfast.engine.active_run.run import Stamp
+from holdfast.engine.active_run.log import load
 from holdfast.engine.engine import Engine
-from holdfast.engine.loading import load
+from holdfast.engine.environment import Stamp
 from holdfast.errors import UsageError
 from holdfast.inspect.reader import JournalReader, waits_of
 from holdfast.journal.port import LeaseGranted, RunChange, RunRow

@@ -14,8 +14,8 @@ from typing import Any, Final, Generic, TypeGuard, TypeVar, cast, get_type_hints
 from holdfast.agent.run import Run
 from holdfast.agent.signatures import is_class, shape_of
 from holdfast.agent.tool import Tool
-from holdfast.engine.run_start import Input
-from holdfast.engine.scopes import Scope
+from holdfast.engine.active_run.scopes import Scope
+from holdfast.engine.tool_protocol import Input
 from holdfast.errors import ContractError, NameClash, OutsideRun, UsageError
 from holdfast.model.canonical.decode import restore
 from holdfast.model.canonical.encode import canonical, digest

@@ -9,10 +9,10 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.engine import steps
-from holdfast.engine.messages import deliver_messages, interrupted_by, learn_fact
+from holdfast.engine.active_run.scopes import SCOPE, Scope
+from holdfast.engine.messages import deliver_messages, interrupted_by
 from holdfast.engine.operation_driver import key_of
 from holdfast.engine.saga import parts_met
-from holdfast.engine.scopes import SCOPE, Scope
 from holdfast.engine.steps import NO_METADATA, CallMetadata, DeliveredOperation, ToolCall, facts_of, read, write
 from holdfast.engine.suspension import Pause
 from holdfast.errors import ArgumentError, Interrupted, OutsideRun, UsageError
@@ -88,7 +88,7 @@ async def outcome_of(
     if tool.contract.effect == "read":
         record = await read(scope, call)
         learn_from_read(scope, record)
-        return read_outcome(tool, arguments, record, scope.instance.run)
+        return read_outcome(tool, arguments, record, scope.active.run)
     told = await write(scope, call)
     learn_from(scope, told)
     return _delivered_outcome(tool, arguments, told, scope)
@@ -98,8 +98,8 @@ def _delivered_outcome(
     tool: Tool[Any, R], arguments: dict[str, Any], told: DeliveredOperation, scope: Scope
 ) -> Outcome[R]:
     """The outcome as its caller is given it; where a message called it off, with what was said."""
-    instance = scope.instance
-    outcome = outcome_from(tool, arguments, told, instance.run, instance.engine.identity.namespace)
+    instance = scope.active
+    outcome = outcome_from(tool, arguments, told, instance.run, instance.process.identity.namespace)
     message = interruption_of(scope, told)
     if message is None:
         return outcome
@@ -214,7 +214,7 @@ def learn_from(scope: Scope, told: DeliveredOperation) -> None:
     A call that a message called off tells the message.
     """
     operation = told.operation
-    if scope.instance.history.messages is not None and was_interrupted(operation):
+    if scope.active.history.messages is not None and was_interrupted(operation):
         deliver_messages(scope, told.step)
     for attempt in told.heard:
         if attempt.end is not None and attempt.end.facts:
@@ -223,15 +223,15 @@ def learn_from(scope: Scope, told: DeliveredOperation) -> None:
 
 def interruption_of(scope: Scope, told: DeliveredOperation) -> Interrupted | None:
     """What its caller is told in place of an outcome, where a message called the operation off."""
-    messages = scope.instance.history.messages
+    messages = scope.active.history.messages
     if messages is None or not was_interrupted(told.operation):
         return None
-    return interrupted_by(scope.instance.run, messages.told_at(told.step))
+    return interrupted_by(scope.active.run, messages.told_at(told.step))
 
 
 def learn_from_commit(scope: Scope, transaction: str) -> None:
     """Learn what the effects reported that were held for this commit, in the order in which they were asked for."""
-    history = scope.instance.history
+    history = scope.active.history
     if not history.promised:
         return
     for operation in list(history.operations.values()):
@@ -246,10 +246,10 @@ def learn_from_read(scope: Scope, record: r.ReadRecorded) -> None:
 
 
 def _learn_reported(scope: Scope, tool: str, step: str, at_ms: int, facts: Iterable[r.Reported]) -> None:
-    name = operation_id(scope.instance.run, step)
+    name = operation_id(scope.active.run, step)
     for fact in facts:
         value = msgspec.json.decode(fact.value)
-        learn_fact(scope.instance, Fact(fact.name, value, tool, at_ms, operation=name), by=step)
+        scope.active.facts.learn(Fact(fact.name, value, tool, at_ms, operation=name), by=step)
 
 
 # --- parts of a partial success ---------------------------------------------------------------------------------------
@@ -271,14 +271,16 @@ async def ended_parts(scope: Scope, outcome: Outcome[Any]) -> dict[str, Outcome[
     run, step = split_operation_id(outcome.operation)
     if not outcome.pending:
         return {}
-    instance = scope.instance
+    instance = scope.active
 
     def parts() -> tuple[OperationState, ...]:
         return parts_met(instance.history, step, outcome.reused)
 
     async def fresh() -> dict[str, Any]:
         while (still := next((part for part in parts() if not part.final), None)) is not None:
-            await instance.wait(scope, instance.watchers.setdefault(still.step, []), Pause("operation", still.step))
+            await instance.waiters.wait(
+                scope, instance.waiters.watchers.setdefault(still.step, []), Pause("operation", still.step)
+            )
         plain: dict[str, Any] = msgspec.to_builtins({part.intent.item: _ended_part(part) for part in parts()})
         return plain
 

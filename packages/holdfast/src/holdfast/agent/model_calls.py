@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import msgspec
 
 from holdfast.engine.active_run.run import ActiveRun
-from holdfast.engine.scopes import Scope
+from holdfast.engine.active_run.scopes import Scope
 from holdfast.engine.sealing import refuse, sealing
 from holdfast.engine.steps import NO_METADATA, CallMetadata, value_at
 from holdfast.errors import ArgumentError, MustHold
@@ -59,11 +59,11 @@ async def call_by_model(
 
     A refusal is journaled: on replay the model was told the same, whatever the tools take by then.
     """
-    if scope.instance.closed:
+    if scope.active.closed:
         await refuse(scope)
     label = name if can_name(name) else "?"
     step = scope.step(f"call:{label}")
-    if step in scope.instance.history.answers:
+    if step in scope.active.history.answers:
         return await _refused(scope, name, step, _Refusal("", ""))
     before = dict(scope.counts)
     outcome = await _performed(scope, name, arguments, about)
@@ -103,13 +103,13 @@ async def _performed(
 
 async def _refused(scope: Scope, name: str, step: str, refusal: _Refusal) -> Outcome[Any]:
     """The refusal on record, which this one is unless there is one already; steps are named on as they were then."""
-    live = step not in scope.instance.history.answers
+    live = step not in scope.active.history.answers
     fresh: dict[str, Any] = msgspec.to_builtins(refusal)
     stored = msgspec.convert(await value_at(scope, step, "refused", lambda: fresh), _Refusal)
     if not live:
         for base in stored.taken:
             scope.counts[base] = scope.counts.get(base, 0) + 1
-    named = f"{scope.instance.run}/{scope.path}{name}"
+    named = f"{scope.active.run}/{scope.path}{name}"
     return Outcome("failed", named, name, reason=stored.reason, code=stored.code)
 
 
@@ -118,7 +118,7 @@ async def _refused(scope: Scope, name: str, step: str, refusal: _Refusal) -> Out
 
 def offered_tools(scope: Scope) -> Mapping[str, AnyTool]:
     """The tools by name. What only the runtime calls is not among them: amends, confirmations, its own tools."""
-    tools = _of_the_run(scope.instance)
+    tools = _of_the_run(scope.active)
     if scope.authority is None:
         return tools
     return {name: tool for name, tool in tools.items() if name in scope.authority.tools}
@@ -126,12 +126,12 @@ def offered_tools(scope: Scope) -> Mapping[str, AnyTool]:
 
 def tools_for(instance: ActiveRun, agent: object) -> frozenset[str]:
     """What would be offered in a run of that agent, whether the app knows it or not."""
-    foreign = {name for other in instance.engine.agents.values() for name in _names(other)} - _names(agent)
+    foreign = {name for other in instance.process.agents.values() for name in _names(other)} - _names(agent)
     return frozenset(_all(instance)) - foreign
 
 
 def _of_the_run(instance: ActiveRun) -> Mapping[str, AnyTool]:
-    engine, started = instance.engine, instance.history.started
+    engine, started = instance.process, instance.history.started
     tools = _all(instance)
     others = [agent for name, agent in engine.agents.items() if started is None or name != started.agent]
     own = engine.agents.get(started.agent) if started is not None else None
@@ -142,7 +142,7 @@ def _of_the_run(instance: ActiveRun) -> Mapping[str, AnyTool]:
 
 
 def _all(instance: ActiveRun) -> Mapping[str, AnyTool]:
-    tools = cast("Mapping[str, AnyTool]", instance.engine.tools)
+    tools = cast("Mapping[str, AnyTool]", instance.process.tools)
     return {name: tool for name, tool in tools.items() if not tool.serves}
 
 

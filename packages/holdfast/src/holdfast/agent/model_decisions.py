@@ -16,13 +16,12 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from holdfast.engine.detached_calls import expired_limit, replay_timeout
+from holdfast.engine.active_run.scopes import SCOPE, Scope
 from holdfast.engine.engine import LOG
 from holdfast.engine.environment import Rng
 from holdfast.engine.exceptions.call_end import describe, storable
 from holdfast.engine.exceptions.http import retry_after, status_code
-from holdfast.engine.scopes import SCOPE, Scope
-from holdfast.engine.sealing import refuse, sealing
+from holdfast.engine.sealing import refuse, replay_timeout, sealing
 from holdfast.engine.suspension import Ending
 from holdfast.engine.transactions import may_begin
 from holdfast.errors import ContractError, DecisionFailed, HoldfastError, ReplayDiverged
@@ -78,28 +77,28 @@ async def decide(
     kwargs: Mapping[str, Any],
 ) -> R:
     """Ask, record and give the answer; on replay give the recorded one."""
-    instance = scope.instance
+    instance = scope.active
     if instance.closed:
         await refuse(scope)
     name, codec = _named(function), codec_for(_returns(function))
     step = scope.step(name, settings.step)
     question = ModelQuestion(step, function, args, kwargs, _seen(args, kwargs))
-    seen_digest = digest(instance.engine.identity.secret, question.seen)
+    seen_digest = digest(instance.process.identity.secret, question.seen)
     recorded = instance.history.answers.get(step)
     if recorded is None:
-        if (limit := expired_limit(scope)) is not None:
+        if (limit := scope.expired_limit()) is not None:
             await replay_timeout(scope, step, limit)
         if instance.history.transactions:
             await may_begin(scope, step)
         recorded = await _ask_model(scope, question, settings)
-        instance.ride(recorded)
-    await instance.take_turn(scope, step)
-    instance.forget(step)
+        instance.log.buffer(recorded)
+    await instance.replay.take_turn(scope, step)
+    instance.replay.forget(step)
     # An exported run keeps no digest of a question that was too long to be stored whole.
     if not isinstance(recorded, r.DecisionRecorded) or recorded.digest not in ("", seen_digest):
         instance.end(Ending("diverged", f"{step} was asked something else"))
         raise _asked_otherwise(
-            instance.divergence(f"{step} was asked something else when it was recorded"), recorded, question
+            instance.replay.divergence(f"{step} was asked something else when it was recorded"), recorded, question
         )
     scope.host.sure = _share(recorded.confidence)
     if recorded.status == "failed":
@@ -119,21 +118,23 @@ def _share(confidence: float | None) -> float | None:
 
 async def _ask_model(scope: Scope, question: ModelQuestion, settings: DecisionSettings) -> r.DecisionRecorded:
     """Call the model under its time limit, again while it fails and patience lasts. Each try is on record."""
-    instance, step = scope.instance, question.step
+    instance, step = scope.active, question.step
     limit = milliseconds(settings.timeout or DEFAULT_TIMEOUT)
-    began = instance.now().up
-    instance.begun.discard(step)
+    began = instance.log.now().up
+    instance.replay.begun.discard(step)
     patience = RetryBudget(settings.retry, instance.history.decisions_begun.get(step, 0), limit)
     while patience.tries_left:
         patience.tries += 1
         instance.check()
-        instance.ride(r.DecisionStarted(step=step, function=question.name, number=patience.tries, **instance.stamp()))
-        tried = instance.now().up
+        instance.log.buffer(
+            r.DecisionStarted(step=step, function=question.name, number=patience.tries, **instance.log.stamp())
+        )
+        tried = instance.log.now().up
         try:
             value = await _limited(scope, question, limit / 1000)
             stored, _ = codec_for(_returns(question.function)).round_trip(value)
         except Exception as error:  # noqa: BLE001 - whatever a model client raises is a failed try
-            patience.failed(error, describe(error), instance.now().up - tried)
+            patience.failed(error, describe(error), instance.log.now().up - tried)
             if not await _waited(scope, question, patience):
                 break
             continue
@@ -143,7 +144,7 @@ async def _ask_model(scope: Scope, question: ModelQuestion, settings: DecisionSe
 
 async def _waited(scope: Scope, question: ModelQuestion, patience: RetryBudget) -> bool:
     """Wait until the next try; False where there is none."""
-    instance, environment = scope.instance, scope.instance.engine.environment
+    instance, environment = scope.active, scope.active.process.environment
     pause = patience.pause_ms(environment.rng)
     if pause is None:
         return False
@@ -152,9 +153,9 @@ async def _waited(scope: Scope, question: ModelQuestion, patience: RetryBudget) 
         minutes = milliseconds(patience.retry.elapsed) / 60_000
         text = "run %s: %s failed %d times, and is tried for up to %g minutes: %s"
         LOG.warning(text, instance.run, question.step, patience.tries, minutes, patience.why)
-    before = instance.now().up
+    before = instance.log.now().up
     await environment.clock.sleep(pause / 1000)
-    patience.paused(pause, instance.now().up - before)
+    patience.paused(pause, instance.log.now().up - before)
     return True
 
 
@@ -172,14 +173,14 @@ async def _limited(scope: Scope, question: ModelQuestion, seconds: float) -> Any
 def _record(
     scope: Scope, question: ModelQuestion, began: int, *, stored: bytes = b"null", value: object = None, why: str = ""
 ) -> r.DecisionRecorded:
-    instance = scope.instance
+    instance = scope.active
     usage = getattr(value, "usage", None)
     confidence = getattr(value, "confidence", None)
     return r.DecisionRecorded(
         step=question.step,
         function=question.name,
-        digest=digest(instance.engine.identity.secret, question.seen),
-        seen=r.Raw(_new_part(instance.seen_by_models, question.function, question.seen)),
+        digest=digest(instance.process.identity.secret, question.seen),
+        seen=r.Raw(_new_part(instance.facts.seen_by_models, question.function, question.seen)),
         status="failed" if why else "succeeded",
         reason=why,
         result=r.Raw(stored),
@@ -188,8 +189,8 @@ def _record(
         input_tokens=_count(usage, "input_tokens", "prompt_tokens"),
         output_tokens=_count(usage, "output_tokens", "completion_tokens"),
         cost=_finite(getattr(usage, "cost", 0)) or 0.0,
-        ms=instance.now().up - began,
-        **instance.stamp(),
+        ms=instance.log.now().up - began,
+        **instance.log.stamp(),
     )
 
 

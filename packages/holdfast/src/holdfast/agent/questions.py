@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import msgspec
 
 from holdfast.agent.model_calls import offered_tools, tools_for
-from holdfast.engine import questions
-from holdfast.engine.questions import AnswerTerms
-from holdfast.engine.scopes import SCOPE, Scope
+from holdfast.engine import durable_waits
+from holdfast.engine.active_run.scopes import SCOPE, Scope
+from holdfast.engine.durable_waits import AnswerTerms
 from holdfast.engine.steps import HandoffInput, hand_over
 from holdfast.errors import ResultLost, UsageError
 from holdfast.model.questions import ANYBODY, FORMS, Question, Scalar, within
@@ -34,13 +34,13 @@ async def ask(
 ) -> Scalar:
     """The answer, or the default at the deadline. Raises `TimeoutError` where there is no default."""
     timeout, default = limit
-    if default is not None and timeout is None and not scope.instance.engine.settings.answer_within_ms:
+    if default is not None and timeout is None and not scope.active.process.settings.answer_within_ms:
         raise UsageError(
             f"the question {question.text!r} has a default that nothing leads to", next_step="give it a timeout too"
         )
     kept = None if default is None else question.checked(default)
     ms = None if timeout is None else milliseconds(timeout)
-    answer = await questions.ask(scope, question, AnswerTerms(ms, kept), step, handoff)
+    answer = await durable_waits.ask(scope, question, AnswerTerms(ms, kept), step, handoff)
     if answer.value is None:
         raise TimeoutError(
             f"nobody answered {question.text!r} " + ("in time" if timeout is None else f"within {timeout}")
@@ -68,8 +68,8 @@ R = TypeVar("R")
 
 async def to_agent(scope: Scope, agent: Agent[T, R], given: T, why: str) -> R:
     """Let that agent go on in this run, and return what it returned, as it would be stored."""
-    instance = scope.instance
-    stored = agent.stored_input(given, instance.engine.identity.secret)
+    instance = scope.active
+    stored = agent.stored_input(given, instance.process.identity.secret)
     held = frozenset(offered_tools(scope))
     authority = within(scope.authority, agent.name, held & tools_for(instance, agent), instance.run)
     section = await hand_over(scope, agent, HandoffInput(stored.stored, stored.digest, why), authority)
@@ -92,7 +92,7 @@ async def to_people(
     scope: Scope, queue: str, question: Question, state: Mapping[str, Any] | None, limit: AnswerLimit
 ) -> Scalar:
     """Give the run to people, and go on with what one of them says; or end, where one of them takes it over."""
-    facts = {name: msgspec.to_builtins(fact) for name, fact in scope.instance.known.facts.items()}
+    facts = {name: msgspec.to_builtins(fact) for name, fact in scope.active.facts.known.facts.items()}
     handoff = Handoff(
         "" if queue == ANYBODY else queue, _stored(dict(state or {}), "the state"), _stored(facts, "what is known")
     )

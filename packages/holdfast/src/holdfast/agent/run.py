@@ -15,9 +15,9 @@ from holdfast.agent.model_decisions import DecisionSettings, decide
 from holdfast.agent.questions import AnswerLimit, ask, question_of, to_agent, to_people
 from holdfast.agent.tool import Tool
 from holdfast.agent.transactions import Held, Transaction, on_commit
-from holdfast.engine import steps, timers
+from holdfast.engine import durable_waits, steps
+from holdfast.engine.active_run.scopes import SCOPE, Scope, branch_task
 from holdfast.engine.messages import read_messages
-from holdfast.engine.scopes import SCOPE, Scope, branch_task
 from holdfast.errors import UsageError
 from holdfast.knowledge.conversation import Conversation, ConversationState
 from holdfast.knowledge.facts import Facts
@@ -48,13 +48,13 @@ class Run:
 
     def __init__(self, scope: Scope) -> None:
         self._root = scope
-        self._facts = Facts(self.scope, scope.instance.known)
+        self._facts = Facts(self.scope, scope.active.facts.known)
         self._heard: dict[str, ConversationState] = {}
 
     @property
     def id(self) -> str:
         """The run's name."""
-        return self._root.instance.run
+        return self._root.active.run
 
     @property
     def tools(self) -> ToolBox:
@@ -142,7 +142,7 @@ class Run:
         together these come as the cause of `TransactionAborted`.
         """
         return await execute(
-            self.scope(), plan, ExecuteOptions(given, self._root.instance.known, named_facts(relies_on), approve)
+            self.scope(), plan, ExecuteOptions(given, self._root.active.facts.known, named_facts(relies_on), approve)
         )
 
     # --- people ------------------------------------------------------------------------------------------
@@ -301,19 +301,19 @@ class Run:
     async def now(self) -> datetime:
         """The present time in UTC, as it was the first time."""
         scope = self.scope()
-        ms: int = await steps.value(scope, "now", scope.instance.engine.environment.clock.wall_ms)
+        ms: int = await steps.value(scope, "now", scope.active.process.environment.clock.wall_ms)
         return datetime.fromtimestamp(ms / 1000, UTC)
 
     async def random(self) -> float:
         """A random number from 0 to 1, as it was the first time."""
         scope = self.scope()
-        number: float = await steps.value(scope, "random", lambda: scope.instance.engine.environment.rng.uniform(0, 1))
+        number: float = await steps.value(scope, "random", lambda: scope.active.process.environment.rng.uniform(0, 1))
         return number
 
     async def uuid(self) -> UUID:
         """A random identifier, as it was the first time."""
         scope = self.scope()
-        text: str = await steps.value(scope, "uuid", scope.instance.engine.environment.rng.token)
+        text: str = await steps.value(scope, "uuid", scope.active.process.environment.rng.token)
         return UUID(text)
 
     async def version(self, change: str, *, newest: int = 1) -> int:
@@ -325,7 +325,7 @@ class Run:
 
     async def sleep(self, duration: timedelta) -> None:
         """A durable pause; a long one holds no process."""
-        await timers.sleep(self.scope(), _ms(duration, "sleep"))
+        await durable_waits.sleep(self.scope(), _ms(duration, "sleep"))
 
     async def wait_for(self, event: str, key: str = "", *, timeout: timedelta | None = None) -> Any:  # noqa: ASYNC109 - a journaled one
         """The next event of that name (and key) from `holdfast signal`; early events are kept.
@@ -333,7 +333,7 @@ class Run:
         Raises `TimeoutError` when the time is over.
         """
         ms = None if timeout is None else _ms(timeout, "wait_for")
-        received = await timers.wait_for_event(self.scope(), event, key, ms)
+        received = await durable_waits.wait_for_event(self.scope(), event, key, ms)
         if received is None:
             raise TimeoutError(f"no event {event!r} came within {timeout}")
         from holdfast.model.values import codec_for  # noqa: PLC0415 - kept beside its only use
@@ -347,7 +347,7 @@ class Run:
         Raises `TimeoutError`.
         """
         scope = self.scope()
-        limit = timers.TimeLimit(scope, _ms(duration, "timeout"))
+        limit = durable_waits.TimeLimit(scope, _ms(duration, "timeout"))
         try:
             async with limit.running():
                 yield
@@ -359,7 +359,7 @@ class Run:
     def scope(self) -> Scope:
         """The branch of this run that calls. Raises `UsageError` elsewhere."""
         scope = SCOPE.get()
-        if scope is None or scope.instance is not self._root.instance:
+        if scope is None or scope.active is not self._root.active:
             raise UsageError(
                 f"run {self.id} was used outside its own branches",
                 next_step="use it in the agent's function and in what that awaits or starts",

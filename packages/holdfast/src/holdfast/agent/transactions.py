@@ -9,7 +9,7 @@ from typing import Any, Generic, NoReturn, ParamSpec, Self, TypeVar
 
 from holdfast.agent.call import interruption_of, learn_from, learn_from_commit, outcome_from
 from holdfast.agent.tool import Tool
-from holdfast.engine.scopes import SCOPE, Scope
+from holdfast.engine.active_run.scopes import SCOPE, Scope
 from holdfast.engine.steps import DeliveredOperation, ToolCall, part_names, write
 from holdfast.engine.transactions import boundary_of, enter, leave
 from holdfast.errors import AmbiguousStep, ReplayDiverged, TransactionAborted, UsageError
@@ -27,7 +27,7 @@ class Held(Generic[R]):
         self._tool = tool
         self._arguments = arguments
         self._told = told
-        self._instance = scope.instance
+        self._instance = scope.active
 
     def __repr__(self) -> str:
         """What it is a promise of."""
@@ -44,14 +44,14 @@ class Held(Generic[R]):
         told, instance = self._told, self._instance
         if told.how == "promise":
             transaction = told.operation.intent.hold
-            if transaction not in instance.left:
+            if transaction not in instance.replay.left:
                 raise UsageError(
                     f"{self.operation} is held until {transaction} commits, and has no result before",
                     next_step="read .result after the `async with` of the outermost transaction",
                 )
             step = told.step
             told = DeliveredOperation(instance.history.operations[step], step, parts=part_names(instance, step))
-        return outcome_from(self._tool, self._arguments, told, instance.run, instance.engine.identity.namespace)
+        return outcome_from(self._tool, self._arguments, told, instance.run, instance.process.identity.namespace)
 
     @property
     def result(self) -> R:
@@ -99,13 +99,13 @@ class Transaction:
     async def on_commit(self, tool: Tool[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Held[R]:
         """Hold an effect until the outermost transaction commits: it leaves after everything else succeeded."""
         scope = SCOPE.get()
-        if scope is None or scope.instance is not self._outside.instance:
+        if scope is None or scope.active is not self._outside.active:
             raise UsageError(f"on_commit of {self.name} was called outside its run", next_step="call it in its body")
         return await on_commit(scope, tool, tool.shape.bind(args, kwargs))
 
     def abort(self, why: str) -> NoReturn:
         """Call it off from inside its body. The boundary raises `TransactionAborted` with what was undone."""
-        raise TransactionAborted(why, run=self._outside.instance.run, reason=why, transaction=self.name)
+        raise TransactionAborted(why, run=self._outside.active.run, reason=why, transaction=self.name)
 
     async def __aenter__(self) -> Self:
         scope = SCOPE.get() or self._outside
@@ -124,7 +124,7 @@ class Transaction:
         try:
             await leave(self._section, error)
         except TransactionAborted as gone:
-            self._outside.instance.known.undone(gone.transaction, gone.still_standing)
+            self._outside.active.facts.known.undone(gone.transaction, gone.still_standing)
             raise
         learn_from_commit(self._outside, self.name)
 

@@ -14,7 +14,7 @@ from holdfast.cli.screen import Screen
 from holdfast.control.command_ack import wait_until_applied
 from holdfast.control.service import Service
 from holdfast.engine.commands import Applied
-from holdfast.engine.timers import signal_command
+from holdfast.engine.durable_waits import signal_command
 from holdfast.errors import UsageError
 from holdfast.inspect.reader import waits_of
 from holdfast.inspect.text import safe, sentence

@@ -28,7 +28,7 @@ from holdfast.cli.exit_status import DIVERGED, DONE, FAILED, USAGE, WAITS, Comma
 from holdfast.cli.inputs import InputLine, lines_in, lines_of, one_input, parsed
 from holdfast.cli.screen import Screen, grid, phrase, prose
 from holdfast.cli.worker import work
-from holdfast.engine.concurrency import gather_bounded
+from holdfast.engine.environment import gather_bounded
 from holdfast.errors import HoldfastError, JournalError, ParameterMismatch, RunStopped, RunSuspended, UsageError
 from holdfast.inspect.reader import waits_of
 from holdfast.inspect.text import count, moment

@@ -12,7 +12,7 @@ from holdfast.cli.apps import Holdfast, ending_by_signal
 from holdfast.cli.common import CommandCall
 from holdfast.cli.exit_status import DONE, FAILED, INTERRUPTED, WAITS
 from holdfast.cli.undriven import worker_of
-from holdfast.engine.background_verification import StoppedRunVerified, verify_stopped_run
+from holdfast.engine.recovery import StoppedRunVerified, verify_stopped_run
 from holdfast.engine.run_driver import Conclusion, drive_run
 from holdfast.errors import ChainBroken, HoldfastError, JournalError, JournalLocked, RunBusy, Unreadable
 from holdfast.inspect.text import count

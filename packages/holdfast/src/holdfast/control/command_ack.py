@@ -6,10 +6,10 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from holdfast.engine.active_run.log import load
 from holdfast.engine.commands import Applied, command_stream
 from holdfast.engine.engine import Engine
 from holdfast.engine.housekeeping import troubles_of
-from holdfast.engine.loading import load
 from holdfast.journal.record_codec import decode_all
 
 LOOKS: Final = 40

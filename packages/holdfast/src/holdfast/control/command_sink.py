@@ -42,7 +42,7 @@ class DirectSink:
 
     async def apply(self, run: str, answered: str) -> Applied:
         """Applied here, or by whoever drives the run."""
-        return await apply_commands(self._engine, run, answered)
+        return await apply_commands(self._engine, self._engine.active_runs, run, answered)
 
 
 class CollectingSink:

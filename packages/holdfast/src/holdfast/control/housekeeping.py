@@ -7,10 +7,11 @@ from typing import Any, Final
 
 from holdfast.agent.agent import Agent
 from holdfast.control.service import Service
-from holdfast.engine.deferred import DELIVERIES, AnswerNotice, arrived_stream
+from holdfast.engine.deferred import arrived_stream
 from holdfast.engine.engine import LOG
+from holdfast.engine.late_reports import DELIVERIES, AnswerNotice
 from holdfast.engine.outbox import Cursor
-from holdfast.engine.run_start import Input
+from holdfast.engine.tool_protocol import Input
 from holdfast.errors import HoldfastError, JournalUnavailable, Unreadable
 from holdfast.inspect.signed_heads import HeadPosts
 from holdfast.journal.entry_codec import read, set_aside
@@ -39,7 +40,7 @@ class HousekeepingTasks:
     async def run(self) -> None:
         """Do what there is to do now. Raises `JournalUnavailable`."""
         await self._done(self._heads.post())
-        await self._done(self._service.engine.outbox.hand_out(self._stored))
+        await self._done(self._service.engine.outbox.hand_out(self._service.engine, self._stored))
         if self._reach is not None:
             await self._done(self._reach())
         await self._finish_deliveries()

@@ -28,17 +28,11 @@ from holdfast.control.messages import checked_accepts_message, checked_by, messa
 from holdfast.control.undo import call_off_reason, checked_finished, checked_open, checked_parked
 from holdfast.engine.approvals import AnswerContext, came_late
 from holdfast.engine.breaker import ToolPause, pause_post
-from holdfast.engine.commands import (
-    Applied,
-    Command,
-    CommandName,
-    checked_resolution,
-    command_stream,
-)
-from holdfast.engine.deferred import DELIVERIES, AnswerNotice, ArrivedAnswer, arrived_stream, forward, owner_of
+from holdfast.engine.commands import Applied, Command, CommandName, checked_resolution, command_stream
+from holdfast.engine.deferred import ArrivedAnswer, arrived_stream, forward, owner_of
+from holdfast.engine.durable_waits import answer_post, event_stream
 from holdfast.engine.engine import Engine
-from holdfast.engine.questions import answer_post
-from holdfast.engine.timers import event_stream
+from holdfast.engine.late_reports import DELIVERIES, AnswerNotice
 from holdfast.errors import NotAllowed, UsageError
 from holdfast.inspect.reader import JournalReader, operation_in, question_in
 from holdfast.journal.entry_codec import read, written

@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.engine.exceptions.call_end import clean
+from holdfast.engine.operation_driver import asks_of, decoded, plan
 from holdfast.engine.tool_protocol import ToolCode, words_of
 from holdfast.errors import ArgumentError, UsageError
 from holdfast.journal.entry_codec import read, values_in, written
@@ -27,31 +28,31 @@ if TYPE_CHECKING:
     from holdfast.engine.operation_driver import OperationDriver
 
 
-def what_is_asked(flight: OperationDriver, move: m.Gate) -> str:
+def what_is_asked(driver: OperationDriver, move: m.Gate) -> str:
     """The question to a person, with the call and what asks for it."""
-    intent, gate, guard = flight.operation.intent, flight.contract().gate, flight.elsewhere
-    ruling = flight.operation.judgement.ruling
+    intent, gate, guard = driver.operation.intent, driver.contract().gate, driver.found.elsewhere
+    ruling = driver.operation.judgement.ruling
     because = "" if gate is None else gate.when
-    if ruling is not None and ruling.asks and not flight.gate:
+    if ruling is not None and ruling.asks and not driver.found.gate:
         because = f"its rule {ruling.rule!r}" + (f", which could not be judged: {ruling.why}" if ruling.why else "")
     if guard is not None and guard.then == "ask":
         because = f"{guard.source} did the same"
-    if flight.operation.edits:
-        because = f"{flight.operation.editing.editors[-1]} proposed these, and another person has to approve them"
-    call = call_text(intent.tool, bytes(intent.arguments), flight.id)
+    if driver.operation.edits:
+        because = f"{driver.operation.editing.editors[-1]} proposed these, and another person has to approve them"
+    call = call_text(intent.tool, bytes(intent.arguments), driver.id)
     return f"may {call} be sent? {move.rule}" + (f": {because}" if because else "")
 
 
-async def ask(flight: OperationDriver, move: m.Gate) -> None:
+async def ask(driver: OperationDriver, move: m.Gate) -> None:
     """Ask people to approve it, on the terms of the tool's gate and of the policy."""
-    operation, stamp = flight.operation, flight.instance.stamp()
-    otherwise_ms = flight.instance.engine.settings.answer_within_ms
-    on = terms(flight.contract().gate, operation.judgement.ruling, otherwise_ms, escalated=move.escalated)
+    operation, stamp = driver.operation, driver.log.stamp()
+    otherwise_ms = driver.log.process.settings.answer_within_ms
+    on = terms(driver.contract().gate, operation.judgement.ruling, otherwise_ms, escalated=move.escalated)
     record = r.OperationParked(
-        step=flight.step,
-        why=what_is_asked(flight, move),
+        step=driver.step,
+        why=what_is_asked(driver, move),
         rule=move.rule,
-        asks=flight.asks,
+        asks=asks_of(driver, driver.operation),
         people=on.people,
         until=stamp["at"] + on.within_ms if on.within_ms else 0,
         queue=on.queue,
@@ -59,23 +60,22 @@ async def ask(flight: OperationDriver, move: m.Gate) -> None:
         require=on.require,
         **stamp,
     )
-    await _note(flight, record)
+    await _note(driver, record)
 
 
-async def park(flight: OperationDriver, move: m.Park) -> None:
+async def park(driver: OperationDriver, move: m.Park) -> None:
     """Leave it to a person, who looks at what is there. Silence says nothing: it is waited for beyond its time."""
-    stamp = flight.instance.stamp()
-    until = flight.instance.engine.settings.answer_by(stamp["at"])
+    stamp = driver.log.stamp()
+    until = driver.log.process.settings.answer_by(stamp["at"])
     record = r.OperationParked(
-        step=flight.step, why=move.why, rule=move.rule, forgotten=move.forgotten, until=until, on_expiry="hold", **stamp
+        step=driver.step, why=move.why, rule=move.rule, forgotten=move.forgotten, until=until, on_expiry="hold", **stamp
     )
-    await _note(flight, record)
+    await _note(driver, record)
 
 
-async def _note(flight: OperationDriver, record: r.OperationParked) -> None:
-    planned = () if flight.recorded or not flight.journaled else (flight.planned("a person"),)
-    await flight.note(*planned, record)
-    flight.instance.settled(flight.step)
+async def _note(driver: OperationDriver, record: r.OperationParked) -> None:
+    await driver.record(*plan(driver, "a person"), record)
+    driver.settled()
 
 
 # Standing permissions in use: looked for where a person would be asked, and counted where they let something leave.
@@ -109,24 +109,29 @@ def use_post(permission: str, spent: Spent, use: Use) -> Post:
     return Post(uses_stream(permission), str(spent.number + 1), written(use))
 
 
-async def find_permit(flight: OperationDriver) -> bool:
+async def find_permit(driver: OperationDriver) -> bool:
     """Whether somebody allowed this beforehand; then the flight has a permit, and nobody is asked."""
-    flight.permit = None
-    operation = flight.operation
-    if not flight.journaled or not _one_approval_suffices(flight):
+    driver.found.permit = None
+    operation = driver.operation
+    if not driver.journaled or not _one_approval_suffices(driver):
         return False
-    if flight.elsewhere is not None or operation.phase == "gated" or operation.edits or not operation.intent.executable:
+    if (
+        driver.found.elsewhere is not None
+        or operation.phase == "gated"
+        or operation.edits
+        or not operation.intent.executable
+    ):
         return False
-    for standing in await standing_permissions(flight.instance.engine.journal):
-        if (permit := _fitting(flight, standing)) is not None and await permit_use_post(flight, permit) is not None:
-            flight.permit = permit
+    for standing in await standing_permissions(driver.log.process.journal):
+        if (permit := _fitting(driver, standing)) is not None and await permit_use_post(driver, permit) is not None:
+            driver.found.permit = permit
             return True
     return False
 
 
-def _one_approval_suffices(flight: OperationDriver) -> bool:
+def _one_approval_suffices(driver: OperationDriver) -> bool:
     """Whether one person's yes is all that is asked for, and nobody looks at it as a sample or in doubt."""
-    gate, ruling = flight.contract().gate if flight.gate else None, flight.operation.judgement.ruling
+    gate, ruling = driver.contract().gate if driver.found.gate else None, driver.operation.judgement.ruling
     if ruling is not None and ruling.asks and not ruling.may_be_allowed:
         return False
     on = terms(gate, ruling)
@@ -135,23 +140,23 @@ def _one_approval_suffices(flight: OperationDriver) -> bool:
     return on.people == 1 and (gate is not None or (ruling is not None and ruling.asks))
 
 
-async def permit_use_post(flight: OperationDriver, permit: StandingPermit) -> Post | None:
+async def permit_use_post(driver: OperationDriver, permit: StandingPermit) -> Post | None:
     """The entry that uses a permit now; None where it does not cover this any more."""
-    engine = flight.instance.engine
+    engine = driver.log.process
     spent = await permission_usage(engine.journal, permit.standing.id)
     now_ms = engine.environment.clock.wall_ms() + engine.settings.clock_error_ms
-    if permit.arguments != flight.operation.intent.arguments or why_not(permit.standing, spent, permit.cost, now_ms):
+    if permit.arguments != driver.operation.intent.arguments or why_not(permit.standing, spent, permit.cost, now_ms):
         return None
-    return use_post(permit.standing.id, spent, Use(flight.id, permit.cost, spent.sum + permit.cost))
+    return use_post(permit.standing.id, spent, Use(driver.id, permit.cost, spent.sum + permit.cost))
 
 
-def _fitting(flight: OperationDriver, standing: Standing) -> StandingPermit | None:
+def _fitting(driver: OperationDriver, standing: Standing) -> StandingPermit | None:
     """The permit where the tool and the condition fit. What cannot be judged does not fit."""
-    tool, intent = flight.tool, flight.operation.intent
-    if tool is None or standing.tool != intent.tool or same_person(_proposed_by(flight), standing.by):
+    tool, intent = driver.tool, driver.operation.intent
+    if tool is None or standing.tool != intent.tool or same_person(_proposed_by(driver), standing.by):
         return None
     try:
-        arguments = flight.decoded()
+        arguments = decoded(driver)
         if not tool.gated(standing.where, arguments):
             return None
     except (ArgumentError, ValueError):
@@ -160,17 +165,14 @@ def _fitting(flight: OperationDriver, standing: Standing) -> StandingPermit | No
     return None if cost is None else StandingPermit(standing, cost, intent.arguments)
 
 
-def _proposed_by(flight: OperationDriver) -> str:
-    started = flight.instance.history.started
+def _proposed_by(driver: OperationDriver) -> str:
+    started = driver.log.history.started
     return "" if started is None else started.by
 
 
 def _number(value: object) -> float | None:
     """An amount; None for what is none."""
     return float(value) if isinstance(value, (int, float, Decimal)) and not isinstance(value, bool) else None
-
-
-# Words about what a person is asked to approve, as orders to a run: which fit, and what each adds to its records.
 
 
 Verdict: TypeAlias = r.ApprovalGranted | r.ApprovalRefused | r.ArgumentsEdited | r.ResultGiven

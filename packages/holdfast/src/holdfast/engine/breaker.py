@@ -10,6 +10,7 @@ and retries spend from a bucket that refills slowly, so that an outage is not an
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
@@ -19,7 +20,7 @@ from holdfast.journal.entry_codec import read, set_aside, written
 from holdfast.journal.port import Journal, Post
 
 if TYPE_CHECKING:
-    from holdfast.engine.engine import Engine
+    from holdfast.engine.environment import Clock
 
 
 FAILURES_TO_OPEN: Final = 5
@@ -81,8 +82,10 @@ def wait_ms(state: BreakerState, now_ms: int, *, retry: bool) -> int:
 class Breakers:
     """The hints of this process, refreshed while anything fails."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, journal: Journal, clock: Clock, tools: Iterable[str]) -> None:
+        self._journal = journal
+        self._clock = clock
+        self._tools = tools
         self._states: dict[str, tuple[BreakerState, bytes | None]] = {}
         self.troubled = False
         """Whether any tool has failed since this process looked."""
@@ -91,11 +94,11 @@ class Breakers:
         """How long an attempt of this tool has to wait now."""
         if tool not in self._states:
             return 0
-        return wait_ms(self._states[tool][0], self._engine.environment.clock.wall_ms(), retry=retry)
+        return wait_ms(self._states[tool][0], self._clock.wall_ms(), retry=retry)
 
     async def refresh(self) -> None:
         """Read the hints of all tools of this app."""
-        for tool in self._engine.tools:
+        for tool in self._tools:
             await self._read(tool)
 
     async def failed(self, tool: str) -> None:
@@ -116,13 +119,13 @@ class Breakers:
     async def _change(self, tool: str, *, failure: bool) -> None:
         for _ in range(3):
             state, stored = await self._read(tool)
-            now = self._engine.environment.clock.wall_ms()
+            now = self._clock.wall_ms()
             after = after_failure(state, now) if failure else after_retry(state, now)
             if await self._write(tool, after, stored):
                 return
 
     async def _read(self, tool: str) -> tuple[BreakerState, bytes | None]:
-        stored = await self._engine.journal.hint(f"breaker/{tool}")
+        stored = await self._journal.hint(f"breaker/{tool}")
         state = _state_in(stored)
         if stored is not None or tool in self._states:
             self._know(tool, state, stored)
@@ -135,7 +138,7 @@ class Breakers:
     async def _write(self, tool: str, state: BreakerState, previous: bytes | None) -> bool:
         body = msgspec.json.encode(state)
         self._know(tool, state, body)
-        return await self._engine.journal.put_hint(f"breaker/{tool}", body, previous)
+        return await self._journal.put_hint(f"breaker/{tool}", body, previous)
 
 
 def _state_in(note: bytes | None) -> BreakerState:
@@ -146,9 +149,6 @@ def _state_in(note: bytes | None) -> BreakerState:
         return msgspec.json.decode(note, type=BreakerState)
     except (msgspec.MsgspecError, ValueError):
         return CLOSED
-
-
-# Tools that people have paused: ledger entries of their own, read by every process at open and while it works.
 
 
 PAUSES: Final = "pause/"

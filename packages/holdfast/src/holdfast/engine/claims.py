@@ -2,135 +2,144 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
 from typing import TYPE_CHECKING, Final, Literal
+from weakref import WeakKeyDictionary
 
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.engine.forks import find_ancestor_write
+from holdfast.engine.active_run.log import RunRecorder
+from holdfast.engine.operation_driver import intent_of
 from holdfast.engine.pending import find_pending, releasing_posts, taking_post
 from holdfast.journal.entry_codec import read, written
 from holdfast.journal.port import LedgerEntry, Post
+from holdfast.journal.record_codec import decode_all
+from holdfast.model import records as r
 from holdfast.model.decision.situation import Elsewhere
-from holdfast.model.ids import stream
+from holdfast.model.ids import operation_id, stream
+from holdfast.model.operation import OperationState
 from holdfast.model.records import NOTHING, Raw
+from holdfast.model.run_history import RunHistory
 from holdfast.policies import milliseconds
 
 if TYPE_CHECKING:
     from holdfast.engine.operation_driver import OperationDriver
-    from holdfast.model.operation import OperationState
+    from holdfast.journal.port import Journal
+
 
 CLAIM_OF: Final = "the claim of "
 """What an operation waits for, in its record, before the name of the operation that holds its business key."""
 
 
-def may_meet_other_effect(flight: OperationDriver, operation: OperationState) -> bool:
+def may_meet_other_effect(driver: OperationDriver, operation: OperationState) -> bool:
     """Whether a new operation may meet the effect of another one: then the ledger is read before it is sent."""
-    instance, intent = flight.instance, operation.intent
-    return intent.meets_others or bool(instance.history.forked_from) or intent.tool in instance.engine.pending_ways
+    log, intent = driver.log, operation.intent
+    return intent.meets_others or bool(log.history.forked_from) or intent.tool in log.process.pending_index.known
 
 
-async def find_other_effect(flight: OperationDriver) -> None:
+async def find_other_effect(driver: OperationDriver) -> None:
     """Look for effects of others before the first attempt.
 
     What is pending about the same thing, who holds the business key, who said the same words, what a fork would repeat.
     """
-    if flight.operation.attempts:
+    if driver.operation.attempts:
         return
-    flight.holder = flight.elsewhere = None
-    if flight.waiting_since is None:
-        flight.waiting_since = flight.instance.now().up
-    if (pending := await find_pending(flight)) is not None:
-        waited_out = _waited_ms(flight) >= flight.instance.engine.settings.claim_wait_ms
-        flight.elsewhere = replace(pending, waited_out=waited_out)
+    driver.found.holder = driver.found.elsewhere = None
+    if driver.found.waiting_since is None:
+        driver.found.waiting_since = driver.log.now().up
+    if (pending := await find_pending(driver)) is not None:
+        waited_out = _waited_ms(driver) >= driver.log.process.settings.claim_wait_ms
+        driver.found.elsewhere = replace(pending, waited_out=waited_out)
         return
-    if flight.operation.intent.claim:
-        await _find_claim(flight)
-    if flight.elsewhere is None and flight.operation.intent.words:
-        await _find_repeat(flight)
-    if flight.elsewhere is None and flight.instance.history.forked_from:
-        flight.elsewhere = await find_ancestor_write(flight)
+    if driver.operation.intent.claim:
+        await _find_claim(driver)
+    if driver.found.elsewhere is None and driver.operation.intent.words:
+        await _find_repeat(driver)
+    if driver.found.elsewhere is None and driver.log.history.forked_from:
+        driver.found.elsewhere = await find_ancestor_write(driver)
 
 
-async def _find_claim(flight: OperationDriver) -> None:
-    intent = flight.operation.intent
-    entries = await flight.instance.engine.journal.entries(claim_stream(intent.tool, intent.claim))
+async def _find_claim(driver: OperationDriver) -> None:
+    intent = driver.operation.intent
+    entries = await driver.log.process.journal.entries(claim_stream(intent.tool, intent.claim))
     holder = last_holder(entries)
-    flight.holder = holder
-    if holder is not None and holder.stands and holder.note.operation != flight.id:
+    driver.found.holder = holder
+    if holder is not None and holder.stands and holder.note.operation != driver.id:
         mismatch = holder.note.digest != intent.digest
-        flight.elsewhere = replace(_met(flight, "claim", holder), mismatch=mismatch)
+        driver.found.elsewhere = replace(_met(driver, "claim", holder), mismatch=mismatch)
         return
     if holder is not None and holder.stands:
-        flight.taking = None
+        driver.found.taking = None
         return  # it is ours: taken when the effect was held, and taking it again would be refused for ever
-    flight.taking = next_claim(holder)
-    first = first_use_ms(entries, flight.taking[1])
-    flight.key_age_ms = 0 if first is None else max(0, flight.instance.engine.environment.clock.wall_ms() - first)
+    driver.found.taking = next_claim(holder)
+    first = first_use_ms(entries, driver.found.taking[1])
+    driver.found.key_age_ms = 0 if first is None else max(0, driver.log.process.environment.clock.wall_ms() - first)
 
 
-async def _find_repeat(flight: OperationDriver) -> None:
+async def _find_repeat(driver: OperationDriver) -> None:
     """Calls in agent code are deliberate; only what a model chose meets the repeat guard."""
-    intent, tool = flight.operation.intent, flight.tool
+    intent, tool = driver.operation.intent, driver.tool
     once = tool.contract.once if tool is not None else None
     if once is None or intent.origin != "model" or once.then == "allow":
         return
-    engine = flight.instance.engine
+    engine = driver.log.process
     entries = await engine.journal.entries(repeat_stream(intent.tool, intent.words))
     within = milliseconds(once.within) if once.within is not None else None
-    flight.after = writes_begun(entries)
-    holder = last_write(entries, flight.id, within, engine.environment.clock.wall_ms())
+    driver.found.after = writes_begun(entries)
+    holder = last_write(entries, driver.id, within, engine.environment.clock.wall_ms())
     if holder is None or not holder.stands:
         return
     if holder.note.digest != intent.digest and not once.reworded:
         return
-    flight.holder = holder
-    flight.elsewhere = replace(_met(flight, "guard", holder), then=once.then)
+    driver.found.holder = holder
+    driver.found.elsewhere = replace(_met(driver, "guard", holder), then=once.then)
 
 
-def _met(flight: OperationDriver, by: str, holder: ClaimHolder) -> Elsewhere:
+def _met(driver: OperationDriver, by: str, holder: ClaimHolder) -> Elsewhere:
     return Elsewhere(
         "claim" if by == "claim" else "guard",
         "succeeded" if holder.note.state == "succeeded" else "pending",
         holder.note.operation,
-        waited_out=_waited_ms(flight) >= flight.instance.engine.settings.claim_wait_ms,
-        deferred=_is_deferred(flight, holder.note.operation),
+        waited_out=_waited_ms(driver) >= driver.log.process.settings.claim_wait_ms,
+        deferred=_is_deferred(driver, holder.note.operation),
     )
 
 
-def _is_deferred(flight: OperationDriver, operation: str) -> bool:
+def _is_deferred(driver: OperationDriver, operation: str) -> bool:
     """Whether another operation of this run waits for an answer that comes later."""
     run, _, step = operation.partition("/")
-    other = flight.instance.history.operations.get(step) if run == flight.instance.run else None
+    other = driver.log.history.operations.get(step) if run == driver.log.run else None
     return other is not None and other.phase == "awaiting"
 
 
-def _waited_ms(flight: OperationDriver) -> int:
+def _waited_ms(driver: OperationDriver) -> int:
     """How long this operation has waited for another one, whichever processes did the waiting."""
-    operation, now = flight.operation, flight.instance.now()
+    operation, now = driver.operation, driver.log.now()
     if operation.waits_for.startswith(CLAIM_OF):
-        return now.up - (operation.planned_up if operation.planned_boot == now.boot else flight.instance.claimed_up)
-    return now.up - (now.up if flight.waiting_since is None else flight.waiting_since)
+        return now.up - (operation.planned_up if operation.planned_boot == now.boot else driver.log.claimed_up)
+    return now.up - (now.up if driver.found.waiting_since is None else driver.found.waiting_since)
 
 
-def taking_posts(flight: OperationDriver) -> tuple[Post, ...]:
+def taking_posts(driver: OperationDriver) -> tuple[Post, ...]:
     """The ledger entries that go with the first attempt."""
-    intent = flight.intent
-    if flight.operation.attempts or not flight.journaled:
+    intent = intent_of(driver)
+    if driver.operation.attempts or not driver.journaled:
         return ()
     posts: list[Post] = []
-    if intent.claim and flight.taking is not None:
+    if intent.claim and driver.found.taking is not None:
         stream = claim_stream(intent.tool, intent.claim)
-        posts.append(claim_post(stream, flight.id, intent.digest, intent.generation, intent.outside))
+        posts.append(claim_post(stream, driver.id, intent.digest, intent.generation, intent.outside))
     if intent.words:
-        posts.append(repeat_post(repeat_stream(intent.tool, intent.words), flight.id, intent.digest, flight.after))
-    return (*posts, *taking_post(flight))
+        posts.append(
+            repeat_post(repeat_stream(intent.tool, intent.words), driver.id, intent.digest, driver.found.after)
+        )
+    return (*posts, *taking_post(driver))
 
 
-def settling_posts(flight: OperationDriver, settled: OperationState) -> tuple[Post, ...]:
+def settling_posts(driver: OperationDriver, settled: OperationState) -> tuple[Post, ...]:
     """The ledger entries that go with a final outcome of this flight."""
-    return outcome_posts(flight.id, settled) if flight.journaled else ()
+    return outcome_posts(driver.id, settled) if driver.journaled else ()
 
 
 # Effects of other operations that a new one may meet: business keys, and repeats by a model.
@@ -286,3 +295,66 @@ def repeat_ended_post(stream: str, operation: str, state: OperationState) -> Pos
         operation, state.intent.digest, word, result=state.settlement.result if word == "succeeded" else NOTHING
     )
     return Post(stream, f"{operation}/{word}", written(note))
+
+
+INHERITED: Final = "inherited by a fork"
+"""Why an outcome was reused, in the record with which a fork begins."""
+_PAGE: Final = 1000
+
+
+class ForkedRun:
+    """A run as far as it has been read; one that another was forked from may go on meanwhile."""
+
+    def __init__(self, run: str) -> None:
+        self.history = RunHistory(run)
+        self.inherited: set[str] = set()
+        self._read = 0
+
+    async def read_on(self, journal: Journal) -> RunHistory:
+        """Take what was recorded since the last look."""
+        while rows := await journal.read(self.history.run, self._read, _PAGE):
+            for record in decode_all(row.body for row in rows):
+                self.history.add(record)
+                if isinstance(record, r.OutcomeReused) and record.why == INHERITED:
+                    self.inherited.add(record.source)
+            self._read = rows[-1].seq
+        return self.history
+
+
+_FORKED_RUNS: WeakKeyDictionary[RunRecorder, dict[str, ForkedRun]] = WeakKeyDictionary()
+
+
+async def find_ancestor_write(driver: OperationDriver) -> Elsewhere | None:
+    """The write of an ancestor that this one would repeat: the same call, or another one of that tool at this step.
+
+    What the run has inherited is no repeat, and neither is what is proven never to have landed.
+    """
+    log = driver.log
+    known = _FORKED_RUNS.setdefault(log, {})
+    if log.run not in known:  # as it began: what its code was told meanwhile is not kept in its history
+        known[log.run] = ForkedRun(log.run)
+        await known[log.run].read_on(log.process.journal)
+    async for history in _ancestors(log, known):
+        for other in history.operations.values():
+            source = operation_id(history.run, other.step)
+            if source not in known[log.run].inherited and _repeats(driver, other):
+                return Elsewhere("fork", "succeeded", source, "ask")
+    return None
+
+
+def _repeats(driver: OperationDriver, other: OperationState) -> bool:
+    intent, theirs = driver.operation.intent, other.intent
+    if theirs.tool != intent.tool or theirs.completes:
+        return False
+    same = theirs.digest == intent.digest or other.step == driver.step
+    return same and (other.phase == "succeeded" or (not other.final and other.may_have_landed))
+
+
+async def _ancestors(log: RunRecorder, known: dict[str, ForkedRun]) -> AsyncIterator[RunHistory]:
+    """The run that this one was forked from, the one that was forked from, and so on, each as it stands now."""
+    run, seen = log.history.forked_from, {log.run}
+    while run and run not in seen:
+        seen.add(run)
+        history = await known.setdefault(run, ForkedRun(run)).read_on(log.process.journal)
+        yield history
+        run = history.forked_from

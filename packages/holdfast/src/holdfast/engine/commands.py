@@ -9,19 +9,19 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.engine.active_run.run import ActiveRun, Stamp
+from holdfast.engine.active_run.log import load
+from holdfast.engine.active_run.run import ActiveRun
 from holdfast.engine.approvals import VERDICTS, YES, AnswerContext, Verdict, came_late, verdict_of
 from holdfast.engine.claims import outcome_posts
+from holdfast.engine.contradictions import by_report, opening_posts
+from holdfast.engine.environment import Stamp
 from holdfast.engine.exceptions.call_end import clean
-from holdfast.engine.late_reports import by_report, opening_posts
-from holdfast.engine.leases import notify_owner
-from holdfast.engine.loading import load
-from holdfast.engine.messages import between_attempts, drop_plan_steps, wake_everything
+from holdfast.engine.process import Process, notify_owner
 from holdfast.engine.rulings import decision_posts
 from holdfast.engine.suspension import Ending, records_on_stopped, stopped_change
 from holdfast.engine.tool_protocol import ToolCode
@@ -42,9 +42,6 @@ from holdfast.model.system import is_planted
 from holdfast.model.transaction import TRANSACTION_MOVES, WHOLE_RUN
 from holdfast.model.transitions import MOVES, apply
 from holdfast.model.waits import waits_left
-
-if TYPE_CHECKING:
-    from holdfast.engine.engine import Engine
 
 _LOG: Final = logging.getLogger("holdfast")
 ANSWER_KEY: Final = "arrived/"
@@ -207,74 +204,78 @@ class Applied(msgspec.Struct, frozen=True):
     owner: Worker | None = None  # the process that has to apply it, where it was left for one
 
 
-async def apply_commands(engine: Engine, run: str, answered: str = "") -> Applied:
+async def apply_commands(
+    process: Process, active_runs: Mapping[str, ActiveRun], run: str, answered: str = ""
+) -> Applied:
     """Apply the pending commands of a run: here if it is idle or ours, otherwise by notifying its owner.
 
     `answered` is a step whose question has its answer, so that the inbox no longer lists it.
     """
     while True:
-        instance = engine.instances.get(run)
-        ours = instance is not None and instance.sealed is None
-        if instance is not None and ours:
+        active = active_runs.get(run)
+        ours = active is not None and active.sealed is None
+        if active is not None and ours:
             with contextlib.suppress(LeaseLost):  # the present owner of the run is notified below
-                await take_commands(instance)
-        found = await engine.leases.claim(run)
+                await take_commands(active)
+        found = await process.leases.claim(run)
         if isinstance(found, LeaseGranted):
-            return await _apply_claimed(engine, found, answered)
+            return await _apply_claimed(process, found, answered)
         # An owner that released the run just before the notification does not read the command: then the claim is
         # tried again, so that the command does not wait for the next poll.
-        if found is None or await notify_owner(engine.journal, run, found.row.token):
+        if found is None or await notify_owner(process.journal, run, found.row.token):
             if ours or found is None:
                 return Applied(run, at_once=ours, elsewhere=not ours)
             return Applied(run, at_once=False, note=LEFT, elsewhere=True, owner=found.owner)
 
 
-async def _apply_claimed(engine: Engine, claimed: LeaseGranted, answered: str) -> Applied:
+async def _apply_claimed(process: Process, claimed: LeaseGranted, answered: str) -> Applied:
     """Apply the commands of a run whose lease we hold, and give the lease back."""
     run = claimed.lease.run
     try:
-        history = await load(engine, run)
-        log = RunLog(engine.journal, claimed.lease, claimed.last, genesis(engine.identity.namespace, run))
+        history = await load(process, run)
+        log = RunLog(process.journal, claimed.lease, claimed.last, genesis(process.identity.namespace, run))
         if is_planted(claimed.row.agent):
-            note = await _end_planted(engine, claimed.row, history, log)
+            note = await _end_planted(process, claimed.row, history, log)
             return Applied(run, at_once=True, note=note, alert=bool(note))
-        lacking, refused = await _apply_idle(engine, claimed.row, history, log, answered)
+        lacking, refused = await _apply_idle(process, claimed.row, history, log, answered)
         note = refused or (f"it is checked and applied where the code of {lacking} is" if lacking else "")
         return Applied(run, at_once=not lacking, note=note, lacks=lacking, alert=bool(refused))
     except JournalError:
-        engine.leases.give_back(claimed.row)
+        process.leases.give_back(claimed.row)
         raise
     finally:
-        engine.leases.let_go(run)
+        process.leases.let_go(run)
 
 
-async def _apply_idle(engine: Engine, row: RunRow, history: RunHistory, log: RunLog, answered: str) -> tuple[str, str]:
+async def _apply_idle(
+    process: Process, row: RunRow, history: RunHistory, log: RunLog, answered: str
+) -> tuple[str, str]:
     """Apply the commands in turn, up to one that needs the code of a tool: the tool's name, and the refusals."""
-    entries = await engine.journal.entries(command_stream(row.run), history.entry_seen)
-    codes = AnswerContext(engine.tools, engine.identity.secret)
+    entries = await process.journal.entries(command_stream(row.run), history.entry_seen)
+    codes = AnswerContext(process.tools, process.identity.secret)
     bodies: list[bytes] = []
     posts: list[Post] = []
     refused: list[str] = []
     lacking = ""
     for entry in entries:
-        if lacking := waits_for_code(history, entry, engine.tools):
+        if lacking := waits_for_code(history, entry, process.tools):
             break
-        records = records_for(history, entry, _stamp(engine), codes)
+        records = records_for(history, entry, _stamp(process), codes)
         posts.extend(posts_for(history, records))
         for record in records:
             history.add(record)
             bodies.append(encode(record))
             if isinstance(record, r.CommandApplied) and record.refused:
                 refused.append(f"what {record.by} said was {record.told}" if record.by else record.told)
-    await log.append(bodies, _after(engine, row, history, answered), tuple(posts))
+    await log.append(bodies, _after(process, row, history, answered), tuple(posts))
     return lacking, "; ".join(refused)
 
 
-def _stamp(engine: Engine) -> Stamp:
-    return Stamp(at=engine.environment.clock.wall_ms(), up=engine.journal.now().ms)
+def _stamp(process: Process) -> Stamp:
+    return Stamp(at=process.environment.clock.wall_ms(), up=process.journal.now().ms)
 
 
-def _after(engine: Engine, row: RunRow, history: RunHistory, answered: str) -> RunChange:
+def _after(process: Process, row: RunRow, history: RunHistory, answered: str) -> RunChange:
     """The row of the listing after the commands: a waiting run is due now, an ended one stays as it is."""
     undone, waits = WHOLE_RUN in history.transactions and history.status != "undone", row.waits
     if row.status not in {"suspended", "running"} and not undone:
@@ -286,21 +287,21 @@ def _after(engine: Engine, row: RunRow, history: RunHistory, answered: str) -> R
     waits = waits_left(row.waits, history, answered)
     if history.paused is not None and not undone:
         return RunChange("suspended", f"paused by {history.paused.by}", None, waits, release=True)
-    return RunChange("suspended", row.reason, engine.environment.clock.wall_ms(), waits, release=True)
+    return RunChange("suspended", row.reason, process.environment.clock.wall_ms(), waits, release=True)
 
 
-async def _end_planted(engine: Engine, row: RunRow, history: RunHistory, log: RunLog) -> str:
+async def _end_planted(process: Process, row: RunRow, history: RunHistory, log: RunLog) -> str:
     """End a planted case with the first answer about it, in one commit, so that it can never be sent.
 
     The note for the person who answered it; empty while it has no answer.
     """
-    stamp = _stamp(engine)
+    stamp = _stamp(process)
     bodies: list[bytes] = []
-    for entry in await engine.journal.entries(command_stream(row.run), history.entry_seen):
+    for entry in await process.journal.entries(command_stream(row.run), history.entry_seen):
         try:
             command = read(entry, Command)
         except Unreadable as error:
-            await set_aside(engine.journal, entry, error)
+            await set_aside(process.journal, entry, error)
             bodies.append(encode(refused_unread(entry, error, stamp)))
             continue
         applied = r.CommandApplied(command=command.word, by=command.by, entry=entry.id, note=command.note, **stamp)
@@ -319,68 +320,65 @@ async def _end_planted(engine: Engine, row: RunRow, history: RunHistory, log: Ru
     return told(msgspec.json.decode(history.completed.result, type=Ended))
 
 
-async def take_commands(instance: ActiveRun) -> None:
+async def take_commands(active: ActiveRun) -> None:
     """Apply every order that came since the last look, each once, whoever else looks at the same time."""
-    before = instance.history.entry_seen
+    before = active.history.entry_seen
     try:
-        async with instance.taking_orders:
-            await _take_new(instance)
+        async with active.log.command_lock:
+            await _take_new(active)
     finally:
-        if instance.history.entry_seen > before:
-            instance.wake()  # whatever the last order raised: the ones before it are in the history
-        instance.consider_rest()  # no rest begins while orders are applied, so it is considered after them
+        if active.history.entry_seen > before:
+            active.waiters.wake()  # whatever the last order raised: the ones before it are in the history
+        active.waiters.consider_rest()  # no rest begins while orders are applied, so it is considered after them
 
 
-async def _take_new(instance: ActiveRun) -> None:
-    for entry in await instance.engine.journal.entries(command_stream(instance.run), instance.history.entry_seen):
-        if entry.id > instance.history.entry_seen and instance.sealed is None:
-            await _take(instance, entry)
+async def _take_new(active: ActiveRun) -> None:
+    for entry in await active.process.journal.entries(command_stream(active.run), active.history.entry_seen):
+        if entry.id > active.history.entry_seen and active.sealed is None:
+            await _take(active, entry)
 
 
-async def _take(instance: ActiveRun, entry: LedgerEntry) -> None:
-    await _recall(instance, entry)
-    codes = AnswerContext(instance.engine.tools, instance.engine.identity.secret)
-    async with between_attempts(instance):
-        records = records_for(instance.history, entry, instance.stamp(), codes)
-        await instance.append(*records, posts=posts_for(instance.history, records))
+async def _take(active: ActiveRun, entry: LedgerEntry) -> None:
+    await _recall(active, entry)
+    codes = AnswerContext(active.process.tools, active.process.identity.secret)
+    async with active.log.between_attempts():
+        records = records_for(active.history, entry, active.log.stamp(), codes)
+        await active.log.append(*records, posts=posts_for(active.history, records))
     for record in records:
         if isinstance(record, r.CommandApplied):
-            _act(instance, record)
+            _act(active, record)
         elif isinstance(record, (r.Resolved, r.LateReport, *VERDICTS)):
-            instance.settled(record.step)
+            active.waiters.settled(record.step)
         elif isinstance(record, r.MessageReceived):
-            for fact in record.facts:
-                drop_plan_steps(
-                    instance, instance.known.resting_on(fact.name, msgspec.json.decode(fact.value)), fact.name
-                )
-            wake_everything(instance)
+            active.facts.drop_resting_on(record)
+            active.waiters.wake_everything()
         elif isinstance(record, r.TransactionAborting):
-            now = instance.engine.environment.clock.wall_ms()
-            instance.end(Ending("suspended", f"{record.transaction} is called off: {record.reason}", now))
+            now = active.process.environment.clock.wall_ms()
+            active.end(Ending("suspended", f"{record.transaction} is called off: {record.reason}", now))
 
 
-async def _recall(instance: ActiveRun, entry: LedgerEntry) -> None:
+async def _recall(active: ActiveRun, entry: LedgerEntry) -> None:
     """An order about an operation that was told and let go of: read it back from the records."""
     try:
         record = read(entry, Command).record
     except Unreadable as error:
-        await set_aside(instance.engine.journal, entry, error)
+        await set_aside(active.process.journal, entry, error)
         return
-    if not isinstance(record, (r.Resolved, r.LateReport)) or record.step in instance.history.operations:
+    if not isinstance(record, (r.Resolved, r.LateReport)) or record.step in active.history.operations:
         return
-    await instance.settle_writes()
-    whole = await load(instance.engine, instance.run, whole=True)
-    instance.history.recall(whole, record.step.__eq__)
+    await active.log.flush()
+    whole = await load(active.process, active.run, whole=True)
+    active.history.recall(whole, record.step.__eq__)
 
 
-def _act(instance: ActiveRun, command: r.CommandApplied) -> None:
+def _act(active: ActiveRun, command: r.CommandApplied) -> None:
     match command.command:
         case "resolve" | "late" if command.refused:
-            _LOG.warning("run %s: what %s said was %s", instance.run, command.by, command.told)
+            _LOG.warning("run %s: what %s said was %s", active.run, command.by, command.told)
         case "cancel" | "take_over":
-            instance.end(Ending("cancelled", why_ended(command)))
+            active.end(Ending("cancelled", why_ended(command)))
         case "pause":
-            instance.end(Ending("suspended", f"paused by {command.by}: holdfast unpause {instance.run}"))
+            active.end(Ending("suspended", f"paused by {command.by}: holdfast unpause {active.run}"))
         case _:
             return
 

@@ -35,7 +35,8 @@ class _Exclusive:
 class IsolationGate:
     """What one process has in flight: attempts, and runs that were claimed and have recorded no progress yet.
 
-    Every `admit` (or `join`) of an attempt is followed by one `leave`, every `enter` of a run by one or more `exit`.
+    Every `enter` or `wait_to_enter` of an attempt is followed by one `exit`, every `enter_run` by one or more
+    `exit_run`.
     `chances` says how many more deaths set it aside, and is 0 where no process died with it.
     """
 
@@ -43,43 +44,38 @@ class IsolationGate:
         self._inside: Counter[str] = Counter()
         self._runs: dict[str, int] = {}
         self._suspects: Counter[int] = Counter()  # inside, by the chances that are left
-        self._alone: list[_Exclusive] = []
+        self.alone: list[_Exclusive] = []  # what goes alone, or waits to
         self._changes: list[asyncio.Future[None]] = []
         self.waiting: Final[set[str]] = set()
         """The claimed runs that wait to begin."""
         self._closed = False
 
-    @property
-    def reserved(self) -> bool:
-        """Whether something goes alone, or waits to."""
-        return bool(self._alone)
-
-    def join(self, run: str = "") -> None:
+    def enter(self, run: str = "") -> None:
         """Begin an attempt at once: it is no suspect, and nothing goes alone."""
-        assert not self.reserved
+        assert not self.alone
         self._inside[run] += 1
 
-    async def admit(self, run: str = "", *, chances: int = 0) -> None:
+    async def wait_to_enter(self, run: str = "", *, chances: int = 0) -> None:
         """Begin an attempt when nothing is alone in the process, and a suspect when there is room for it."""
         while self._blocked(run):
             await self._change()
         if chances:
-            self.exit(run)  # from here on the attempt is what is suspected: two runs would wait for each other
+            self.exit_run(run)  # from here on the attempt is what is suspected: two runs would wait for each other
         if chances == ALONE:
             await self._until_alone(_Exclusive(run, whole=False))
         while chances > ALONE and (self._blocked(run) or not self._fits(chances)):
             await self._change()
         self._count(run, chances)
 
-    def leave(self, run: str = "", *, chances: int = 0) -> None:
+    def exit(self, run: str = "", *, chances: int = 0) -> None:
         """The attempt has ended, or its driver gave up on it."""
         self._less(run, chances)
         if chances == ALONE:
-            self._alone.remove(next(one for one in self._alone if one.run == run and not one.whole))
+            self.alone.remove(next(one for one in self.alone if one.run == run and not one.whole))
         self._wake()
 
-    async def enter(self, run: str, *, chances: int = 0) -> bool:
-        """Begin to drive a claimed run, as `admit` does; false where the process shuts down meanwhile."""
+    async def enter_run(self, run: str, *, chances: int = 0) -> bool:
+        """Begin to drive a claimed run, as `wait_to_enter` does; false where the process shuts down meanwhile."""
         self.waiting.add(run)
         try:
             while (self._blocked(run) or not self._fits(chances)) and not self._closed:
@@ -89,16 +85,16 @@ class IsolationGate:
         finally:
             self.waiting.discard(run)
         if self._closed:
-            self._alone = [one for one in self._alone if one.run != run]
+            self.alone = [one for one in self.alone if one.run != run]
             return False
         self._runs[run] = chances
         self._count(run, chances)
         return True
 
-    def exit(self, run: str) -> None:
+    def exit_run(self, run: str) -> None:
         """The run has recorded progress, waits, or has ended: a death from here on is not held against its claim."""
         if run in self._runs:
-            self._alone = [one for one in self._alone if not (one.whole and one.run == run)]
+            self.alone = [one for one in self.alone if not (one.whole and one.run == run)]
             self._less(run, self._runs.pop(run))
             self._wake()
 
@@ -109,7 +105,7 @@ class IsolationGate:
 
     def _blocked(self, run: str) -> bool:
         """Whether it has to wait. What is inside goes on until the place is really free: others wait for its end."""
-        for one in self._alone:
+        for one in self.alone:
             if one.run == run and one.whole:
                 continue
             if one.granted or one.run == run or not self._inside[run]:
@@ -117,12 +113,12 @@ class IsolationGate:
         return False
 
     async def _until_alone(self, one: _Exclusive) -> None:
-        self._alone.append(one)
+        self.alone.append(one)
         try:
-            while not self._closed and (+self._inside or any(other.granted for other in self._alone)):
+            while not self._closed and (+self._inside or any(other.granted for other in self.alone)):
                 await self._change()
         except BaseException:
-            self._alone.remove(one)
+            self.alone.remove(one)
             self._wake()
             raise
         one.granted = True

@@ -148,9 +148,6 @@ def current_operation() -> CurrentOperation:
     return operation
 
 
-# What a call says besides its result: facts of the world, and parts of its effect whose end comes later.
-
-
 DAY_MS = 86_400_000
 
 

@@ -16,7 +16,8 @@ from msgspec.structs import replace
 
 from holdfast.engine.commands import Command, command_stream
 from holdfast.engine.exceptions.call_end import clean
-from holdfast.engine.operation_driver import OperationDriver, driver_of
+from holdfast.engine.late_reports import file_late
+from holdfast.engine.operation_driver import OperationDriver, operation_key
 from holdfast.engine.pending import PendingNote, part_note, pending_post, pending_thing
 from holdfast.errors import Deferred, LeaseLost, LedgerTaken
 from holdfast.journal.entry_codec import read, read_taken, readable, written
@@ -27,14 +28,11 @@ from holdfast.model.run_history import PENDING
 from holdfast.policies import milliseconds
 
 if TYPE_CHECKING:
-    from holdfast.engine.active_run.run import ActiveRun
     from holdfast.engine.invoke import CallResult
     from holdfast.model.operation import OperationState
 
 
 _AWAITING: Final = "owner"
-DELIVERIES: Final = "deliveries"
-"""The ledger stream in which every delivery is announced; whoever looks round finishes what was cut short."""
 
 
 class ArrivedAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -69,17 +67,6 @@ class ArrivedAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"sender {self.sender} is bound to {', '.join(self.tools)}, and {owner.operation} calls {owner.tool}"
 
 
-class AnswerNotice(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Announces a message before it is stored, so that a deliverer that dies in between leaves a trace.
-
-    With a `run` it is a report that lies among the orders of that run, which may have ended.
-    """
-
-    key: str
-    id: str
-    run: str = ""
-
-
 class AwaitingOperation(msgspec.Struct, frozen=True):
     """The operation and the attempt that wait under a key, and the tool that the operation calls."""
 
@@ -98,12 +85,12 @@ def awaited_stream(key: str) -> str:
     return stream("awaited", key)
 
 
-async def defer(flight: OperationDriver, number: int, said: Deferred, answer: CallResult) -> None:
+async def defer(driver: OperationDriver, number: int, said: Deferred, answer: CallResult) -> None:
     """Record that the answer comes later, and under which key. One key stands for one operation only."""
-    instance, stamp = flight.instance, flight.instance.stamp()
-    key = clean(said.key) or flight.key
+    log, stamp = driver.log, driver.log.stamp()
+    key = clean(said.key) or operation_key(driver)
     record = r.OperationDeferred(
-        step=flight.step,
+        step=driver.step,
         number=number,
         until=stamp["at"] + milliseconds(said.within),
         evidence=clean(said.message),
@@ -114,29 +101,27 @@ async def defer(flight: OperationDriver, number: int, said: Deferred, answer: Ca
         facts=() if answer.said is None else answer.said.facts,
         **stamp,
     )
-    about = await pending_thing(flight)
+    about = await pending_thing(driver)
     record = replace(record, thing=about)
-    note = PendingNote(flight.id, "pending", record.evidence, until=record.until)
-    noted = pending_post(flight.operation.intent.tool, about, note, number)
-    owner = AwaitingOperation(flight.id, number, flight.operation.intent.tool)
-    crash = instance.engine.environment.crash
+    note = PendingNote(driver.id, "pending", record.evidence, until=record.until)
+    noted = pending_post(driver.operation.intent.tool, about, note, number)
+    owner = AwaitingOperation(driver.id, number, driver.operation.intent.tool)
+    crash = log.process.environment.crash
     crash.reached("before_outcome")
     try:
-        await flight.note(record, posts=(Post(awaited_stream(key), _AWAITING, written(owner)), *noted))
+        await driver.record(record, posts=(Post(awaited_stream(key), _AWAITING, written(owner)), *noted))
     except LedgerTaken as taken:
-        await flight.note(_without_the_key(record, flight.id, taken), posts=noted)
+        await driver.record(_without_the_key(record, driver.id, taken), posts=noted)
     except LeaseLost:
         end = r.End("ambiguous", why=f"accepted, answer later: {record.evidence}", key_read=answer.key_read)
-        await instance.engine.file_late(
-            instance.run, r.LateReport(step=flight.step, number=number, end=end, **instance.stamp())
-        )
+        await file_late(log.process, log.run, r.LateReport(step=driver.step, number=number, end=end, **log.stamp()))
         raise
     crash.reached("after_outcome")
-    told = flight.step in instance.history.told_unknown  # of an earlier attempt, which nothing has come of
-    if flight.operation.intent.origin == "model" and not told:  # it goes on, and the answer finds its own way
-        await instance.append(r.Delivered(step=flight.step, told=PENDING, detail=record.evidence, **instance.stamp()))
+    told = driver.step in log.history.told_unknown  # of an earlier attempt, which nothing has come of
+    if driver.operation.intent.origin == "model" and not told:  # it goes on, and the answer finds its own way
+        await log.append(r.Delivered(step=driver.step, told=PENDING, detail=record.evidence, **log.stamp()))
     if not answer.key_read:
-        instance.engine.report_unread_key(flight.operation.intent.tool)
+        log.process.report_unread_key(driver.operation.intent.tool)
 
 
 def _without_the_key(record: r.OperationDeferred, operation: str, taken: LedgerTaken) -> r.OperationDeferred:
@@ -147,14 +132,12 @@ def _without_the_key(record: r.OperationDeferred, operation: str, taken: LedgerT
     return replace(record, key="", evidence=f"{record.evidence} (an answer under {record.key} belongs to {holder})")
 
 
-async def collect_answers(flight: OperationDriver) -> None:
+async def collect_answers(driver: OperationDriver) -> None:
     """Turn what came for an operation that awaits its answer into orders, and apply them."""
-    operation, instance = flight.operation, flight.instance
+    operation, log = driver.operation, driver.log
     key = operation.deferral.key if operation.phase == "awaiting" else ""
-    if key and await forward(instance.engine.journal, key):
-        from holdfast.engine.commands import take_commands  # noqa: PLC0415 - commands needs this
-
-        await take_commands(instance)
+    if key and await forward(log.process.journal, key):
+        await driver.apply_commands()
 
 
 async def owner_of(journal: Journal, key: str) -> AwaitingOperation | None:
@@ -193,11 +176,11 @@ def _answer_command(owner: AwaitingOperation, key: str, entry: LedgerEntry, arri
     return Post(command_stream(run), f"{arrived_stream(key)}/{entry.id}", written(command))
 
 
-def how_to_answer(flight: OperationDriver) -> str:
+def how_to_answer(driver: OperationDriver) -> str:
     """What is awaited, for a person."""
-    operation = flight.operation
+    operation = driver.operation
     said = operation.attempts[-1].end
-    told = f"{flight.id}: {said.why}" if said is not None else flight.id
+    told = f"{driver.id}: {said.why}" if said is not None else driver.id
     return f"{told} (holdfast deliver {operation.deferral.key})" if operation.deferral.key else told
 
 
@@ -207,14 +190,14 @@ def how_to_answer(flight: OperationDriver) -> str:
 # is the one that was made, and from its first moment it awaits its answer as a deferred outcome does. It is never sent.
 
 
-def partial_items(flight: OperationDriver, operation: OperationState, proof: r.End | None) -> tuple[r.PendingItem, ...]:
+def partial_items(driver: OperationDriver, operation: OperationState, proof: r.End | None) -> tuple[r.PendingItem, ...]:
     """The parts that a success leaves for later: what the call that proves it said, and what a reading is missing.
 
     What only a reading names is looked for as long as a reading goes on. A part has no parts of its own.
     """
     if operation.intent.completes:
         return ()
-    said, contract = proof.pending if proof is not None else (), flight.contract()
+    said, contract = proof.pending if proof is not None else (), driver.contract()
     declared = contract.pending
     if declared is not None and declared.item and all(item.name != declared.item for item in said):
         said = (*said, r.PendingItem(declared.item, "", milliseconds(declared.within)))
@@ -233,21 +216,21 @@ def partial_items(flight: OperationDriver, operation: OperationState, proof: r.E
 
 
 async def record_with_parts(
-    flight: OperationDriver,
+    driver: OperationDriver,
     records: tuple[r.OperationRecord, ...],
     posts: tuple[Post, ...],
     items: tuple[r.PendingItem, ...],
-) -> None:
-    """Record the outcome and every part in one commit, and drive the parts from then on.
+) -> list[str]:
+    """Record the outcome and every part in one commit; the steps of the parts, which are to be driven from then on.
 
     A key that another operation waits for already is not taken: that part is left to its deadline.
     """
-    free = _with_keys(flight, items)
-    things = {item.about: await pending_thing(flight, item.about) for item in free}
+    free = _with_keys(driver, items)
+    things = {item.about: await pending_thing(driver, item.about) for item in free}
     while True:
-        begun, keys = _part_records(flight, free, things)
+        begun, keys = _part_records(driver, free, things)
         try:
-            await flight.note(*records, *begun, posts=(*posts, *keys))
+            await driver.record(*records, *begun, posts=(*posts, *keys))
         except LedgerTaken as taken:
             if taken.stream not in {awaited_stream(item.key) for item in free}:
                 raise
@@ -257,15 +240,15 @@ async def record_with_parts(
             ]
         else:
             break
-    _drive_parts(flight.instance, [record.step for record in begun if isinstance(record, r.OperationDeferred)])
+    return [record.step for record in begun if isinstance(record, r.OperationDeferred)]
 
 
-def _with_keys(flight: OperationDriver, items: tuple[r.PendingItem, ...]) -> list[r.PendingItem]:
+def _with_keys(driver: OperationDriver, items: tuple[r.PendingItem, ...]) -> list[r.PendingItem]:
     """The items with a key each; of two that name the same one, the first has it."""
     seen: set[str] = set()
     named: list[r.PendingItem] = []
     for item in items:
-        own = f"{flight.key}.{item.name}"
+        own = f"{operation_key(driver)}.{item.name}"
         key = item.key if item.key and item.key not in seen else own
         seen.add(key)
         named.append(msgspec.structs.replace(item, key=key))
@@ -273,37 +256,29 @@ def _with_keys(flight: OperationDriver, items: tuple[r.PendingItem, ...]) -> lis
 
 
 def _part_records(
-    flight: OperationDriver, items: list[r.PendingItem], things: Mapping[tuple[str, ...], str]
+    driver: OperationDriver, items: list[r.PendingItem], things: Mapping[tuple[str, ...], str]
 ) -> tuple[list[r.OperationRecord], list[Post]]:
     """What makes each part an operation that awaits its answer, and the ledger entries under which that comes."""
-    whole, instance = flight.operation.intent, flight.instance
+    whole, log = driver.operation.intent, driver.log
     records: list[r.OperationRecord] = []
     posts: list[Post] = []
     for place, item in enumerate(items, 1):
-        step, stamp = f"{flight.step}/part#{place}", instance.stamp()
+        step, stamp = f"{driver.step}/part#{place}", log.stamp()
         intent = msgspec.structs.replace(
             whole, claim="", generation=0, outside=0, words="", observed=r.NOTHING, expected=r.NOTHING, hold="",
-            compensates="", confirms="", thing="", again="", completes=flight.step, item=item.name,
+            compensates="", confirms="", thing="", again="", completes=driver.step, item=item.name,
             title="",
         )  # fmt: skip
         until = stamp["at"] + item.within_ms
-        records.append(r.AttemptStarted(step=step, token=instance.lease.token, intent=intent, **stamp))
+        records.append(r.AttemptStarted(step=step, token=log.journal_log.lease.token, intent=intent, **stamp))
         records.append(
             r.OperationDeferred(
                 step=step, number=1, until=until, evidence=item.name, key=item.key, every_ms=item.every_ms,
                 thing=things[item.about], **stamp,
             )
         )  # fmt: skip
-        posts.extend(pending_post(whole.tool, things[item.about], part_note(flight, step, item.name, until), 1))
+        posts.extend(pending_post(whole.tool, things[item.about], part_note(driver, step, item.name, until), 1))
         if item.key:
-            owner = AwaitingOperation(operation_id(instance.run, step), 1, intent.tool)
+            owner = AwaitingOperation(operation_id(log.run, step), 1, intent.tool)
             posts.append(Post(awaited_stream(item.key), "owner", written(owner)))
     return records, posts
-
-
-def _drive_parts(instance: ActiveRun, steps: list[str]) -> None:
-    """Look after each part in a task of its own."""
-    from holdfast.engine.saga import start_driver  # noqa: PLC0415 - it stands on the executor, which needs this
-
-    for step in steps:
-        start_driver(instance, driver_of(instance, step))

@@ -11,13 +11,22 @@ import random
 import secrets
 import threading
 import time
-from collections.abc import Callable
-from typing import Any, Final, Protocol, TypeVar
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from typing import Any, Final, Protocol, TypedDict, TypeVar
 from weakref import WeakKeyDictionary
 
 import msgspec
 
+from holdfast.errors import UsageError
+
 T = TypeVar("T")
+
+
+class Stamp(TypedDict):
+    """The two clocks of a record: the wall for people, the journal's own for windows."""
+
+    at: int
+    up: int
 
 
 class Clock(Protocol):
@@ -163,3 +172,32 @@ class Environment(msgspec.Struct, frozen=True):
 def system_environment() -> Environment:
     """The environment of the real world."""
     return Environment(SystemClock(), SystemRng(), DaemonThreads(), NoCrash())
+
+
+async def gather_bounded(calls: Iterator[Coroutine[Any, Any, T]], most: int) -> AsyncGenerator[T]:
+    """What they return, in the order in which they end. The next one is taken as soon as there is room for it."""
+    pending: set[asyncio.Task[T]] = set()
+    try:
+        while True:
+            while len(pending) < most and (call := next(calls, None)) is not None:
+                pending.add(asyncio.get_running_loop().create_task(call))
+            if not pending:
+                return
+            done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                yield task.result()
+    finally:
+        for task in pending:
+            task.cancel()
+
+
+def checked_loop() -> None:
+    """Raise `UsageError` where no loop of asyncio runs: under trio or curio, or outside of every loop."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        raise UsageError(
+            "Holdfast runs on asyncio, and no loop of asyncio runs here",
+            known="nothing was opened or sent",
+            next_step="call it under asyncio.run(...); elsewhere, use `with Holdfast(...) as app` in a thread",
+        ) from None

@@ -19,7 +19,7 @@ import msgspec
 from holdfast.errors import HoldfastError, LeaseLost
 
 if TYPE_CHECKING:
-    from holdfast.engine.engine import Engine
+    from holdfast.engine.environment import Clock
     from holdfast.journal.port import Journal
 
 LOG: Final = logging.getLogger("holdfast")
@@ -42,8 +42,10 @@ class Trouble(msgspec.Struct, frozen=True):
 class Housekeeping:
     """The house-keeping of one process."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, journal: Journal, clock: Clock, worker: str) -> None:
+        self._journal = journal
+        self._clock = clock
+        self._worker = worker
         self._troubles: dict[str, Trouble] = {}
         self._logged_ms: dict[str, int] = {}
         self._published: bytes | None = None
@@ -92,12 +94,12 @@ class Housekeeping:
     async def restarted(self, loop: Loop, cause: BaseException) -> None:
         """A task that was cancelled, or died, runs again. It is logged, and shown for `AGAIN_MS`."""
         task = f"{loop.name} was cancelled" if isinstance(cause, asyncio.CancelledError) else f"{loop.name} died"
-        self._restarted_ms[task] = self._engine.environment.clock.wall_ms()
+        self._restarted_ms[task] = self._clock.wall_ms()
         await self._failed(task, cause, "It was started again")
 
     async def forget_restarts(self) -> None:
         """Tasks that were started again a while ago, and have run since, are no trouble any more."""
-        now = self._engine.environment.clock.wall_ms()
+        now = self._clock.wall_ms()
         over = {task for task, since in self._restarted_ms.items() if now - since >= AGAIN_MS}
         for task in over:
             del self._restarted_ms[task]
@@ -105,7 +107,7 @@ class Housekeeping:
 
     async def _failed(self, task: str, error: BaseException, then: str = "It is tried again") -> None:
         now, text = (
-            self._engine.environment.clock.wall_ms(),
+            self._clock.wall_ms(),
             f"{type(error).__name__}: {error}".removesuffix(": ")[:500],
         )
         before = self._troubles.get(task)
@@ -122,7 +124,7 @@ class Housekeeping:
     async def _publish(self) -> None:
         body = msgspec.json.encode(list(self._troubles.values()))
         with contextlib.suppress(HoldfastError):  # a journal that takes nothing takes no note either; the log has it
-            if await self._engine.journal.put_hint(HEALTH + self._engine.worker.id, body, self._published):
+            if await self._journal.put_hint(HEALTH + self._worker, body, self._published):
                 self._published = body
 
 

@@ -1,55 +1,131 @@
-"""What a process knows about its calls when the journal fails it, left for whoever drives the run next."""
+"""Late reports: how a call ended whose attempt was given up, or whose run was lost, as evidence for the run's owner."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from contextlib import suppress
+from typing import Any, Final
 
 import msgspec
 
-from holdfast.engine.loading import load
-from holdfast.errors import JournalError
+from holdfast.engine.active_run.log import load
+from holdfast.engine.active_run.run import ActiveRun
+from holdfast.engine.commands import Command, command_post
+from holdfast.engine.contradictions import by_report, opening_posts
+from holdfast.engine.driven_operation import DrivenOperation
+from holdfast.engine.exceptions.call_end import end_of_error, end_of_value
+from holdfast.engine.operation_driver import masked
+from holdfast.engine.process import Process
+from holdfast.errors import HoldfastError, JournalError, JournalUnavailable, LedgerTaken
 from holdfast.journal.entry_codec import written
 from holdfast.journal.port import Post
 from holdfast.model import records as r
-from holdfast.model.contract import Contract
-from holdfast.model.contradiction import Opened, contradiction_stream
-
-if TYPE_CHECKING:
-    from holdfast.engine.active_run.run import ActiveRun, Stamp
-    from holdfast.model.operation import OperationState
-    from holdfast.model.run_history import RunHistory
+from holdfast.model.operation import OperationState
 
 LOG: Final = logging.getLogger("holdfast")
+DELIVERIES: Final = "deliveries"
+"""The ledger stream in which every delivery is announced; whoever looks round finishes what was cut short."""
 
 
-async def file_known_ends(instance: ActiveRun) -> None:
+class AnswerNotice(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Announces a message before it is stored, so that a deliverer that dies in between leaves a trace.
+
+    With a `run` it is a report that lies among the orders of that run, which may have ended.
+    """
+
+    key: str
+    id: str
+    run: str = ""
+
+
+def watch_late(driver: DrivenOperation, number: int) -> None:
+    """File what a call answers after its attempt was given up."""
+    process, call = driver.active.process, driver.calls[number]
+
+    def report() -> None:
+        if not process.closing:
+            process.background(_file_late_end(driver, number, call), "holdfast-late")
+
+    if process.calls.watch(driver.id, driver.calls, number, report):
+        driver.active.replay.late.add(driver.step)
+
+
+async def _file_late_end(driver: DrivenOperation, number: int, call: asyncio.Future[Any]) -> None:
+    """A call ended after its attempt had been given up: what it says is evidence."""
+    tool, active = driver.tool, driver.active
+    assert tool is not None, driver.step
+    error = asyncio.CancelledError() if call.cancelled() else call.exception()
+    sends = driver.current.sends if driver.current is not None else 0
+    end = (
+        end_of_error(driver.contract(), error, sends, tool.classifier)
+        if error
+        else end_of_value(tool.codec, call.result())
+    )
+    if driver.current is not None and driver.current.said is not None:
+        end = driver.current.said.added_to(end)
+    report = r.LateReport(step=driver.step, number=number, end=masked(driver, end), **active.log.stamp())
+    try:
+        # As an order: the operation does not change between the judgement and the commit, which is one, so that no
+        # crash leaves a report about a final outcome without its review.
+        async with active.log.command_lock, active.log.between_attempts():
+            news = by_report(driver.operation, report, active.log.stamp())
+            await active.log.append(report, *news, posts=opening_posts(active.history, news))
+    except HoldfastError:
+        await file_late(active.process, active.run, report)
+        return
+    active.waiters.wake(driver.step)
+    active.waiters.consider_rest()
+
+
+async def file_late(process: Process, run: str, report: r.LateReport) -> None:
+    """A former owner knows something about an attempt: leave it in the ledger for the present owner.
+
+    While this process lives no other one can tell that its call is over, so what the journal does not take now
+    is offered again until it does.
+    """
+    body = written(Command(record=report))
+    key = f"late/{report.step}/{report.number}/{report.up}"
+    news = Post(DELIVERIES, f"{run}/{key}", written(AnswerNotice("", key, run)))
+
+    async def file() -> None:
+        with suppress(LedgerTaken):  # it was filed, and the answer to that was lost
+            # In one commit: of a run that has ended, only what is announced is looked at.
+            await process.journal.post_all((command_post(run, body, key), news))
+
+    try:
+        await file()
+    except JournalUnavailable as error:
+        LOG.warning("run %s: how a call ended could not be recorded yet: %s", run, error)
+        process.insist(file)
+
+
+async def file_known_ends(active: ActiveRun) -> None:
     """How our calls ended, where the journal did not take it any more, is left for whoever drives the run next."""
     try:
-        await _file_ends(instance)
+        await _file_ends(active)
     except JournalError as error:
-        LOG.warning("run %s: how its last calls ended could not be recorded yet: %s", instance.run, error)
-        instance.engine.insist(lambda: _file_ends(instance))
+        LOG.warning("run %s: how its last calls ended could not be recorded yet: %s", active.run, error)
+        active.process.insist(lambda: _file_ends(active))
 
 
-async def _file_ends(instance: ActiveRun) -> None:
-    durable = (await load(instance.engine, instance.run)).operations
-    for step, operation in instance.history.operations.items():
+async def _file_ends(active: ActiveRun) -> None:
+    durable = (await load(active.process, active.run)).operations
+    for step, operation in active.history.operations.items():
         stored = durable[step].attempts if step in durable else ()
         for known, ours in zip(stored, operation.attempts, strict=False):
             missing = known.end is None or known.end.kind == "lost"
-            if not missing or ours.token != instance.lease.token or known.token != ours.token:
+            if not missing or ours.token != active.lease.token or known.token != ours.token:
                 continue
-            at = instance.engine.environment.clock.wall_ms()
-            if (step, ours.number) in instance.never_sent:
-                end, up = r.End("not_sent", "its process lost the run before the call"), instance.now().up
+            at = active.process.environment.clock.wall_ms()
+            if (step, ours.number) in active.log.never_sent:
+                end, up = r.End("not_sent", "its process lost the run before the call"), active.log.now().up
             elif ours.end is not None and ours.over_up is not None:
                 end, up = _with_result(ours.end, operation), ours.over_up
             else:
                 continue
             report = r.LateReport(step=step, number=ours.number, end=end, at=at, up=up)
-            await instance.engine.file_late(instance.run, report)
+            await file_late(active.process, active.run, report)
 
 
 def _with_result(end: r.End, operation: OperationState) -> r.End:
@@ -57,66 +133,3 @@ def _with_result(end: r.End, operation: OperationState) -> r.End:
     if end.kind != "returned" or end.result is not r.NOTHING:
         return end
     return msgspec.structs.replace(end, result=operation.settlement.result, lost=operation.settlement.lost)
-
-
-# Contradictions as they are found: in reports and in verdicts about outcomes that are final.
-
-
-def by_report(operation: OperationState, report: r.LateReport, stamp: Stamp) -> tuple[r.Contradicted, ...]:
-    """The contradiction in a report about a final outcome; empty where both agree or the report proves nothing."""
-    said = report.end.kind
-    if not operation.final or said not in {"returned", "rejected"} or report.end.unfit:
-        return ()
-    if (said == "returned") == (operation.phase == "succeeded"):
-        return ()
-    evidence = f"attempt {report.number} reported late: {said} {report.end.why}".strip()
-    return (r.Contradicted(step=report.step, evidence=evidence, **stamp),)
-
-
-def by_disputes(operation: OperationState, outcome: r.OperationSettled) -> tuple[r.Contradicted, ...]:
-    """The contradictions of an outcome that is being recorded: answers that came before it and say the opposite."""
-    settled = msgspec.structs.replace(operation, phase=outcome.status)
-    stamp: Stamp = {"at": outcome.at, "up": outcome.up}
-    return tuple(found for report in operation.links.disputes for found in by_report(settled, report, stamp))
-
-
-def by_verdict(operation: OperationState, verified: r.Verified) -> tuple[r.Contradicted, ...]:
-    """The contradiction in a verdict that arrived after the outcome was settled; empty where it proves nothing."""
-    succeeded = operation.phase == "succeeded"
-    match verified.verdict:
-        case "happened" if not succeeded and not operation.links.reused:
-            found = "the verifier found it"
-        case "did_not_happen" if succeeded and verified.believable:
-            found = "the verifier did not find it"
-        case "conflict" if succeeded:
-            found = "the verifier found something else"
-        case _:
-            return ()
-    evidence = f"{found}: {verified.evidence}" if verified.evidence else found
-    return (r.Contradicted(step=operation.step, evidence=evidence, at=verified.at, up=verified.up),)
-
-
-def opening_posts(history: RunHistory, records: Iterable[r.Record]) -> tuple[Post, ...]:
-    """The ledger entries that open the contradictions among `records`, which `history` does not include yet."""
-    counts: dict[str, int] = {}
-    phases: dict[str, str] = {}
-    posts: list[Post] = []
-    for record in records:
-        if isinstance(record, r.OperationSettled):
-            phases[record.step] = record.status
-        if not isinstance(record, r.Contradicted):
-            continue
-        operation, started = history.operations[record.step], history.started
-        number = counts[record.step] = counts.get(record.step, len(operation.links.contradicted)) + 1
-        phase = phases.get(record.step, operation.phase)
-        opened = Opened(
-            history.run, record.step, operation.intent.tool, started.agent if started is not None else "",
-            phase, record.evidence, number, record.at, _amendable(history, operation),
-        )  # fmt: skip
-        posts.append(Post(contradiction_stream(history.run, record.step), str(number), written(opened)))
-    return tuple(posts)
-
-
-def _amendable(history: RunHistory, operation: OperationState) -> bool:
-    stored = history.contracts.get(operation.contract)
-    return stored is not None and msgspec.json.decode(stored.clauses, type=Contract).compensates

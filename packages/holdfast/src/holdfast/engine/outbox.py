@@ -14,6 +14,7 @@ from holdfast.journal.port import Journal, LeaseGranted, LedgerEntry, Post, RunC
 from holdfast.journal.record_codec import encode
 from holdfast.journal.run_log import beginning
 from holdfast.model import records as r
+from holdfast.model.run_history import RunHistory
 from holdfast.model.system import is_system
 from holdfast.model.waits import PEOPLE
 from holdfast.model.webhooks import (
@@ -32,10 +33,10 @@ from holdfast.model.webhooks import (
 )
 
 if TYPE_CHECKING:
-    from holdfast.engine.active_run.run import ActiveRun
-    from holdfast.engine.engine import Engine
-    from holdfast.engine.run_start import Input
+    from holdfast.engine.environment import Clock
+    from holdfast.engine.process import Process
     from holdfast.engine.suspension import Pause
+    from holdfast.engine.tool_protocol import Input
 
 
 _TAKEN: Final = "webhook/"
@@ -45,90 +46,86 @@ MINUTE_MS: Final = 60_000
 class Outbox:
     """Who is told, as this process knows it, and the way of notices into the ledger and out of it."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._cursor = Cursor(engine.journal, OUTBOX)
+    def __init__(self, journal: Journal, clock: Clock) -> None:
+        self._journal = journal
+        self._clock = clock
+        self._cursor = Cursor(journal, OUTBOX)
         self.endpoints: dict[str, Endpoint] = {}
 
     async def refresh(self) -> None:
         """Read who is told."""
-        entries = await self._engine.journal.entries(ENDPOINTS)
-        notes = await readable(self._engine.journal, entries, Note)
+        entries = await self._journal.entries(ENDPOINTS)
+        notes = await readable(self._journal, entries, Note)
         self.endpoints = endpoints((entry.id, note) for entry, note in notes)
 
     def posts(
-        self, instance: ActiveRun, kind: Kind, reason: str = "", waits: tuple[Pause, ...] = ()
+        self, history: RunHistory, kind: Kind, reason: str = "", waits: tuple[Pause, ...] = ()
     ) -> tuple[Post, ...]:
         """What goes with the record that makes a notice true; nothing where nobody wants to be told."""
-        started = instance.history.started
+        started = history.started
         wanted = any(one.open and kind in one.kinds for one in self.endpoints.values())
         if not wanted or started is None or is_system(started.agent):
             return ()
-        asked = tuple(_waiting(instance, pause) for pause in waits if pause.kind in PEOPLE)
+        asked = tuple(_waiting(history, pause) for pause in waits if pause.kind in PEOPLE)
         if kind == "run.waits_for_person" and not asked:
             return ()
-        now = self._engine.environment.clock.wall_ms()
-        turn = 0 if kind == "run.completed" else instance.history.records
-        notice = Notice(kind, instance.run, started.agent, now, reason[:500], asked, turn)
+        now = self._clock.wall_ms()
+        turn = 0 if kind == "run.completed" else history.records
+        notice = Notice(kind, history.run, started.agent, now, reason[:500], asked, turn)
         return (Post(OUTBOX, "", written(notice)),)
 
-    async def hand_out(self, stored: Callable[[Message], Input]) -> int:
+    async def hand_out(self, process: Process, stored: Callable[[Message], Input]) -> int:
         """Begin a run for every notice and endpoint that has none yet; how many there were."""
         entries = await self._cursor.news()
         if not entries:
             return 0
         await self.refresh()
         begun = 0
-        for entry, notice in await readable(self._engine.journal, entries, Notice):
+        for entry, notice in await readable(self._journal, entries, Notice):
             for one in self.endpoints.values():
                 if one.open and notice.kind in one.kinds and one.since < entry.id:
                     message = Message(one.name, worded(notice))
-                    begun += await begin_asleep(self._engine, delivery_run(one.name, notice), stored(message))
+                    begun += await begin_asleep(process, delivery_run(one.name, notice), stored(message))
             await self._cursor.passed(entry.id)
         await self._cursor.passed(entries[-1].id)  # past one that was set aside, too
         return begun
 
     async def taken(self, name: str) -> None:
         """Remember that this endpoint took something; a losable note, written once a minute at most."""
-        now = self._engine.environment.clock.wall_ms()
-        before = await self._engine.journal.hint(_TAKEN + name)
+        now = self._clock.wall_ms()
+        before = await self._journal.hint(_TAKEN + name)
         if before is None or now - int(before) > MINUTE_MS:
-            await self._engine.journal.put_hint(_TAKEN + name, str(now).encode(), before)
+            await self._journal.put_hint(_TAKEN + name, str(now).encode(), before)
 
     async def silent(self, name: str, since: int) -> bool:
         """Whether it took nothing since that moment of the wall clock, as far as is known."""
-        last = await self._engine.journal.hint(_TAKEN + name)
+        last = await self._journal.hint(_TAKEN + name)
         return last is None or int(last) < since
 
 
-def _waiting(instance: ActiveRun, pause: Pause) -> Waiting:
-    operation = instance.history.operations.get(pause.step)
+def _waiting(history: RunHistory, pause: Pause) -> Waiting:
+    operation = history.operations.get(pause.step)
     times = 0 if operation is None else len(operation.attempts)
     return Waiting(pause.kind, pause.step, pause.asks[:500], pause.due, times, pause.at, pause.shown)
 
 
-async def begin_asleep(engine: Engine, run: str, given: Input, agent: str = AGENT) -> bool:
+async def begin_asleep(process: Process, run: str, given: Input, agent: str = AGENT) -> bool:
     """Begin a run of an agent of the system without driving it: it is due at once. False: it was begun before."""
-    now, wall = engine.journal.now(), engine.environment.clock.wall_ms()
+    now, wall = process.journal.now(), process.environment.clock.wall_ms()
     records: tuple[r.Record, ...] = (
         r.RunStarted(agent=agent, input=r.Raw(given.stored), digest=given.digest, version="", at=wall, up=now.ms),
-        r.Claimed(worker=engine.worker.id, token=1, boot=now.boot, number=1, at=wall, up=now.ms),
+        r.Claimed(worker=process.worker.id, token=1, boot=now.boot, number=1, at=wall, up=now.ms),
         r.RunSuspended(reason="to be sent", at=wall, up=now.ms),
     )
     change = RunChange("suspended", "to be sent", wall, release=True)
-    new = beginning(engine.identity.namespace, run, agent, map(encode, records), change)
-    claimed = await engine.leases.claim(run, new)
+    new = beginning(process.identity.namespace, run, agent, map(encode, records), change)
+    claimed = await process.leases.claim(run, new)
     if not isinstance(claimed, LeaseGranted):
         return False
     if not claimed.fresh:
-        engine.leases.give_back(claimed.row)
-    engine.leases.let_go(run)
+        process.leases.give_back(claimed.row)
+    process.leases.let_go(run)
     return claimed.fresh
-
-
-# How far the processes of a journal have looked through one ledger stream, together.
-#
-# The mark is a losable note: losing it means to look again at what was looked at before, which changes nothing.
 
 
 class Cursor:

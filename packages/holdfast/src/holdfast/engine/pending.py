@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
+from holdfast.engine.operation_driver import decoded
 from holdfast.errors import ArgumentError
-from holdfast.journal.entry_codec import read, readable, written
-from holdfast.journal.port import Journal, LedgerEntry, Post
+from holdfast.journal.entry_codec import read, written
+from holdfast.journal.port import LedgerEntry, Post
 from holdfast.model.decision.situation import Elsewhere
-from holdfast.model.ids import operation_id, parts_of, split_operation_id
+from holdfast.model.ids import operation_id, split_operation_id
 from holdfast.model.outcome import Met
-from holdfast.model.pending import LITERAL, WAYS, literal, literals, names_of, thing, thing_stream, ways_stream
+from holdfast.model.pending import LITERAL, literal, literals, names_of, thing, thing_stream
 
 if TYPE_CHECKING:
     from holdfast.engine.operation_driver import OperationDriver
@@ -68,35 +69,35 @@ def _by(tool: ToolCode, names: tuple[str, ...], arguments: Mapping[str, Any], se
 # --- what a new call meets ---------------------------------------------------------------------------------
 
 
-async def find_pending(flight: OperationDriver) -> Elsewhere | None:
+async def find_pending(driver: OperationDriver) -> Elsewhere | None:
     """What is pending about the thing of a new call, left by any other operation; None where nothing is."""
-    intent, tool, journal = flight.operation.intent, flight.tool, flight.instance.engine.journal
-    flight.things_taken = None
+    intent, tool, journal = driver.operation.intent, driver.tool, driver.log.process.journal
+    driver.found.things_taken = None
     if tool is None or intent.serves or (intent.again and not intent.thing):
         return None
     found: Elsewhere | None = None
     if intent.thing:
         entries = await journal.entries(thing_stream(intent.tool, intent.thing))
-        flight.things_taken = sum(read(entry, PendingNote).state == "taken" for entry in entries)
-        found = None if intent.again else await _still_pending(flight, entries)
+        driver.found.things_taken = sum(read(entry, PendingNote).state == "taken" for entry in entries)
+        found = None if intent.again else await _still_pending(driver, entries)
     if found is not None or intent.again:
         return found
-    for about in _things(flight, tool):
+    for about in _things(driver, tool):
         if about != intent.thing:
-            found = await _still_pending(flight, await journal.entries(thing_stream(intent.tool, about)))
+            found = await _still_pending(driver, await journal.entries(thing_stream(intent.tool, about)))
         if found is not None:
             break
     return found
 
 
-def _things(flight: OperationDriver, tool: ToolCode) -> list[str]:
+def _things(driver: OperationDriver, tool: ToolCode) -> list[str]:
     """Every thing that a call is about, by the ways in which things of its tool were named."""
-    engine = flight.instance.engine
-    secret, ways = engine.identity.secret, engine.pending_ways.of(tool.name)
+    engine = driver.log.process
+    secret, ways = engine.identity.secret, engine.pending_index.of(tool.name)
     if not ways:
         return []
     try:
-        arguments = flight.decoded()
+        arguments = decoded(driver)
     except ArgumentError:
         return []  # it cannot be sent from here either
     found: list[str] = []
@@ -108,7 +109,7 @@ def _things(flight: OperationDriver, tool: ToolCode) -> list[str]:
     return found
 
 
-async def _still_pending(flight: OperationDriver, entries: Iterable[LedgerEntry]) -> Elsewhere | None:
+async def _still_pending(driver: OperationDriver, entries: Iterable[LedgerEntry]) -> Elsewhere | None:
     """The notes that are not over, as what a call meets. What was left by a run that was called off is released."""
     open_notes: dict[str, tuple[PendingNote, int]] = {}
     for entry in entries:
@@ -117,15 +118,15 @@ async def _still_pending(flight: OperationDriver, entries: Iterable[LedgerEntry]
             open_notes.pop(note.operation, None)
         else:
             open_notes[note.operation] = note, entry.at_ms
-    now_ms, released = flight.instance.engine.environment.clock.wall_ms(), dict[str, bool]()
+    now_ms, released = driver.log.process.environment.clock.wall_ms(), dict[str, bool]()
     left: list[tuple[PendingNote, int]] = []
     for note, since_ms in open_notes.values():
         whole = note.whole or note.operation
-        if whole == flight.id or (note.until and note.until <= now_ms):
+        if whole == driver.id or (note.until and note.until <= now_ms):
             continue
         run, _ = split_operation_id(whole)
         if run not in released:
-            released[run] = await _called_off(flight, run)
+            released[run] = await _called_off(driver, run)
         if not released[run]:
             left.append((note, since_ms))
     if not left:
@@ -139,11 +140,11 @@ async def _still_pending(flight: OperationDriver, entries: Iterable[LedgerEntry]
     return Elsewhere("pending", "pending", source, deferred=True, met=Met(source, items, since_ms, said))
 
 
-async def _called_off(flight: OperationDriver, run: str) -> bool:
+async def _called_off(driver: OperationDriver, run: str) -> bool:
     """Whether a run was cancelled or undone: nothing of it is waited for any more."""
-    if run == flight.instance.run:
+    if run == driver.log.run:
         return False
-    for row in await flight.instance.engine.journal.runs(run=run):
+    for row in await driver.log.process.journal.runs(run=run):
         return row.status == "undone" or (row.status == "stopped" and row.reason.startswith("cancelled"))
     return False
 
@@ -151,29 +152,29 @@ async def _called_off(flight: OperationDriver, run: str) -> bool:
 # --- what is written ---------------------------------------------------------------------------------------
 
 
-def taking_post(flight: OperationDriver) -> tuple[Post, ...]:
+def taking_post(driver: OperationDriver) -> tuple[Post, ...]:
     """The entry that takes the thing of a declared tool, in the commit of its first attempt."""
-    intent = flight.operation.intent
+    intent = driver.operation.intent
     if not intent.thing:
         return ()
-    taken = flight.things_taken
-    key = f"{flight.id}/taken" if intent.again or taken is None else f"after {taken}"
-    return (Post(thing_stream(intent.tool, intent.thing), key, written(PendingNote(flight.id, "taken"))),)
+    taken = driver.found.things_taken
+    key = f"{driver.id}/taken" if intent.again or taken is None else f"after {taken}"
+    return (Post(thing_stream(intent.tool, intent.thing), key, written(PendingNote(driver.id, "taken"))),)
 
 
-async def pending_thing(flight: OperationDriver, about: tuple[str, ...] = ()) -> str:
+async def pending_thing(driver: OperationDriver, about: tuple[str, ...] = ()) -> str:
     """The thing about which something of this call is pending now; by which parameters it is named is durable first.
 
     Empty where that cannot be told any more: what a tool says after its effect never makes the effect doubtful.
     """
-    tool, engine = flight.tool, flight.instance.engine
+    tool, engine = driver.tool, driver.log.process
     if tool is None:
         return ""
     try:
-        found = thing_of(tool, flight.decoded(), engine.identity.secret, about)
+        found = thing_of(tool, decoded(driver), engine.identity.secret, about)
     except (ArgumentError, ValueError, TypeError):
         return ""
-    await engine.pending_ways.add(engine.journal, tool.name, parameters_of(tool, about))
+    await engine.pending_index.add(engine.journal, tool.name, parameters_of(tool, about))
     return found
 
 
@@ -191,55 +192,6 @@ def releasing_posts(operation: str, settled: OperationState) -> tuple[Post, ...]
     return tuple(Post(one, f"{operation}/over", written(PendingNote(operation, "over"))) for one in streams)
 
 
-def part_note(flight: OperationDriver, step: str, item: str, until: int) -> PendingNote:
+def part_note(driver: OperationDriver, step: str, item: str, until: int) -> PendingNote:
     """The note of a part that is pending."""
-    return PendingNote(operation_id(flight.instance.run, step), "pending", item, flight.id, until)
-
-
-# By which parameters things were ever named about which something is pending, for each tool of a journal.
-#
-# A call of a tool that is not among them, and declares nothing, looks for nothing in the ledger.
-
-
-class PendingParameters(msgspec.Struct, frozen=True):
-    """The parameters that named a thing."""
-
-    names: tuple[str, ...]
-
-
-class PendingIndex:
-    """The ways that are known here. They are only ever added. A process looks for new ones every `poll_ms`."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, list[tuple[str, ...]]] = {}
-        self._seen = 0
-
-    def __contains__(self, tool: str) -> bool:
-        """Whether anything of this tool was ever pending."""
-        return tool in self._known
-
-    def of(self, tool: str) -> tuple[tuple[str, ...], ...]:
-        """The ways of one tool."""
-        return tuple(self._known.get(tool, ()))
-
-    async def refresh(self, journal: Journal) -> None:
-        """Read the ways that other processes have added.
-
-        All of them are read, since they are few and have an index; the ledger beyond a given entry may be long.
-        """
-        new = [entry for entry in await journal.entries(WAYS) if entry.id > self._seen]
-        for entry, way in await readable(journal, new, PendingParameters):
-            self._take(parts_of(entry.stream)[1], way.names)
-        self._seen = max([self._seen, *(entry.id for entry in new)])
-
-    async def add(self, journal: Journal, tool: str, names: tuple[str, ...]) -> None:
-        """Add a way, durable on return."""
-        if names not in self._known.get(tool, ()):
-            body = written(PendingParameters(names))
-            await journal.post(Post(ways_stream(tool), body.decode(), body))
-            self._take(tool, names)
-
-    def _take(self, tool: str, names: tuple[str, ...]) -> None:
-        ways = self._known.setdefault(tool, [])
-        if names not in ways:
-            ways.append(names)
+    return PendingNote(operation_id(driver.log.run, step), "pending", item, driver.id, until)

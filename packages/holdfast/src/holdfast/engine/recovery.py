@@ -6,12 +6,32 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
+from holdfast.engine.active_run.log import load
+from holdfast.engine.active_run.run import ActiveRun
+from holdfast.engine.approvals import park
+from holdfast.engine.commands import take_commands
+from holdfast.engine.driven_operation import DrivenOperation
 from holdfast.engine.engine import LOG, Engine
-from holdfast.errors import HoldfastError
+from holdfast.engine.executor import settle
+from holdfast.engine.previous_owner import account_for_previous_owners
+from holdfast.engine.process import release_post, unchanged_listing
+from holdfast.engine.situation import next_move
+from holdfast.engine.suspension import stopped_change
+from holdfast.engine.verification import verify
+from holdfast.engine.waiting import schedule
+from holdfast.errors import HoldfastError, JournalError, LedgerTaken, RunBusy
+from holdfast.journal.port import LeaseGranted, RunChange
+from holdfast.journal.run_log import RunLog, genesis
+from holdfast.model import records as r
+from holdfast.model.decision import moves as m
 from holdfast.model.system import is_system
 
 if TYPE_CHECKING:
     from holdfast.engine.run_driver import Conclusion
+    from holdfast.model.operation import OperationState
+
 
 AT_ONCE: Final = 20
 """Runs that are at work at once. One that waits, for a retry for example, holds no place."""
@@ -51,17 +71,17 @@ class Recovery:
         pause = self._engine.settings.recover_every_ms
         while True:
             begun = self._engine.journal.now().ms
-            await self._engine.house.round(_TASK, self.look)
+            await self._engine.housekeeping.round(_TASK, self.look)
             while self._more and self._engine.journal.now().ms - begun < pause:
                 await self._place_free()
-                await self._engine.house.round(_TASK, self._fill)
+                await self._engine.housekeeping.round(_TASK, self._fill)
             left = pause - (self._engine.journal.now().ms - begun)
             await self._engine.environment.clock.sleep(max(0, left) / 1000)
 
     async def look(self) -> list[asyncio.Task[None]]:
         """Do the errands and start to drive what is due, as far as there are places; the tasks that were started."""
         if self._errands is not None:
-            await self._engine.house.round("errands could not be done", self._errands)
+            await self._engine.housekeeping.round("errands could not be done", self._errands)
         return await self._fill()
 
     async def _fill(self) -> list[asyncio.Task[None]]:
@@ -77,7 +97,7 @@ class Recovery:
                 if is_system(name) == (places is self._notices)
             ]
             room = places.room(engine)
-            skip = {*self._runs.driving, *self._notices.driving, *engine.instances, *self._not_before}
+            skip = {*self._runs.driving, *self._notices.driving, *engine.active_runs, *self._not_before}
             rows = await engine.journal.due(agents, room, skip) if agents and room > 0 else []
             self._more = self._more or room <= 0 or len(rows) == room
             for row in rows:
@@ -124,3 +144,145 @@ class _Places:
     def room(self, engine: Engine) -> int:
         working = sum(1 for run in self.driving if engine.works_on(run))
         return min(self._at_once - working, HELD - len(self.driving))
+
+
+# Stopped runs: an effect that nobody knows about is read back on a slow schedule, and nothing is ever sent.
+#
+# A run that was called off, or that stopped with an error, may leave an effect in the balance. Whoever works through
+# runs claims such a run now and then, reads the world back once, records what was read and when to look next, and
+# gives it back. The pauses grow with the time since the run stopped, and the looking ends after `watch_stopped_ms`.
+
+
+_MOVES = 6
+"""More moves than one look can need: an end that is settled after its reading, and the pause before the next."""
+
+
+class StoppedRunVerified(msgspec.Struct, frozen=True):
+    """What one look at a stopped run brought: the operations that it settled, and when to look next."""
+
+    run: str
+    settled: tuple[str, ...] = ()
+    due_ms: int | None = None
+
+
+async def verify_stopped_run(engine: Engine, run: str) -> StoppedRunVerified:
+    """Read back what a stopped run left in doubt, once. Raises `RunBusy` while another process holds the run."""
+    claimed = await engine.leases.claim(run)
+    if not isinstance(claimed, LeaseGranted):
+        raise RunBusy(f"run {run} is not free", run=run)
+    try:
+        return await _verify_once(engine, claimed)
+    except JournalError:
+        engine.leases.give_back(claimed.row)
+        raise
+    finally:
+        engine.leases.let_go(run)
+
+
+def first_reading_due(active: ActiveRun) -> int | None:
+    """When a run that stops now wants to be looked at; None where reading back can settle nothing."""
+    now = active.process.environment.clock.wall_ms()
+    return min((_next_reading(one, now) for one in _readable(active)), default=None)
+
+
+async def _verify_once(engine: Engine, claimed: LeaseGranted) -> StoppedRunVerified:
+    run, row = claimed.lease.run, claimed.row
+    history = await load(engine, run)
+    log = RunLog(engine.journal, claimed.lease, claimed.last, genesis(engine.identity.namespace, run))
+    active = ActiveRun(engine, history, log)
+    if history.status != "stopped":
+        await log.append((), unchanged_listing(row, engine.environment.clock.wall_ms()))
+        return StoppedRunVerified(run)
+    active.evict("it has stopped")
+    token, boot = claimed.lease.token, engine.journal.now().boot
+    number = history.claims_without_progress + 1
+    active.log.buffer(r.Claimed(worker=engine.worker.id, token=token, boot=boot, number=number, **active.log.stamp()))
+    await take_commands(active)
+    before = {operation.step for operation in history.open_operations()}
+    if history.status == "stopped":
+        for operation in history.open_operations():
+            await _read_back(active, operation)
+    return await _give_back(active, before)
+
+
+async def _give_back(active: ActiveRun, before: set[str]) -> StoppedRunVerified:
+    """Let go of the run, with the time of the next look. What somebody brought meanwhile is taken first.
+
+    Where that was their word to go on, whoever drives the run next does the rest.
+    """
+    run, history = active.run, active.history
+    await take_commands(active)
+    due, stopped = _next_due(active), history.stopped
+    agent = "" if history.started is None else history.started.agent
+    change = RunChange("running", release=True) if stopped is None else stopped_change(stopped, agent, due)
+    try:
+        await active.log.append(change=change, posts=(release_post(run, active.lease.token),))
+    except LedgerTaken:  # somebody brought something meanwhile: whoever is next looks at it at once
+        due = active.log.now().wall
+        await active.log.append(change=msgspec.structs.replace(change, due_ms=due))
+    active.seal("it was looked at")
+    still = {operation.step for operation in history.open_operations()}
+    return StoppedRunVerified(run, tuple(sorted(before - still)), due)
+
+
+async def _read_back(active: ActiveRun, operation: OperationState) -> None:
+    """Make the moves that are due now. What cannot be settled by reading is left as it is."""
+    driver = _driver(active, operation)
+    if driver is None:
+        return
+    await account_for_previous_owners(driver)
+    for _ in range(_MOVES):
+        move = next_move(driver, driver.operation, active.log.now())
+        match move:
+            case m.Verify():
+                await verify(driver)
+            case m.Settle():
+                await settle(driver, move)
+                if driver.operation.final:
+                    return
+            case m.Park():
+                await park(driver, move)
+            case m.Wait() if move.why == "verify" and not move.drawn:
+                await schedule(driver, move)
+                return
+            case _:
+                return
+
+
+def _driver(active: ActiveRun, operation: OperationState) -> DrivenOperation | None:
+    """The operation, where something of it may have landed and its tool, or time, can settle that."""
+    tool = active.process.tools.get(operation.intent.tool)
+    if tool is None or not operation.may_have_landed:
+        return None
+    if "verify" not in tool.handlers and not _returned(operation):
+        return None
+    return DrivenOperation(active, operation.step, tool, None)
+
+
+def _returned(operation: OperationState) -> bool:
+    """Whether an attempt returned: what is still open then waits for another attempt, and time settles it."""
+    return any(attempt.standing(operation.verification.absent_through) == "returned" for attempt in operation.attempts)
+
+
+def _readable(active: ActiveRun) -> list[DrivenOperation]:
+    found = (_driver(active, one) for one in active.history.open_operations())
+    return [driver for driver in found if driver is not None]
+
+
+def _next_reading(driver: DrivenOperation, otherwise: int) -> int:
+    """When the pause before its next reading ends, or an earlier attempt of what returned can land no more."""
+    wait, now = driver.operation.wait, driver.active.log.now()
+    if wait is not None and wait.why == "verify":
+        return wait.until
+    move = next_move(driver, driver.operation, now)
+    return now.wall + move.high_ms if type(move) is m.Wait and move.why == "end" and move.high_ms else otherwise
+
+
+def _next_due(active: ActiveRun) -> int | None:
+    """When to look next, on the wall clock; None where there is nothing to look at, or it was long enough."""
+    stopped, settings, now = active.history.stopped, active.process.settings, active.log.now().wall
+    if stopped is None or now - stopped.at >= settings.watch_stopped_ms:
+        return None
+    later = now + settings.slow_verify_ms  # where no reading is planned: a call may still run, say
+    due = min((_next_reading(one, later) for one in _readable(active)), default=None)
+    return None if due is None else max(now + 1, due)

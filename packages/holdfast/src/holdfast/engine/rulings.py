@@ -8,93 +8,55 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
+from holdfast.engine.operation_driver import plan
+from holdfast.engine.tool_protocol import PolicyCode
 from holdfast.journal.entry_codec import read, written
 from holdfast.journal.port import Post
 from holdfast.model import records as r
 from holdfast.model.canonical.plain import plain_arguments
 from holdfast.model.ids import operation_id, parts_of, stream
 from holdfast.model.operation import OperationState
-from holdfast.model.policy import WEEKDAYS, Draw, Facts, Past, Queue, Ruling, asked_before, chance
+from holdfast.model.policy import WEEKDAYS, Facts, Past, Ruling, asked_before, chance
 from holdfast.model.shadow import Left, Traits, asked_afterwards, shadow_stream
-from holdfast.model.system import is_system
 from holdfast.model.tool_history import Deed, deed_of, deeds_stream, past_of
-from holdfast.model.waits import PEOPLE
 
 if TYPE_CHECKING:
-    from holdfast.engine.engine import Engine
     from holdfast.engine.operation_driver import OperationDriver
+    from holdfast.engine.process import Process
     from holdfast.model.operation import OperationState
 
 
-class PolicyCode(Protocol):
-    """A policy, as an app holds it."""
-
-    @property
-    def version(self) -> str:
-        """The name of exactly these rules, in records and approvals."""
-        ...
-
-    @property
-    def text(self) -> bytes:
-        """Everything that they say: what the version is a digest of."""
-        ...
-
-    @property
-    def asks_queue(self) -> bool:
-        """Whether some rule wants to know how much waits for people."""
-        ...
-
-    @property
-    def remembers_ms(self) -> int:
-        """How far back the history of a subject goes."""
-        ...
-
-    def subject(self, tool: str, arguments: Mapping[str, Any], /) -> str:
-        """Whom a call concerns; empty where that is not declared, or has no answer."""
-        ...
-
-    def amount(self, tool: str, arguments: Mapping[str, Any], /) -> float | None:
-        """How much a call is worth; None where that is not declared, or has no answer."""
-        ...
-
-    def ruling(self, facts: Facts, arguments: Mapping[str, Any], draw: Draw, /) -> Ruling:
-        """What it says. Total: what cannot be judged is asked."""
-        ...
-
-
-async def judge(flight: OperationDriver) -> None:
+async def judge(driver: OperationDriver) -> None:
     """Gather the facts, let the policy choose, and record both."""
-    instance, operation = flight.instance, flight.operation
-    policy, secret = instance.engine.judge, instance.engine.identity.secret
+    log, operation = driver.log, driver.operation
+    policy, secret = log.process.policy, log.process.identity.secret
     assert policy is not None, "a move to judge comes from a policy"
     arguments = plain_arguments(bytes(operation.intent.arguments))
-    facts = await _facts(flight, policy, arguments, instance.now().wall)
-    ruling = policy.ruling(facts, arguments, lambda what: chance(secret, flight.id, what))
+    facts = await _facts(driver, policy, arguments, log.now().wall)
+    ruling = policy.ruling(facts, arguments, lambda what: chance(secret, driver.id, what))
     if operation.approval.asks:
         ruling = asked_before(ruling)
-    first = () if flight.recorded else (flight.planned("its policy"),)
-    await archive_policy(instance.engine, policy)
-    record = r.Ruled(step=flight.step, policy=policy.version, ruling=ruling, facts=facts, **instance.stamp())
-    await flight.note(*first, record, ride=True, posts=_looked_at(flight, ruling, facts))
+    first = plan(driver, "its policy")
+    await archive_policy(log.process, policy)
+    record = r.Ruled(step=driver.step, policy=policy.version, ruling=ruling, facts=facts, **log.stamp())
+    await driver.record(*first, record, ride=True, posts=_looked_at(driver, ruling, facts))
 
 
-def _looked_at(flight: OperationDriver, ruling: Ruling, facts: Facts) -> tuple[Post, ...]:
+def _looked_at(driver: OperationDriver, ruling: Ruling, facts: Facts) -> tuple[Post, ...]:
     """Where it was drawn for a look afterwards, that is on record with the ruling."""
     if not ruling.shadow:
         return ()
-    run, step, intent = flight.instance.run, flight.step, flight.operation.intent
+    run, step, intent = driver.log.run, driver.step, driver.operation.intent
     traits = Traits(intent.tool, facts.agent, facts.confidence, facts.amount, ruling.stratum, ruling.rule)
     left = Left(run, step, asked_afterwards(intent.tool, bytes(intent.arguments).decode()), traits)
     return (Post(shadow_stream(run, step), "", written(left)),)
 
 
-async def _facts(flight: OperationDriver, policy: PolicyCode, arguments: Mapping[str, Any], wall_ms: int) -> Facts:
-    instance, intent, contract = flight.instance, flight.operation.intent, flight.contract()
-    started, moment = instance.history.started, datetime.fromtimestamp(wall_ms / 1000, UTC)
+async def _facts(driver: OperationDriver, policy: PolicyCode, arguments: Mapping[str, Any], wall_ms: int) -> Facts:
+    log, intent, contract = driver.log, driver.operation.intent, driver.contract()
+    started, moment = log.history.started, datetime.fromtimestamp(wall_ms / 1000, UTC)
     subject = policy.subject(intent.tool, arguments)
     return Facts(
         tool=intent.tool,
@@ -108,25 +70,25 @@ async def _facts(flight: OperationDriver, policy: PolicyCode, arguments: Mapping
         taint=intent.taint,
         origin=intent.origin,
         subject=subject,
-        history=await _past(flight, subject, wall_ms - policy.remembers_ms) if subject else None,
-        queue=await instance.engine.crowd.queue(wall_ms) if policy.asks_queue else None,
+        history=await _past(driver, subject, wall_ms - policy.remembers_ms) if subject else None,
+        queue=await log.process.inbox_depth.queue(wall_ms) if policy.asks_queue else None,
     )
 
 
-async def _past(flight: OperationDriver, subject: str, since_ms: int) -> Past:
-    journal = flight.instance.engine.journal
-    entries = await journal.entries(deeds_stream(flight.operation.intent.tool, subject))
+async def _past(driver: OperationDriver, subject: str, since_ms: int) -> Past:
+    journal = driver.log.process.journal
+    entries = await journal.entries(deeds_stream(driver.operation.intent.tool, subject))
     return past_of((read(entry, Deed) for entry in entries), since_ms)
 
 
 # --- what later operations know of this one -----------------------------------------------------------------------
 
 
-def sent_posts(flight: OperationDriver, at: int) -> tuple[Post, ...]:
+def sent_posts(driver: OperationDriver, at: int) -> tuple[Post, ...]:
     """What goes with the first attempt: it was sent."""
-    operation = flight.operation
+    operation = driver.operation
     return (
-        _history_posts(operation, deed_of(operation.judgement.facts, "sent", flight.id, at))
+        _history_posts(operation, deed_of(operation.judgement.facts, "sent", driver.id, at))
         if not operation.attempts
         else ()
     )
@@ -151,9 +113,6 @@ def _history_posts(operation: OperationState, deed: Deed | None) -> tuple[Post, 
     return (Post(deeds_stream(facts.tool, facts.subject), "", written(deed)),)
 
 
-# Keeping the text of each policy that rules here, once for each version: a ruling names a rule, and rules change.
-
-
 POLICIES: Final = "policies/"
 _TEXT: Final = "text"
 
@@ -168,52 +127,11 @@ def version_of_stream(name: str) -> str:
     return parts_of(name)[1]
 
 
-async def archive_policy(engine: Engine, policy: PolicyCode) -> None:
+async def archive_policy(process: Process, policy: PolicyCode) -> None:
     """Put it into the ledger before the first ruling by it. Once it is there it costs nothing."""
-    if policy.version in engine.policies_kept:
+    if policy.version in process.policies_archived:
         return
     name = policy_stream(policy.version)
-    if not await engine.journal.entries(name):
-        await engine.journal.post(Post(name, _TEXT, policy.text))
-    engine.policies_kept.add(policy.version)
-
-
-# How much waits for people: counted from the listing, and believed for some seconds.
-
-
-_PAGE: Final = 1000
-_HOUR_MS: Final = 3_600_000
-CACHED_MS: Final = 10_000
-"""How long a count is used: people answer in minutes, and counting reads every resting run."""
-
-
-class _Wait(msgspec.Struct, frozen=True):
-    """The one field of a wait in the listing that counts here."""
-
-    kind: str
-
-
-class InboxDepth:
-    """What waits for people in this journal, as this process knows it."""
-
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._known = Queue()
-        self._counted_ms: int | None = None
-
-    async def queue(self, now_ms: int) -> Queue:
-        """How many things wait for people, in runs that rest, and since when the oldest of them does."""
-        if self._counted_ms is None or not 0 <= now_ms - self._counted_ms < CACHED_MS:
-            self._known, self._counted_ms = await self._count(now_ms), now_ms
-        return self._known
-
-    async def _count(self, now_ms: int) -> Queue:
-        depth, oldest, after = 0, now_ms, ""
-        while rows := await self._engine.journal.runs(status="suspended", limit=_PAGE, after=after):
-            for row in rows:
-                waits = [] if is_system(row.agent) else msgspec.json.decode(row.waits, type=list[_Wait])
-                asked = sum(one.kind in PEOPLE for one in waits)
-                depth += asked
-                oldest = min(oldest, row.updated_ms) if asked else oldest
-            after = rows[-1].run
-        return Queue(depth, (now_ms - oldest) / _HOUR_MS)
+    if not await process.journal.entries(name):
+        await process.journal.post(Post(name, _TEXT, policy.text))
+    process.policies_archived.add(policy.version)

@@ -5,20 +5,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
+from holdfast.engine.active_run.log import load
 from holdfast.engine.active_run.run import ActiveRun
-from holdfast.engine.background_verification import first_reading_due
+from holdfast.engine.active_run.scopes import branch_task
 from holdfast.engine.commands import take_commands
-from holdfast.engine.exceptions.agent_error import recorded_error
-from holdfast.engine.exceptions.call_end import storable
-from holdfast.engine.late_reports import file_known_ends
-from holdfast.engine.leases import release_post
-from holdfast.engine.loading import load
+from holdfast.engine.driven_operation import driver_of
+from holdfast.engine.exceptions.call_end import recorded_error, storable
+from holdfast.engine.late_reports import file_known_ends, watch_late
+from holdfast.engine.process import Process, release_post
+from holdfast.engine.recovery import first_reading_due
 from holdfast.engine.run_start import (
-    Input,
     admitted,
     agent_of,
     check_input,
@@ -29,10 +30,10 @@ from holdfast.engine.run_start import (
     release,
 )
 from holdfast.engine.saga import call_off, resume_reopened, start_closing
-from holdfast.engine.scopes import branch_task
 from holdfast.engine.sealing import abandon
 from holdfast.engine.steps import recover
-from holdfast.engine.suspension import Ending, Pause, asks_until, encode_waits, stop_unreadable, stopped_change
+from holdfast.engine.suspension import Ending, Pause, asks_until, encode_waits, stopped_change, unreadable_change
+from holdfast.engine.tool_protocol import Input
 from holdfast.errors import (
     AmbiguousStep,
     ChainBroken,
@@ -49,7 +50,7 @@ from holdfast.errors import (
     UnknownRun,
     Unreadable,
 )
-from holdfast.journal.port import Busy, LeaseGranted, RunChange, RunStatus
+from holdfast.journal.port import Busy, LeaseGranted, RunChange, RunStatus, Write
 from holdfast.journal.record_codec import encode
 from holdfast.journal.run_log import RunLog, beginning, genesis
 from holdfast.model import records as r
@@ -59,7 +60,8 @@ from holdfast.model.run_history import RunHistory, open_boundaries
 from holdfast.model.transaction import WHOLE_RUN, encloses
 
 if TYPE_CHECKING:
-    from holdfast.engine.engine import AgentCode, Engine
+    from holdfast.engine.engine import Engine
+    from holdfast.engine.tool_protocol import AgentCode
 
 LOG: Final = logging.getLogger("holdfast")
 
@@ -112,14 +114,23 @@ async def drive_run(
     except LeaseLost as error:
         raise RunBusy(f"run {run} was taken over by another process", run=run, known=str(error)) from error
     except (ChainBroken, Unreadable) as error:
-        await stop_unreadable(engine, claimed, error)
+        await _stop_unreadable(engine, claimed, error)
         raise
     except JournalError:
         engine.leases.give_back(claimed.row)
         raise
     finally:
-        engine.company.exit(run)
+        engine.isolation.exit_run(run)
         engine.leases.let_go(run)
+
+
+async def _stop_unreadable(process: Process, claimed: LeaseGranted, error: JournalError) -> None:
+    """List the run as stopped: it asks a person, and recovery does not take it again and again."""
+    change = unreadable_change(error, process.environment.clock.wall_ms())
+    try:
+        await process.journal.append(Write(claimed.lease, (), change))
+    except JournalError:
+        process.leases.give_back(claimed.row)
 
 
 async def _history(engine: Engine, claimed: LeaseGranted, begun: Iterable[r.Record]) -> RunHistory:
@@ -150,56 +161,56 @@ async def _drive_claimed(
             check_input(history, given.stored, given.digest)
         if reopener and history.status == "stopped":
             await go_on_after_stop(engine, history, log, reopener)
-        instance = ActiveRun(engine, history, log)
+        active = ActiveRun(engine, history, log)
         if history.status in {"completed", "stopped", "undone"} and not undoing(history):
-            return await _let_go(instance, history)
-        number = 1 if claimed.fresh else await number_of_claim(instance)
-        if not await admitted(instance, number):
+            return await _let_go(active, history)
+        number = 1 if claimed.fresh else await number_of_claim(active)
+        if not await admitted(active, number):
             await release(engine, history, log, claimed)
             return Conclusion(run, "suspended", "the process shuts down")
         if not claimed.fresh:
-            await record_claim(instance, claimed, number)
-        await take_commands(instance)
+            await record_claim(active, claimed, number)
+        await take_commands(active)
     except HoldfastError:
         await release(engine, history, log, claimed)
         raise
-    engine.instances[run] = instance
-    instance.raised = resume_reopened
+    engine.active_runs[run] = active
+    active.log.on_raised = partial(resume_reopened, active)
     try:
-        return await _drive_instance(instance, agent)
+        return await _drive_instance(active, agent)
     except JournalError:
-        await file_known_ends(instance)
+        await file_known_ends(active)
         raise
     finally:
-        engine.instances.pop(run, None)
+        engine.active_runs.pop(run, None)
 
 
-async def _drive_instance(instance: ActiveRun, agent: AgentCode) -> Conclusion:
-    history = instance.history
-    assert history.started is not None, instance.run
-    allowed = instance.engine.settings.claims_allowed
+async def _drive_instance(active: ActiveRun, agent: AgentCode) -> Conclusion:
+    history = active.history
+    assert history.started is not None, active.run
+    allowed = active.process.settings.claims_allowed
     if history.claims_without_progress > allowed:
-        instance.end(Ending("quarantined", f"{history.claims_without_progress - 1} processes took it and got nowhere"))
+        active.end(Ending("quarantined", f"{history.claims_without_progress - 1} processes took it and got nowhere"))
     if history.paused is not None:
-        instance.end(Ending("suspended", f"paused by {history.paused.by}: holdfast unpause {instance.run}"))
+        active.end(Ending("suspended", f"paused by {history.paused.by}: holdfast unpause {active.run}"))
     if history.cancelled is not None:
-        instance.end(Ending("cancelled", why_ended(history.cancelled)))
+        active.end(Ending("cancelled", why_ended(history.cancelled)))
     if undoing(history):
-        return await _undo(instance)
-    if instance.ending.done():
+        return await _undo(active)
+    if active.ending.done():
         if history.cancelled is not None:
-            recover(instance)  # what was never sent is cancelled with the run
-        return await _tear_down(instance, None)
-    task = branch_task(instance.root, agent.begin(instance.root, bytes(history.started.input)))
-    recover(instance)
-    instance.consider_rest()
-    await asyncio.wait({task, instance.ending}, return_when=asyncio.FIRST_COMPLETED)
-    if not instance.ending.done():
-        await _branches_end(instance)
-        await _drivers_end(instance)
-    if instance.ending.done() and not _finished(task):
-        return await _tear_down(instance, task)
-    return await _conclude(instance, agent, task)
+            recover(active)  # what was never sent is cancelled with the run
+        return await _tear_down(active, None)
+    task = branch_task(active.root, agent.begin(active.root, bytes(history.started.input)))
+    recover(active)
+    active.waiters.consider_rest()
+    await asyncio.wait({task, active.ending}, return_when=asyncio.FIRST_COMPLETED)
+    if not active.ending.done():
+        await _branches_end(active)
+        await _drivers_end(active)
+    if active.ending.done() and not _finished(task):
+        return await _tear_down(active, task)
+    return await _conclude(active, agent, task)
 
 
 def _finished(task: asyncio.Task[object]) -> bool:
@@ -207,150 +218,150 @@ def _finished(task: asyncio.Task[object]) -> bool:
     return task.done() and not task.cancelled() and not isinstance(task.exception(), Sealed)
 
 
-async def _branches_end(instance: ActiveRun) -> None:
+async def _branches_end(active: ActiveRun) -> None:
     """The agent is done: branches that nobody awaited are cancelled, as `asyncio.run` does with tasks."""
     cancelled: set[asyncio.Task[object]] = set()
-    while (tasks := instance.root.tasks()) and not instance.ending.done():
+    while (tasks := active.root.tasks()) and not active.ending.done():
         for task in tasks:
             if task not in cancelled:
                 task.cancel()
         cancelled.update(tasks)
-        instance.consider_rest()
-        await asyncio.wait({*tasks, instance.ending}, return_when=asyncio.FIRST_COMPLETED)
+        active.waiters.consider_rest()
+        await asyncio.wait({*tasks, active.ending}, return_when=asyncio.FIRST_COMPLETED)
     retrieve_exceptions(cancelled)
 
 
-async def _drivers_end(instance: ActiveRun) -> None:
+async def _drivers_end(active: ActiveRun) -> None:
     """The agent is done: what its callers left in flight is settled, or rests, before the run ends."""
-    while instance.drivers and not instance.ending.done():
-        instance.consider_rest()
-        waits: set[asyncio.Future[Any]] = {*instance.drivers.values(), instance.ending}
+    while active.drivers.tasks and not active.ending.done():
+        active.waiters.consider_rest()
+        waits: set[asyncio.Future[Any]] = {*active.drivers.tasks.values(), active.ending}
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
 
 
-async def _conclude(instance: ActiveRun, agent: AgentCode, task: asyncio.Task[object]) -> Conclusion:
+async def _conclude(active: ActiveRun, agent: AgentCode, task: asyncio.Task[object]) -> Conclusion:
     """The agent returned or raised."""
     error = asyncio.CancelledError("its code cancelled itself") if task.cancelled() else task.exception()
-    if error is None and instance.expected:
-        error = instance.divergence("the agent returned, and recorded operations did not come back")
-    if error is None and instance.ending.done():
-        return await _tear_down(instance, task)
+    if error is None and active.replay.expected:
+        error = active.replay.divergence("the agent returned, and recorded operations did not come back")
+    if error is None and active.ending.done():
+        return await _tear_down(active, task)
     if error is None:
-        error = await unproven_claims(instance, agent.requires, task.result())
+        error = await unproven_claims(active, agent.requires, task.result())
     if error is not None:
-        return await _stopped(instance, error)
+        return await _stopped(active, error)
     try:
-        stored = instance.masks.result(agent.codec, agent.codec.round_trip(task.result())[0])
+        stored = active.masks.result(agent.codec, agent.codec.round_trip(task.result())[0])
     except ValueError as problem:
-        return await _stopped(instance, ResultLost(f"the result of run {instance.run} could not be stored: {problem}"))
-    instance.engine.environment.crash.reached("before_end")
-    instance.seal("it is complete")
-    completed = r.RunCompleted(result=r.Raw(stored), **instance.stamp())
-    posts = instance.engine.outbox.posts(instance, "run.completed")
-    await instance.append(completed, change=RunChange("completed", release=True), posts=posts)
-    warn_of_undelivered(instance)
-    instance.engine.environment.crash.reached("after_end")
-    return Conclusion(instance.run, "completed", result=stored)
+        return await _stopped(active, ResultLost(f"the result of run {active.run} could not be stored: {problem}"))
+    active.process.environment.crash.reached("before_end")
+    active.seal("it is complete")
+    completed = r.RunCompleted(result=r.Raw(stored), **active.log.stamp())
+    posts = active.process.outbox.posts(active.history, "run.completed")
+    await active.log.append(completed, change=RunChange("completed", release=True), posts=posts)
+    warn_of_undelivered(active)
+    active.process.environment.crash.reached("after_end")
+    return Conclusion(active.run, "completed", result=stored)
 
 
-async def _stopped(instance: ActiveRun, error: BaseException) -> Conclusion:
+async def _stopped(active: ActiveRun, error: BaseException) -> Conclusion:
     """Agent code raised: the run stops, its open operations are listed, and it may be reopened."""
-    await _stop_drivers(instance)
+    await _stop_drivers(active)
     diverged = isinstance(error, (ReplayDiverged, AmbiguousStep))
     reason: Literal["diverged", "error"] = "diverged" if diverged else "error"
     said, detail = (
-        instance.masks.record(recorded_error(error)),
-        instance.masks.text(storable(getattr(error, "difference", ""))),
+        active.masks.record(recorded_error(error)),
+        active.masks.text(storable(getattr(error, "difference", ""))),
     )
-    instance.seal(f"it stopped: {reason}")
-    stamp = instance.stamp()
+    active.seal(f"it stopped: {reason}")
+    stamp = active.log.stamp()
     record = r.RunStopped(
-        reason=reason, error=said.error, detail=detail, frames=said.frames, open=_open(instance),
-        renews=called_off_by(error), until=asks_until(reason, stamp["at"], instance.engine.settings), **stamp,
+        reason=reason, error=said.error, detail=detail, frames=said.frames, open=_open(active),
+        renews=called_off_by(error), until=asks_until(reason, stamp["at"], active.process.settings), **stamp,
     )  # fmt: skip
-    await _stop(instance, record)
-    return Conclusion(instance.run, "stopped", reason, said.error, error=error)
+    await _stop(active, record)
+    return Conclusion(active.run, "stopped", reason, said.error, error=error)
 
 
-async def _stop(instance: ActiveRun, record: r.RunStopped) -> None:
-    posts = instance.engine.outbox.posts(instance, "run.stopped", f"{record.reason}: {record.error}")
-    await instance.append(
-        record, change=stopped_change(record, _agent_of(instance), first_reading_due(instance)), posts=posts
+async def _stop(active: ActiveRun, record: r.RunStopped) -> None:
+    posts = active.process.outbox.posts(active.history, "run.stopped", f"{record.reason}: {record.error}")
+    await active.log.append(
+        record, change=stopped_change(record, _agent_of(active), first_reading_due(active)), posts=posts
     )
-    warn_of_undelivered(instance)
+    warn_of_undelivered(active)
 
 
-def _agent_of(instance: ActiveRun) -> str:
-    started = instance.history.started
+def _agent_of(active: ActiveRun) -> str:
+    started = active.history.started
     return "" if started is None else started.agent
 
 
-def _open(instance: ActiveRun) -> tuple[str, ...]:
-    return tuple(operation.step for operation in instance.history.open_operations())
+def _open(active: ActiveRun) -> tuple[str, ...]:
+    return tuple(operation.step for operation in active.history.open_operations())
 
 
-async def _tear_down(instance: ActiveRun, task: asyncio.Task[object] | None) -> Conclusion:
+async def _tear_down(active: ActiveRun, task: asyncio.Task[object] | None) -> Conclusion:
     """Seal first, so that unwinding code can do nothing; then let calls in flight end; then let go."""
-    ending = instance.ending.result()
-    if ending.kind == "cancelled" and open_boundaries(instance.history):
-        ending = await abort_transactions(instance, ending.reason) or ending
-    return await _end_early(instance, ending, task)
+    ending = active.ending.result()
+    if ending.kind == "cancelled" and open_boundaries(active.history):
+        ending = await abort_transactions(active, ending.reason) or ending
+    return await _end_early(active, ending, task)
 
 
-async def _end_early(instance: ActiveRun, ending: Ending, task: asyncio.Task[object] | None = None) -> Conclusion:
+async def _end_early(active: ActiveRun, ending: Ending, task: asyncio.Task[object] | None = None) -> Conclusion:
     """Let go of the run, and record how it ends."""
-    instance.seal(ending.reason or ending.kind)
-    await unwind(instance)
+    active.seal(ending.reason or ending.kind)
+    await unwind(active)
     if ending.kind == "lost":
         raise LeaseLost(ending.reason)
-    await _stop_drivers(instance)
-    if instance.failure is not None:
-        raise instance.failure
+    await _stop_drivers(active)
+    if active.failure is not None:
+        raise active.failure
     match ending.kind:
         case "diverged":
             recorded_error = task.exception() if task is not None and task.done() and not task.cancelled() else None
             found = ending.error or (recorded_error if isinstance(recorded_error, ReplayDiverged) else None)
-            return await _stopped(instance, found or instance.divergence(ending.reason))
+            return await _stopped(active, found or active.replay.divergence(ending.reason))
         case "failed":
-            return await _stopped(instance, ending.error or HoldfastError(ending.reason))
+            return await _stopped(active, ending.error or HoldfastError(ending.reason))
         case "cancelled" | "quarantined":
-            return await _stopped_by_order(instance, ending)
+            return await _stopped_by_order(active, ending)
         case _:
-            return await _suspended(instance, ending)
+            return await _suspended(active, ending)
 
 
-async def _undo(instance: ActiveRun) -> Conclusion:
+async def _undo(active: ActiveRun) -> Conclusion:
     """Undo a finished run: its own boundary is called off, and closed from its records."""
-    history = instance.history
-    instance.evict("it is being undone")
-    recover(instance)
-    rests = await close_boundaries(instance)
+    history = active.history
+    active.evict("it is being undone")
+    recover(active)
+    rests = await close_boundaries(active)
     if rests is not None:
-        return await _end_early(instance, rests)
-    instance.seal("it was undone")
-    await _stop_drivers(instance)
+        return await _end_early(active, rests)
+    active.seal("it was undone")
+    await _stop_drivers(active)
     whole = history.transactions[WHOLE_RUN]
-    record = r.RunUndone(by=whole.by, undone=whole.undone, still_standing=whole.still_standing, **instance.stamp())
+    record = r.RunUndone(by=whole.by, undone=whole.undone, still_standing=whole.still_standing, **active.log.stamp())
     reason = f"undone by {whole.by}"
-    posts = instance.engine.outbox.posts(instance, "run.undone", reason)
-    await instance.append(record, change=RunChange("undone", reason=reason, release=True), posts=posts)
-    return Conclusion(instance.run, "stopped", "undone", f"undone by {whole.by}")
+    posts = active.process.outbox.posts(active.history, "run.undone", reason)
+    await active.log.append(record, change=RunChange("undone", reason=reason, release=True), posts=posts)
+    return Conclusion(active.run, "stopped", "undone", f"undone by {whole.by}")
 
 
-async def _stopped_by_order(instance: ActiveRun, ending: Ending) -> Conclusion:
-    order = instance.history.cancelled
+async def _stopped_by_order(active: ActiveRun, ending: Ending) -> Conclusion:
+    order = active.history.cancelled
     taken = order is not None and order.command == TAKE_OVER
     reason: Literal["cancelled", "quarantined", "handed_over"] = (
         "quarantined" if ending.kind == "quarantined" else "handed_over" if taken else "cancelled"
     )
-    stamp = instance.stamp()
-    until = asks_until(reason, stamp["at"], instance.engine.settings)
-    record = r.RunStopped(reason=reason, error=ending.reason, open=_open(instance), until=until, **stamp)
-    await _stop(instance, record)
-    return Conclusion(instance.run, "stopped", reason, ending.reason)
+    stamp = active.log.stamp()
+    until = asks_until(reason, stamp["at"], active.process.settings)
+    record = r.RunStopped(reason=reason, error=ending.reason, open=_open(active), until=until, **stamp)
+    await _stop(active, record)
+    return Conclusion(active.run, "stopped", reason, ending.reason)
 
 
-async def _suspended(instance: ActiveRun, ending: Ending) -> Conclusion:
+async def _suspended(active: ActiveRun, ending: Ending) -> Conclusion:
     running = ending.kind == "shutdown"
     change = RunChange(
         "running" if running else "suspended",
@@ -359,41 +370,40 @@ async def _suspended(instance: ActiveRun, ending: Ending) -> Conclusion:
         waits=encode_waits(ending.waits),
         release=True,
     )
-    record = r.RunSuspended(reason=ending.reason or ending.kind, **instance.stamp())
-    notices = instance.engine.outbox.posts(instance, "run.waits_for_person", ending.reason, ending.waits)
+    record = r.RunSuspended(reason=ending.reason or ending.kind, **active.log.stamp())
+    notices = active.process.outbox.posts(active.history, "run.waits_for_person", ending.reason, ending.waits)
     try:
-        await instance.append(record, change=change, posts=(release_post(instance.run, instance.lease.token), *notices))
+        await active.log.append(record, change=change, posts=(release_post(active.run, active.lease.token), *notices))
     except LedgerTaken:  # somebody brought something meanwhile: whoever is next looks at it at once
-        due = msgspec.structs.replace(change, due_ms=instance.engine.environment.clock.wall_ms())
-        await instance.append(record, change=due)
-    return Conclusion(instance.run, "suspended", ending.reason, due=ending.due, waits=ending.waits)
+        due = msgspec.structs.replace(change, due_ms=active.process.environment.clock.wall_ms())
+        await active.log.append(record, change=due)
+    return Conclusion(active.run, "suspended", ending.reason, due=ending.due, waits=ending.waits)
 
 
-async def _stop_drivers(instance: ActiveRun) -> None:
+async def _stop_drivers(active: ActiveRun) -> None:
     """Let attempts that are in flight end and be recorded, for the grace time; then abandon them."""
-    instance.draining = True
-    instance.wake()
-    drivers = list(instance.drivers.values())
+    active.draining = True
+    active.waiters.wake()
+    drivers = list(active.drivers.tasks.values())
     if drivers:
-        _, late = await asyncio.wait(drivers, timeout=instance.engine.settings.grace_ms / 1000)
-        for flight in list(instance.flights.values()):
-            for number, call in flight.calls.items():
-                instance.engine.watch_late(flight, number, call)
-        for driver in drivers:
-            if driver in late:
-                driver.cancel()
+        _, late = await asyncio.wait(drivers, timeout=active.process.settings.grace_ms / 1000)
+        for driver in list(active.drivers.operations.values()):
+            for number in driver.calls:
+                watch_late(driver_of(active, driver.step), number)
+        for task in late:
+            task.cancel()
         if late:
-            LOG.warning("run %s: %d calls were abandoned; their outcome is not known", instance.run, len(late))
+            LOG.warning("run %s: %d calls were abandoned; their outcome is not known", active.run, len(late))
             await asyncio.wait(late)
 
 
-async def _let_go(instance: ActiveRun, history: RunHistory) -> Conclusion:
+async def _let_go(active: ActiveRun, history: RunHistory) -> Conclusion:
     """The run has ended already: give back the lease and say how it ended."""
     status: RunStatus = "running" if history.status == "new" else history.status
     change = RunChange(status, reason=history.reason[:500], release=True)
     if status == "stopped" and history.stopped is not None:
-        change = stopped_change(history.stopped, _agent_of(instance), first_reading_due(instance))
-    await instance.log.append((), change)
+        change = stopped_change(history.stopped, _agent_of(active), first_reading_due(active))
+    await active.log.journal_log.append((), change)
     if history.status == "undone":
         return Conclusion(history.run, "stopped", "undone", history.reason)
     if history.completed is not None:
@@ -403,66 +413,66 @@ async def _let_go(instance: ActiveRun, history: RunHistory) -> Conclusion:
     return Conclusion(history.run, "stopped", reason, detail)
 
 
-# Ending what a run has begun without its code: its tasks, and its transactions.
-
-
 def undoing(history: RunHistory) -> bool:
     """Whether the whole run is being undone."""
     whole = history.transactions.get(WHOLE_RUN)
     return whole is not None and history.status != "undone"
 
 
-async def abort_transactions(instance: ActiveRun, why: str) -> Ending | None:
+async def abort_transactions(active: ActiveRun, why: str) -> Ending | None:
     """The run was cancelled: call off its open transactions and finish every begun one, without agent code.
 
     How the run has to rest, if that takes long; None when it is done.
     """
-    instance.evict(why)
-    await unwind(instance)
-    for boundary in open_boundaries(instance.history):
+    active.evict(why)
+    await unwind(active)
+    for boundary in open_boundaries(active.history):
         if boundary.phase == "open":
-            call_off(instance, boundary.name, f"the run was cancelled: {why}")
-    return await close_boundaries(instance)
+            call_off(active, boundary.name, f"the run was cancelled: {why}")
+    return await close_boundaries(active)
 
 
-async def close_boundaries(instance: ActiveRun) -> Ending | None:
+async def close_boundaries(active: ActiveRun) -> Ending | None:
     """Finish every boundary from the records, without agent code; how the run has to rest, if that takes long."""
-    for boundary in open_boundaries(instance.history):
-        start_closing(instance, boundary.name)
-    instance.wake()
-    while instance.closing:
-        if instance.ending.done():
-            if instance.ending.result().kind != "cancelled":
-                return instance.ending.result()
-            instance.evict("it was cancelled")  # an order that changes nothing about what is being finished
-        instance.consider_rest()
-        waits: set[asyncio.Future[Any]] = {*(instance.drivers[key] for key in instance.closing), instance.ending}
+    for boundary in open_boundaries(active.history):
+        start_closing(active, boundary.name)
+    active.waiters.wake()
+    while active.drivers.closing:
+        if active.ending.done():
+            if active.ending.result().kind != "cancelled":
+                return active.ending.result()
+            active.evict("it was cancelled")  # an order that changes nothing about what is being finished
+        active.waiters.consider_rest()
+        waits: set[asyncio.Future[Any]] = {
+            *(active.drivers.tasks[key] for key in active.drivers.closing),
+            active.ending,
+        }
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-    return _unclosed(instance)
+    return _unclosed(active)
 
 
-def _unclosed(instance: ActiveRun) -> Ending | None:
+def _unclosed(active: ActiveRun) -> Ending | None:
     """How the run ends where the task of a boundary ended and the boundary did not.
 
     Otherwise the run would be recorded as undone or cancelled while effects stand that nothing compensates any more.
     """
-    if instance.ending.done() and instance.ending.result().kind != "cancelled":
-        return instance.ending.result()
-    unclosed = open_boundaries(instance.history)
+    if active.ending.done() and active.ending.result().kind != "cancelled":
+        return active.ending.result()
+    unclosed = open_boundaries(active.history)
     return Ending("failed", f"the transaction {unclosed[0].name} could not be closed") if unclosed else None
 
 
-async def unwind(instance: ActiveRun) -> None:
+async def unwind(active: ActiveRun) -> None:
     """End the tasks of agent code; whatever their cleanup tries is refused. One that does not end is abandoned."""
-    tasks = instance.root.tasks()
+    tasks = active.root.tasks()
     for branch in tasks:
         branch.cancel()
     if tasks:
-        await asyncio.wait(tasks, timeout=instance.engine.settings.grace_ms / 1000)
+        await asyncio.wait(tasks, timeout=active.process.settings.grace_ms / 1000)
     retrieve_exceptions(tasks)
     for branch in tasks:
         if not branch.done():
-            abandon(instance, branch)
+            abandon(active, branch)
 
 
 def retrieve_exceptions(tasks: Iterable[asyncio.Task[object]]) -> None:
@@ -472,11 +482,11 @@ def retrieve_exceptions(tasks: Iterable[asyncio.Task[object]]) -> None:
             task.exception()
 
 
-def warn_of_undelivered(instance: ActiveRun) -> None:
+def warn_of_undelivered(active: ActiveRun) -> None:
     """Say of a run that has ended which messages its code was never told; they stay on record."""
-    messages = instance.history.messages
+    messages = active.history.messages
     for message in () if messages is None else messages.unheard:
-        LOG.warning("run %s ended, and its code has not heard what %s said: %s", instance.run, message.by, message.text)
+        LOG.warning("run %s ended, and its code has not heard what %s said: %s", active.run, message.by, message.text)
 
 
 def called_off_by(error: BaseException) -> tuple[str, ...]:
@@ -492,13 +502,13 @@ def called_off_by(error: BaseException) -> tuple[str, ...]:
     return tuple(name for name in names if not any(encloses(other, name) for other in names if other != name))
 
 
-async def unproven_claims(instance: ActiveRun, requires: tuple[str, ...], result: object) -> ClaimUnproven | None:
+async def unproven_claims(active: ActiveRun, requires: tuple[str, ...], result: object) -> ClaimUnproven | None:
     """What the run claims to have done and its records do not prove; they are read again, as memory let go of them."""
     if not requires and next(receipts_in(result), None) is None:
         return None
-    await instance.settle_writes()
-    missing = unproven(await load(instance.engine, instance.run), requires, result)
+    await active.log.flush()
+    missing = unproven(await load(active.process, active.run), requires, result)
     if not missing:
         return None
-    text = f"run {instance.run} claims what is not proven: {'; '.join(missing)}"
-    return ClaimUnproven(text, run=instance.run, missing=tuple(missing))
+    text = f"run {active.run} claims what is not proven: {'; '.join(missing)}"
+    return ClaimUnproven(text, run=active.run, missing=tuple(missing))

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from holdfast.engine.active_run.run import ActiveRun, Stamp
-from holdfast.engine.leases import unchanged_listing
+from holdfast.engine.active_run.run import ActiveRun
+from holdfast.engine.environment import Stamp
+from holdfast.engine.process import unchanged_listing
+from holdfast.engine.tool_protocol import Input
 from holdfast.errors import JournalError, ParameterMismatch, UsageError
 from holdfast.journal.port import LeaseGranted, RunChange
 from holdfast.journal.record_codec import encode
@@ -15,17 +17,10 @@ from holdfast.model import records as r
 from holdfast.model.canonical.plain import plain_arguments
 
 if TYPE_CHECKING:
-    from holdfast.engine.engine import AgentCode, Engine
+    from holdfast.engine.engine import Engine
+    from holdfast.engine.tool_protocol import AgentCode
     from holdfast.journal.run_log import RunLog
     from holdfast.model.run_history import RunHistory
-
-
-class Input(msgspec.Struct, frozen=True):
-    """What a run is started with: the stored form and its keyed digest. `by` names who asks for it, if anybody does."""
-
-    stored: bytes
-    digest: str
-    by: str = ""
 
 
 def first_records(engine: Engine, agent: AgentCode, given: Input) -> tuple[r.Record, ...]:
@@ -123,47 +118,47 @@ async def release(engine: Engine, history: RunHistory, log: RunLog, claimed: Lea
         engine.leases.give_back(claimed.row)
 
 
-async def number_of_claim(instance: ActiveRun) -> int:
+async def number_of_claim(active: ActiveRun) -> int:
     """How many processes have taken the run without any progress and may have died of it, this one included.
 
     An earlier owner that is seen to live was paused or lost its lease, so it is not counted. Code that blocks each
     process that takes it would go on for ever like this: once twice as many as may die got nowhere, all are counted.
     """
-    engine = instance.engine
-    earlier = dict.fromkeys(claim.worker for claim in instance.history.fruitless if claim.worker != engine.worker.id)
+    engine = active.process
+    earlier = dict.fromkeys(claim.worker for claim in active.history.fruitless if claim.worker != engine.worker.id)
     if len(earlier) >= 2 * engine.settings.claims_allowed:
         return len(earlier) + 1
     return 1 + sum([not (await engine.journal.fate(worker)).seen_to_live for worker in earlier])
 
 
-async def admitted(instance: ActiveRun, number: int) -> bool:
+async def admitted(active: ActiveRun, number: int) -> bool:
     """Wait until the run may be driven beside what else this process has in flight.
 
     A run that waits here is not charged: its claim is recorded afterwards. False where the process shuts down.
     """
-    engine = instance.engine
+    engine = active.process
     allowed = engine.settings.claims_allowed
     if number > allowed:
         return True  # none of its code is run any more
-    return await engine.company.enter(instance.run, chances=allowed - number + 1 if number > 1 else 0)
+    return await engine.isolation.enter_run(active.run, chances=allowed - number + 1 if number > 1 else 0)
 
 
-async def record_claim(instance: ActiveRun, claimed: LeaseGranted, number: int) -> None:
+async def record_claim(active: ActiveRun, claimed: LeaseGranted, number: int) -> None:
     """Record the claim of a run that was begun before. It rides with the first thing that waits.
 
     Where the owner before us got nowhere, or left no record at all, it may have died of this run at once: then
     the claim is durable before agent code runs, so that every further death is counted.
     """
-    engine, history = instance.engine, instance.history
+    engine, history = active.process, active.history
     assert claimed.last is not None, "a run is stored together with its first records"
     claim = r.Claimed(
         worker=engine.worker.id,
-        token=instance.lease.token,
+        token=active.lease.token,
         boot=engine.journal.now().boot,
         number=number,
-        **instance.stamp(),
+        **active.log.stamp(),
     )
     suspicious = history.claims_without_progress > 0 or claimed.lease.token > claimed.last.token + 1
-    instance.ride(claim)
+    active.log.buffer(claim)
     if suspicious:
-        await instance.log.flush()
+        await active.log.journal_log.flush()

@@ -7,19 +7,15 @@ of its own, driven like any other.
 
 from __future__ import annotations
 
-import asyncio
-import contextvars
-from collections.abc import Callable, Coroutine
 from functools import partial
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import msgspec
 
+from holdfast.engine.active_run.log import load
 from holdfast.engine.active_run.run import ActiveRun
-from holdfast.engine.executor import drive
-from holdfast.engine.loading import load
-from holdfast.engine.operation_driver import OperationDriver, driver_of
-from holdfast.engine.scopes import SCOPE
+from holdfast.engine.driven_operation import DrivenOperation, driver_of
+from holdfast.engine.executor import start_driver
 from holdfast.engine.suspension import Pause
 from holdfast.engine.tool_protocol import ToolCode
 from holdfast.engine.verification import observe
@@ -50,173 +46,140 @@ from holdfast.model.transaction import Transaction, encloses
 _AGAIN: Final = "//"  # no step is named like that
 
 
-def start_driver(instance: ActiveRun, flight: OperationDriver) -> None:
-    """Drive an operation in a task of its own: after a crash, once its caller has left, or for a transaction."""
-
-    async def work() -> None:
-        try:
-            await drive(flight)
-        finally:
-            instance.flights.pop(flight.step, None)
-
-    instance.flights[flight.step] = flight
-    _start(instance, flight.step, work)
-
-
-def start_closing(instance: ActiveRun, transaction: str) -> None:
+def start_closing(active: ActiveRun, transaction: str) -> None:
     """Finish this boundary in a task of its own, unless one does already."""
     key = exit_of(transaction)
-    if key in instance.drivers:
+    if key in active.drivers.tasks:
         return
 
     async def work() -> None:
         try:
-            await _finish(instance, transaction)
+            await _finish(active, transaction)
         finally:
-            instance.closing.pop(key, None)
+            active.drivers.closing.pop(key, None)
 
-    instance.closing[key] = None
-    _start(instance, key, work)
-
-
-def _start(instance: ActiveRun, key: str, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    """Start a driver. Its caller may have left: what it cannot handle ends the run, with that error."""
-
-    async def body() -> None:
-        try:
-            await work()
-        except (asyncio.CancelledError, GeneratorExit):
-            raise
-        except BaseException as error:  # noqa: BLE001 - nothing else receives it
-            instance.break_off(error)
-        finally:
-            instance.drivers.pop(key, None)
-            instance.settled(key)
-            instance.consider_rest()
-
-    context = contextvars.copy_context()
-    context.run(SCOPE.set, None)  # a task that the runtime makes is no branch of agent code, and not cancelled with one
-    instance.drivers[key] = asyncio.get_running_loop().create_task(body(), context=context)
+    active.drivers.closing[key] = None
+    active.drivers.start(key, work)
 
 
-def resume_closing(instance: ActiveRun) -> None:
+def resume_closing(active: ActiveRun) -> None:
     """After a crash: go on with every boundary whose end was begun, or that is not the end any more."""
-    for boundary in closing_boundaries(instance.history):
-        start_closing(instance, boundary.name)
-    if instance.history.raised:
-        resume_reopened(instance)
+    for boundary in closing_boundaries(active.history):
+        start_closing(active, boundary.name)
+    if active.history.raised:
+        resume_reopened(active)
 
 
-def resume_reopened(instance: ActiveRun) -> None:
+def resume_reopened(active: ActiveRun) -> None:
     """Something turned out otherwise after its transaction had been called off: that is closed once more."""
-    if _AGAIN in instance.drivers or not reopened(instance.history):
+    if _AGAIN in active.drivers.tasks or not reopened(active.history):
         return
 
-    _start(instance, _AGAIN, partial(_reopen, instance))
+    active.drivers.start(_AGAIN, partial(_reopen, active))
 
 
-async def _reopen(instance: ActiveRun) -> None:
-    whole = await load(instance.engine, instance.run, whole=True)
-    for boundary in reopened(instance.history):
-        if instance.sealed is not None:
+async def _reopen(active: ActiveRun) -> None:
+    whole = await load(active.process, active.run, whole=True)
+    for boundary in reopened(active.history):
+        if active.sealed is not None:
             return  # the run may have ended meanwhile: nothing is recorded after its end
-        name, history, stamp = boundary.name, instance.history, instance.stamp()
+        name, history, stamp = boundary.name, active.history, active.log.stamp()
         history.recall(whole, partial(encloses, name))
         late = tuple(step for step in sorted(history.raised) if encloses(name, step))
         why = f"after it was called off, news came about {', '.join(late)}"
         parked = r.TransactionParked(
             transaction=name, why=why, stuck=late, undone=boundary.undone, still_standing=boundary.still_standing,
-            until=instance.engine.settings.answer_by(stamp["at"]), **stamp,
+            until=active.process.settings.answer_by(stamp["at"]), **stamp,
         )  # fmt: skip
-        _note(instance, parked)
-        start_closing(instance, name)
+        _note(active, parked)
+        start_closing(active, name)
 
 
-def call_off(instance: ActiveRun, transaction: str, reason: str) -> None:
+def call_off(active: ActiveRun, transaction: str, reason: str) -> None:
     """Record that this boundary is called off: from here on it is finished from its records.
 
     It rides, as the plans of what makes amends do: the first attempt of those waits for all of them, in order.
     """
-    members = members_of(instance.history, transaction)
+    members = members_of(active.history, transaction)
     aborting = r.TransactionAborting(
         transaction=transaction,
         reason=reason,
         participants=tuple(operation.step for operation in members),
-        **instance.stamp(),
+        **active.log.stamp(),
     )
-    _note(instance, aborting)
-    instance.wake()
+    _note(active, aborting)
+    active.waiters.wake()
 
 
-def _note(instance: ActiveRun, *records: r.Record) -> None:
+def _note(active: ActiveRun, *records: r.Record) -> None:
     """Record with the next thing that waits."""
-    instance.engine.environment.crash.reached("before_closing")
-    instance.ride(*records)
+    active.process.environment.crash.reached("before_closing")
+    active.log.buffer(*records)
 
 
-async def _record(instance: ActiveRun, *records: r.Record) -> None:
+async def _record(active: ActiveRun, *records: r.Record) -> None:
     """Record durably."""
-    crash = instance.engine.environment.crash
+    crash = active.process.environment.crash
     crash.reached("before_closing")
-    await instance.append(*records)
+    await active.log.append(*records)
     crash.reached("after_closing")
 
 
-async def _finish(instance: ActiveRun, transaction: str) -> None:
+async def _finish(active: ActiveRun, transaction: str) -> None:
     """Decide, perform, record; until the boundary is over or this instance stops driving."""
-    with Members(instance, transaction) as members:
-        while not instance.draining and instance.sealed is None:
-            boundary = instance.history.transactions[transaction]
+    with Members(active, transaction) as members:
+        while not active.draining and active.sealed is None:
+            boundary = active.history.transactions[transaction]
             if boundary.over:
                 return
-            await _perform(instance, boundary, close(boundary, members.now()), members)
+            await _perform(active, boundary, close(boundary, members.now()), members)
 
 
-async def _perform(instance: ActiveRun, boundary: Transaction, move: Closing, members: Members) -> None:
+async def _perform(active: ActiveRun, boundary: Transaction, move: Closing, members: Members) -> None:
     match move:
         case Settle():
-            _drive_held(instance, boundary, members.now())
-            await _rest(instance, boundary, Pause("operation", exit_of(boundary.name)))
+            _drive_held(active, boundary, members.now())
+            await _rest(active, boundary, Pause("operation", exit_of(boundary.name)))
         case Amend(steps):
-            _serve(instance, boundary, steps, UNDO)
+            _serve(active, boundary, steps, UNDO)
         case Confirm(steps):
-            _serve(instance, boundary, steps, CONFIRM)
+            _serve(active, boundary, steps, CONFIRM)
         case Reread(steps):
             for step in steps:
-                members.reading[step] = await _reread(instance, step)
+                members.reading[step] = await _reread(active, step)
         case Release(step):
-            _note(instance, r.HoldReleased(step=step, **instance.stamp()))
-            instance.wake(step)  # one that its caller left has a driver, and a second one could send it again
+            _note(active, r.HoldReleased(step=step, **active.log.stamp()))
+            active.waiters.wake(step)  # one that its caller left has a driver, and a second one could send it again
         case TurnBack(reason):
-            call_off(instance, boundary.name, reason)
+            call_off(active, boundary.name, reason)
         case Stop():
-            await _park(instance, boundary, move, members)
+            await _park(active, boundary, move, members)
         case Finish():
-            await _end(instance, boundary, move)
+            await _end(active, boundary, move)
 
 
-def _drive_held(instance: ActiveRun, boundary: Transaction, members: list[Member]) -> None:
+def _drive_held(active: ActiveRun, boundary: Transaction, members: list[Member]) -> None:
     """What was held has nobody who drives it: on the way back it is cancelled, and what left is looked after."""
     for member in members:
         operation = member.operation
-        idle = member.step not in instance.drivers and not operation.final
+        idle = member.step not in active.drivers.tasks and not operation.final
         if idle and member.held and (boundary.backward or operation.released):
-            start_driver(instance, driver_of(instance, member.step))
+            start_driver(driver_of(active, member.step))
 
 
-async def _rest(instance: ActiveRun, boundary: Transaction, pause: Pause) -> None:
-    slice_ms = instance.engine.settings.slice_ms
-    await instance.rest(exit_of(boundary.name), pause, slice_ms / 1000, None)
+async def _rest(active: ActiveRun, boundary: Transaction, pause: Pause) -> None:
+    slice_ms = active.process.settings.slice_ms
+    await active.waiters.rest(exit_of(boundary.name), pause, slice_ms / 1000, None)
 
 
-def _serve(instance: ActiveRun, boundary: Transaction, steps: tuple[str, ...], kind: str) -> None:
+def _serve(active: ActiveRun, boundary: Transaction, steps: tuple[str, ...], kind: str) -> None:
     """Plan the operations that make amends for these steps (or confirm them), and drive them."""
-    history = instance.history
+    history = active.history
     records: list[r.Record] = []
     begun: list[str] = []
     for step in steps:
         forward = history.operations[step]
-        code = companion_tool(driver_of(instance, step), kind)
+        code = companion_tool(driver_of(active, step), kind)
         assert code is not None, step
         name = serving(step, kind, boundary.tries if kind == UNDO else 1)
         intent = msgspec.structs.replace(
@@ -225,53 +188,50 @@ def _serve(instance: ActiveRun, boundary: Transaction, steps: tuple[str, ...], k
             title=code.title_of(bytes(forward.intent.arguments)),
             compensates=step if kind == UNDO else "", confirms=step if kind == CONFIRM else "",
         )  # fmt: skip
-        records.extend(instance.contract_record(code))
-        records.append(r.OperationPlanned(step=name, intent=intent, waits_for="its turn", **instance.stamp()))
+        records.extend(active.log.contract_record(code))
+        records.append(r.OperationPlanned(step=name, intent=intent, waits_for="its turn", **active.log.stamp()))
         if kind == UNDO:
-            records.append(r.CompensationLinked(step=step, by=name, **instance.stamp()))
+            records.append(r.CompensationLinked(step=step, by=name, **active.log.stamp()))
         begun.append(name)
-    _note(instance, *records)
+    _note(active, *records)
     for name in begun:
-        start_driver(instance, driver_of(instance, name))
+        start_driver(driver_of(active, name))
 
 
-async def _reread(instance: ActiveRun, step: str) -> Reading:
+async def _reread(active: ActiveRun, step: str) -> Reading:
     """Read again what a held effect relies on, before anything irreversible leaves."""
-    flight = driver_of(instance, step)
-    await observe(flight)
-    return flight.reading
+    driver = driver_of(active, step)
+    await observe(driver)
+    return driver.found.reading
 
 
-async def _park(instance: ActiveRun, boundary: Transaction, move: Stop, members: Members) -> None:
+async def _park(active: ActiveRun, boundary: Transaction, move: Stop, members: Members) -> None:
     """Show a person the exact partial outcome, once, and wait for a word or for evidence."""
     if (boundary.why, boundary.stuck) != (move.why, move.stuck):
-        (undone, still), stamp = standing(members.every()), instance.stamp()
+        (undone, still), stamp = standing(members.every()), active.log.stamp()
         parked = r.TransactionParked(
             transaction=boundary.name, why=move.why, stuck=move.stuck, undone=undone, still_standing=still,
-            until=instance.engine.settings.answer_by(stamp["at"]), **stamp,
+            until=active.process.settings.answer_by(stamp["at"]), **stamp,
         )  # fmt: skip
-        await _record(instance, parked)
+        await _record(active, parked)
         return
     what = "partly committed" if not boundary.backward else "partly undone"
-    asks = f"{instance.run}/{boundary.name} is {what}: {move.why}"
+    asks = f"{active.run}/{boundary.name} is {what}: {move.why}"
     pause = Pause(
         "person", exit_of(boundary.name), None, asks, at=boundary.parked_at, until=boundary.asks_until, then="hold"
     )
-    await _rest(instance, boundary, pause)
+    await _rest(active, boundary, pause)
 
 
-async def _end(instance: ActiveRun, boundary: Transaction, move: Finish) -> None:
-    name, stamp = boundary.name, instance.stamp()
+async def _end(active: ActiveRun, boundary: Transaction, move: Finish) -> None:
+    name, stamp = boundary.name, active.log.stamp()
     if boundary.backward:
         await _record(
-            instance,
+            active,
             r.TransactionAborted(transaction=name, undone=move.undone, still_standing=move.still_standing, **stamp),
         )
     else:
-        await _record(instance, r.TransactionCommitted(transaction=name, **stamp))
-
-
-# The operations of a boundary, with everything that `model.closing.close` has to know about each.
+        await _record(active, r.TransactionCommitted(transaction=name, **stamp))
 
 
 class Members:
@@ -280,30 +240,30 @@ class Members:
     On the way back nothing joins it and nothing lapses: after every step only what has news is looked at.
     """
 
-    def __init__(self, instance: ActiveRun, transaction: str) -> None:
+    def __init__(self, active: ActiveRun, transaction: str) -> None:
         self.reading: Final[dict[str, Reading]] = {}
-        self._instance = instance
+        self._active = active
         self._transaction = transaction
         self._backlog: Backlog | None = None
         self._news: Final[set[str]] = set()
 
     def __enter__(self) -> Self:
         """Hear of what is recorded from here on."""
-        self._instance.changes[self._transaction] = self._news
+        self._active.log.changes[self._transaction] = self._news
         return self
 
     def __exit__(self, *_: object) -> None:
         """Hear of nothing more."""
-        del self._instance.changes[self._transaction]
+        del self._active.log.changes[self._transaction]
 
     def every(self) -> list[Member]:
         """Every member as it stands, in order of start."""
-        history = self._instance.history
+        history = self._active.history
         return [self._member(operation) for operation in members_of(history, self._transaction)]
 
     def now(self) -> list[Member]:
         """Those on which the next decision rests, in order of start; every one on the way forward, and at the end."""
-        boundary = self._instance.history.transactions[self._transaction]
+        boundary = self._active.history.transactions[self._transaction]
         if not boundary.backward:
             return self.every()
         if self._backlog is None or not self._caught_up(self._backlog):
@@ -316,7 +276,7 @@ class Members:
 
         What a person said about the boundary itself is not about a member: the backlog is made again.
         """
-        operations = self._instance.history.operations
+        operations = self._active.history.operations
         for step in self._news:
             about = operations.get(step)
             while about is not None and about.intent.serves:
@@ -328,11 +288,11 @@ class Members:
         return True
 
     def _member(self, operation: OperationState) -> Member:
-        instance, step, operations = self._instance, operation.step, self._instance.history.operations
+        active, step, operations = self._active, operation.step, self._active.history.operations
         amends = operations.get(operation.links.compensated_by) if operation.links.compensated_by else None
         confirmation = operations.get(serving(step, CONFIRM))
-        flight = driver_of(instance, step)
-        contract, span = flight.contract(), instance.history.spans.get(step, Span(0))
+        driver = driver_of(active, step)
+        contract, span = driver.contract(), active.history.spans.get(step, Span(0))
         return Member(
             operation,
             contract,
@@ -340,19 +300,19 @@ class Members:
             ended=span.ended,
             amends=amends,
             confirmation=confirmation,
-            amendable=companion_tool(flight, UNDO) is not None,
-            confirmable=companion_tool(flight, CONFIRM) is not None,
+            amendable=companion_tool(driver, UNDO) is not None,
+            confirmable=companion_tool(driver, CONFIRM) is not None,
             reading=self.reading.get(step, "unread"),
-            lapsed=_lapsed(instance, operation, contract.lapses_ms),
-            parts=parts_of(instance.history, step),
-            stray=step in instance.history.raised,
+            lapsed=_lapsed(active, operation, contract.lapses_ms),
+            parts=parts_of(active.history, step),
+            stray=step in active.history.raised,
         )
 
 
-def companion_tool(flight: OperationDriver, kind: str) -> ToolCode | None:
+def companion_tool(driver: DrivenOperation, kind: str) -> ToolCode | None:
     """The tool that makes amends for an operation, or confirms it: the recorded one, else what took its place."""
-    tools, declared = flight.instance.engine.tools, flight.tool.contract if flight.tool is not None else None
-    for contract in (flight.contract(), declared):
+    tools, declared = driver.active.process.tools, driver.tool.contract if driver.tool is not None else None
+    for contract in (driver.contract(), declared):
         name = "" if contract is None else contract.amends if kind == UNDO else contract.confirms
         if name in tools:
             return tools[name]
@@ -371,10 +331,10 @@ def parts_met(history: RunHistory, step: str, reused: str) -> tuple[OperationSta
     return parts_of(history, step) or parts_of(history, reused.removeprefix(f"{history.run}/"))
 
 
-def _lapsed(instance: ActiveRun, operation: OperationState, lapses_ms: int | None) -> bool:
+def _lapsed(active: ActiveRun, operation: OperationState, lapses_ms: int | None) -> bool:
     """Whether a reservation's own time is over: it closes early by the error of the clocks."""
     if lapses_ms is None:
         return False
-    settings = instance.engine.settings
-    age = instance.engine.environment.clock.wall_ms() - operation.settlement.at
+    settings = active.process.settings
+    age = active.process.environment.clock.wall_ms() - operation.settlement.at
     return age < -settings.clock_error_ms or age >= lapses_ms - min(settings.clock_error_ms, lapses_ms // 10)

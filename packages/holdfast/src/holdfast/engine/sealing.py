@@ -16,12 +16,17 @@ from collections.abc import Callable, Coroutine
 from types import CodeType
 from typing import TYPE_CHECKING, Any, Concatenate, Final, NoReturn, ParamSpec, TypeVar
 
-from holdfast.engine.exceptions.agent_error import is_of_agents
+from holdfast.engine.exceptions.call_end import is_of_agents
+from holdfast.engine.operation_driver import planned, recorded
+from holdfast.engine.suspension import Pause
+from holdfast.engine.tool_protocol import wake
 from holdfast.errors import JournalError, RecordRefused
+from holdfast.model import records as r
 
 if TYPE_CHECKING:
     from holdfast.engine.active_run.run import ActiveRun
-    from holdfast.engine.scopes import Scope
+    from holdfast.engine.active_run.scopes import Limit, Scope
+    from holdfast.engine.driven_operation import DrivenOperation
 
 
 LOG: Final = logging.getLogger("holdfast")
@@ -32,24 +37,24 @@ ROUNDS: Final = 1000
 
 async def refuse(scope: Scope) -> NoReturn:
     """Raise `Sealed`. A branch that has caught it too often waits here for ever."""
-    instance, host = scope.instance, scope.host
+    active, host = scope.active, scope.host
     host.refused += 1
     if host.refused > ROUNDS and (task := asyncio.current_task()) is not None:
-        abandon(instance, task, _running_place())
+        abandon(active, task, _running_place())
         await _for_ever()
     with contextlib.suppress(asyncio.CancelledError):  # what is raised here ends the branch as well
-        await instance.engine.environment.clock.sleep(0)
-    instance.check()
+        await active.process.environment.clock.sleep(0)
+    active.check()
     raise AssertionError("a step is refused by an instance that is sealed")
 
 
-def abandon(instance: ActiveRun, task: asyncio.Task[Any], place: str = "") -> None:
+def abandon(active: ActiveRun, task: asyncio.Task[Any], place: str = "") -> None:
     """Leave a task of agent code that does not end where it is: neither this process nor another run waits for it."""
     if task not in asyncio.all_tasks():
         return  # it was left before
-    if not instance.abandoned:  # what waits for it has to be left as well, and is not at fault
-        _tell(instance, place or waiting_place(task))
-    instance.abandoned = True
+    if not active.abandoned:  # what waits for it has to be left as well, and is not at fault
+        _tell(active, place or waiting_place(task))
+    active.abandoned = True
     # The loop's last act is to cancel every task and to wait for it: this one would not end.
     asyncio.tasks._unregister_task(task)  # noqa: SLF001 - documented for those who extend asyncio
     # Never collected: its code would be run once more, to be closed, and would catch that as well.
@@ -57,11 +62,11 @@ def abandon(instance: ActiveRun, task: asyncio.Task[Any], place: str = "") -> No
     task.add_done_callback(lambda done: ctypes.pythonapi.Py_DecRef(ctypes.py_object(done)))
 
 
-def _tell(instance: ActiveRun, place: str) -> None:
+def _tell(active: ActiveRun, place: str) -> None:
     LOG.warning(
         "run %s: its code does not end, at %s: it catches what is raised to end it. It is left there, and other "
         "runs go on. Catch Exception there, and no other BaseException",
-        instance.run, place,
+        active.run, place,
     )  # fmt: skip
 
 
@@ -94,9 +99,6 @@ def _place(code: CodeType, line: int) -> str:
     return f"{code.co_filename}:{line} in {code.co_name}"
 
 
-# Agent code never learns that the journal failed: it could catch the error and go on unrecorded.
-
-
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -113,6 +115,56 @@ def sealing(
         except RecordRefused:
             raise  # this one record does not fit; the journal is well
         except JournalError as error:
-            raise scope.instance.fail(error) from error
+            raise scope.active.fail(error) from error
 
     return guarded
+
+
+# What its caller left in the middle: on replay it is left at the same point, and not made again.
+#
+# A call that was in flight has a record of that. What only waited, or read, has none: there the time limit around it is
+# on record as over, and the step is not.
+
+
+async def replay_timeout(scope: Scope, step: str, limit: Limit) -> None:
+    """Leave the step where its branch is in the body of the limit; a branch that the body began may outlive it."""
+    if limit in scope.host.limits:
+        await replay_detachment(scope, step)
+    pause = Pause("left", step, scope.active.process.environment.clock.wall_ms())
+    await scope.active.waiters.wait(scope, limit.outlived, pause)
+
+
+async def replay_detachment(scope: Scope, step: str) -> None:
+    """The caller is cancelled at the same point: by its own time limit where it has one, else by us."""
+    active, loop = scope.active, asyncio.get_running_loop()
+    active.replay.begun.discard(step)
+    limit = next((one for one in reversed(scope.host.limits) if one.fired), None)
+    if limit is not None:
+        limit.fire()
+    pause = Pause("left", step, active.process.environment.clock.wall_ms())
+    forever: asyncio.Future[None] = loop.create_future()
+    timer = loop.call_later(active.process.settings.patience_ms / 1000, wake, forever)
+    try:
+        await active.waiters.wait_for(scope, forever, pause)
+    finally:
+        timer.cancel()
+    raise asyncio.CancelledError(f"the caller of {step} was cancelled here before")
+
+
+async def record_before_detaching(driver: DrivenOperation) -> None:
+    """Record what is left here: replay leaves it at the same point. The ledger may still refuse its first record."""
+    active = driver.active
+    if active.log.checking:  # else the record that follows would not say that its caller left, or be the first
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.wait(active.log.checking)
+    if active.sealed is None and not (recorded(driver) or active.log.checking):
+        driver.started = None  # it was not sent yet, or refused
+        assert driver.tool is not None, driver.step
+        active.log.buffer(*active.log.contract_record(driver.tool), planned(driver))
+
+
+def detach(active: ActiveRun, step: str) -> None:
+    """The caller was cancelled while the operation was in flight: it goes on without it."""
+    if active.sealed is None and step in active.history.operations:
+        active.log.buffer(r.CallerLeft(step=step, **active.log.stamp()))
+        active.replay.forgo(step)

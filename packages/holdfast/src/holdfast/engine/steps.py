@@ -12,20 +12,12 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
 import msgspec
 
-from holdfast.engine.detached_calls import (
-    detach,
-    expired_limit,
-    record_before_detaching,
-    replay_detachment,
-    replay_timeout,
-)
-from holdfast.engine.executor import drive
-from holdfast.engine.messages import has_undelivered_message
-from holdfast.engine.operation_driver import OperationDriver, driver_of, snapshot_arguments
+from holdfast.engine.active_run.scopes import SCOPE, Scope
+from holdfast.engine.driven_operation import DrivenOperation, driver_of, snapshot_arguments
+from holdfast.engine.executor import drive, start_driver
 from holdfast.engine.pending import thing_of
-from holdfast.engine.saga import parts_met, resume_closing, start_driver
-from holdfast.engine.scopes import SCOPE, Scope
-from holdfast.engine.sealing import refuse, sealing
+from holdfast.engine.saga import parts_met, resume_closing
+from holdfast.engine.sealing import detach, record_before_detaching, refuse, replay_detachment, replay_timeout, sealing
 from holdfast.engine.suspension import Pause
 from holdfast.engine.tool_protocol import ToolCode, words_of
 from holdfast.engine.transactions import aborted, may_begin
@@ -39,7 +31,7 @@ from holdfast.model.transaction import around
 
 if TYPE_CHECKING:
     from holdfast.engine.active_run.run import ActiveRun
-    from holdfast.engine.engine import AgentCode
+    from holdfast.engine.tool_protocol import AgentCode
     from holdfast.model.questions import Authority
     from holdfast.model.run_history import Delivery
 
@@ -91,92 +83,94 @@ class DeliveredOperation(msgspec.Struct, frozen=True, gc=False):
 
 async def write(scope: Scope, call: ToolCall) -> DeliveredOperation:
     """Perform a write, or tell what the record says about it."""
-    instance, tool = scope.instance, call.tool
-    if instance.closed:
+    active, tool = scope.active, call.tool
+    if active.closed:
         await refuse(scope)
     written = forms(call.arguments, tool.redact)
     if tool.redact:
-        instance.masks.redact(call.arguments, tool.redact)
+        active.masks.redact(call.arguments, tool.redact)
     step = scope.step(tool.name, call.step)
-    recorded = instance.history.operations.get(step)
+    recorded = active.history.operations.get(step)
     if recorded is not None:
-        _same(instance, step, recorded.as_called, tool, written)
-        if instance.expected:
-            instance.reach(step)
-        if instance.flights:
-            _hand_over(instance, step, call)
+        _same(active, step, recorded.as_called, tool, written)
+        if active.replay.expected:
+            active.replay.reach(step)
+        if active.drivers.operations:
+            _hand_over(active, step, call)
     else:
         await _operate_now(scope, step, call, written)
-    return _deliver_at_once(instance, step) or await _await_delivery(scope, step, tool)
+    return _deliver_at_once(active, step) or await _await_delivery(scope, step, tool)
 
 
 @sealing
 async def _operate_now(scope: Scope, step: str, call: ToolCall, written: Forms) -> None:
     """The record has nothing of this step: perform it."""
-    instance, tool = scope.instance, call.tool
-    _not_a_read(instance, step)
-    if (limit := expired_limit(scope)) is not None:
+    active, tool = scope.active, call.tool
+    if step in active.history.answers:
+        active.replay.diverge(f"{step} is recorded as a read, and is a write now")
+    if (limit := scope.expired_limit()) is not None:
         await replay_timeout(scope, step, limit)
-    if instance.history.transactions:
+    if active.history.transactions:
         await may_begin(scope, step)
-        _hold_or_not(instance, step, call)
-    if instance.catching_up:
-        await instance.may_write(scope)
-    if instance.troubled:
+        _hold_or_not(active, step, call)
+    if active.replay.catching_up:
+        await active.replay.may_write(scope)
+    if active.log.blocking:
         await _clear(scope)
     draft = _draft(scope, step, call, written)
     await _perform(
         scope,
-        OperationDriver(
-            instance, step, tool, draft, arguments=snapshot_arguments(call.arguments, executable=written.executable)
+        DrivenOperation(
+            active, step, tool, draft, arguments=snapshot_arguments(call.arguments, executable=written.executable)
         ),
     )
 
 
-def _hand_over(instance: ActiveRun, step: str, call: ToolCall) -> None:
+def _hand_over(active: ActiveRun, step: str, call: ToolCall) -> None:
     """Code came back to an open operation with its arguments: what the record cannot give, the code can."""
-    flight = instance.flights.get(step)
-    if flight is not None and flight.arguments is None:
-        flight.arguments = snapshot_arguments(call.arguments, executable=flight.operation.intent.executable)
-        instance.wake(step)
+    driver = active.drivers.operations.get(step)
+    if driver is not None and driver.arguments is None:
+        driver.arguments = snapshot_arguments(call.arguments, executable=driver.operation.intent.executable)
+        active.waiters.wake(step)
 
 
-async def _perform(scope: Scope, flight: OperationDriver) -> None:
+async def _perform(scope: Scope, driver: DrivenOperation) -> None:
     """Drive a new operation in the caller's own task; a caller that is cancelled leaves it to a task of its own."""
-    flight.scope = scope
+    driver.scope = scope
     scope.host.working += 1
     token = SCOPE.set(None)  # tasks that the runtime or a handler makes meanwhile are no branches of agent code
     try:
-        operation = await drive(flight)
+        operation = await drive(driver)
     except asyncio.CancelledError:
-        flight.scope = None
-        if flight.instance.sealed is None:
-            await record_before_detaching(flight)
-        start_driver(flight.instance, flight)
-        detach(flight.instance, flight.step)
+        driver.scope = None
+        if driver.active.sealed is None:
+            await record_before_detaching(driver)
+        start_driver(driver)
+        detach(driver.active, driver.step)
         raise
     except Unreadable as error:  # the run cannot go on: agent code must not take it for an answer of the tool
-        raise flight.instance.fail(error) from error
+        raise driver.active.fail(error) from error
     except HoldfastError:
         raise
     except Exception as error:  # of the runtime or a declaration, for the same reason
-        raise flight.instance.break_off(error) from error
+        raise driver.active.break_off(error) from error
     finally:
         scope.host.working -= 1
         SCOPE.reset(token)
-    flight.instance.check()
+    if driver.active.closed:
+        driver.active.check()
     if operation.phase not in FINAL and operation.phase != "held":
-        flight.scope = None
-        start_driver(flight.instance, flight)  # its caller is told that it is unknown; it is still being looked after
+        driver.scope = None
+        start_driver(driver)  # its caller is told that it is unknown; it is still being looked after
 
 
 def _draft(scope: Scope, step: str, call: ToolCall, written: Forms) -> OperationState:
     """The operation as it would be recorded. Raises `UnknownTool` for a tool that recovery could not find again."""
-    instance = scope.instance
-    tool, secret = call.tool, instance.engine.identity.secret
+    active = scope.active
+    tool, secret = call.tool, active.process.identity.secret
     if scope.authority is not None and tool.name not in scope.authority.tools:
         raise _beyond(scope.authority, tool)
-    if tool.name not in instance.engine.tools:
+    if tool.name not in active.process.tools:
         raise UnknownTool(
             f"{tool.name} is not among the tools of this app, so after a crash nobody could go on with it",
             known="nothing was sent",
@@ -194,9 +188,9 @@ def _draft(scope: Scope, step: str, call: ToolCall, written: Forms) -> Operation
         expected=tool.expected(call.arguments) if tool.contract.expects else r.NOTHING,
         executable=written.executable,
         title=tool.title_of(written.stored),
-        hold=_holder_of(instance, step) if call.hold else "",
+        hold=_holder_of(active, step) if call.hold else "",
     )
-    if call.about is not NO_METADATA or instance.engine.judge is not None:
+    if call.about is not NO_METADATA or active.process.policy is not None:
         intent = with_metadata(scope, intent, call.about)
     return OperationState(step, intent, "planned", tool.digest)
 
@@ -209,15 +203,15 @@ def _beyond(authority: Authority, tool: ToolCode) -> UnknownTool:
     )
 
 
-def _holder_of(instance: ActiveRun, step: str) -> str:
+def _holder_of(active: ActiveRun, step: str) -> str:
     """The outermost transaction around `step`: its commit lets held effects leave."""
-    return next((one.name for one in around(step, instance.history.transactions) if not one.over), "")
+    return next((one.name for one in around(step, active.history.transactions) if not one.over), "")
 
 
-def _hold_or_not(instance: ActiveRun, step: str, call: ToolCall) -> None:
+def _hold_or_not(active: ActiveRun, step: str, call: ToolCall) -> None:
     """An irreversible effect inside a transaction is held, or sent at once on purpose. Raises `MustHold`."""
     name = call.tool.name
-    inside = _holder_of(instance, step)
+    inside = _holder_of(active, step)
     if inside and call.tool.contract.irreversible and not (call.hold or call.at_once):
         raise MustHold(
             f"{name} cannot be undone, and was called inside the transaction {inside}",
@@ -228,31 +222,26 @@ def _hold_or_not(instance: ActiveRun, step: str, call: ToolCall) -> None:
         )
 
 
-def _same(instance: ActiveRun, step: str, recorded: r.Intent, tool: ToolCode, written: Forms) -> None:
+def _same(active: ActiveRun, step: str, recorded: r.Intent, tool: ToolCode, written: Forms) -> None:
     """A step that comes back with other arguments is never a silent replay."""
-    if recorded.tool == tool.name and _same_arguments(instance, recorded.arguments, recorded.digest, written):
+    if recorded.tool == tool.name and _same_arguments(active, recorded.arguments, recorded.digest, written):
         return
-    instance.diverge(
+    active.replay.diverge(
         f"{step} came back as another call",
         f"- recorded: {recorded.tool} {bytes(recorded.arguments).decode()}\n"
         f"+ now:      {tool.name} {written.stored.decode()}",
-        ParameterMismatch(f"the arguments of {step} differ from the recorded ones", run=instance.run),
+        ParameterMismatch(f"the arguments of {step} differ from the recorded ones", run=active.run),
     )
 
 
-def _same_arguments(instance: ActiveRun, arguments: r.Raw, recorded: str, written: Forms) -> bool:
+def _same_arguments(active: ActiveRun, arguments: r.Raw, recorded: str, written: Forms) -> bool:
     """Equal stored forms are equal values; anything else is compared by its keyed digest.
 
     An exported run keeps no keyed digest: there the stored forms decide alone.
     """
     if arguments == r.Raw(written.stored) and (written.executable or not recorded):
         return True
-    return digest(instance.engine.identity.secret, written.identity) == recorded
-
-
-def _not_a_read(instance: ActiveRun, step: str) -> None:
-    if step in instance.history.answers:
-        instance.diverge(f"{step} is recorded as a read, and is a write now")
+    return digest(active.process.identity.secret, written.identity) == recorded
 
 
 async def _clear(scope: Scope) -> None:
@@ -260,80 +249,80 @@ async def _clear(scope: Scope) -> None:
 
     Where a message has to be heard first nothing will be sent, and there is nothing to wait for.
     """
-    instance = scope.instance
-    while (blocker := instance.blocker()) is not None and not has_undelivered_message(scope):
-        await instance.wait(scope, instance.watchers.setdefault(blocker, []), Pause("operation", blocker))
+    active = scope.active
+    while (blocker := active.log.blocker()) is not None and not scope.has_message():
+        await active.waiters.wait(scope, active.waiters.watchers.setdefault(blocker, []), Pause("operation", blocker))
 
 
-def recover(instance: ActiveRun) -> None:
+def recover(active: ActiveRun) -> None:
     """Settle every open operation from its records, whether or not code comes back to it."""
-    for operation in instance.history.open_operations():
+    for operation in active.history.open_operations():
         if operation.phase != "held":  # that is for the end of its transaction
-            start_driver(instance, driver_of(instance, operation.step))
-    resume_closing(instance)
+            start_driver(driver_of(active, operation.step))
+    resume_closing(active)
 
 
-def _deliver_at_once(instance: ActiveRun, step: str) -> DeliveredOperation | None:
+def _deliver_at_once(active: ActiveRun, step: str) -> DeliveredOperation | None:
     """What the code is told where nothing has to be waited for or thought about: an outcome, in its turn."""
-    history = instance.history
+    history = active.history
     delivery = history.deliveries.get(step)
-    if delivery is None or delivery.told != "outcome" or delivery.index != instance.turns.at:
+    if delivery is None or delivery.told != "outcome" or delivery.index != active.replay.order.at:
         return None
-    if history.transactions or step in instance.drivers:
+    if history.transactions or step in active.drivers.tasks:
         return None
-    return _deliver(instance, step, instance.take(step))
+    return _deliver(active, step, active.replay.take(step))
 
 
 @sealing
 async def _await_delivery(scope: Scope, step: str, tool: ToolCode) -> DeliveredOperation:
     """Wait for what the code is to be told about `step`, in its turn."""
-    instance = scope.instance
+    active = scope.active
     try:
         while True:
-            gone = instance.history.called_off(step)
-            if step in instance.history.deliveries and _is_deliverable(instance, step, called_off=gone is not None):
+            gone = active.history.called_off(step)
+            if step in active.history.deliveries and _is_deliverable(active, step, called_off=gone is not None):
                 break
             if gone is not None:
                 raise await aborted(scope, gone)
-            operation = instance.history.operations.get(step)
+            operation = active.history.operations.get(step)
             if operation is not None and operation.phase == "unknown" and tool.contract.on_unknown == "raise":
-                await _deliver_unknown(instance, step)
+                await _deliver_unknown(active, step)
                 break
-            watchers = instance.watchers.setdefault(step, [])
-            await instance.wait(scope, watchers, Pause("operation", step))
-        delivery = await instance.take_turn(scope, step)
+            watchers = active.waiters.watchers.setdefault(step, [])
+            await active.waiters.wait(scope, watchers, Pause("operation", step))
+        delivery = await active.replay.take_turn(scope, step)
     except asyncio.CancelledError:
-        detach(instance, step)
+        detach(active, step)
         raise
     if delivery.told == "left":
         await replay_detachment(scope, step)
-    return _deliver(instance, step, delivery)
+    return _deliver(active, step, delivery)
 
 
-def _deliver(instance: ActiveRun, step: str, delivery: Delivery) -> DeliveredOperation:
+def _deliver(active: ActiveRun, step: str, delivery: Delivery) -> DeliveredOperation:
     """Hand over what was delivered, and let go of the step."""
-    operation = instance.history.operations[step]
-    parts = part_names(instance, step) if instance.history.partial else ()
-    instance.forget(step)
+    operation = active.history.operations[step]
+    parts = part_names(active, step) if active.history.partial else ()
+    active.replay.forget(step)
     return DeliveredOperation(operation, step, delivery.told, delivery.detail, delivery.attempts, parts)
 
 
-def part_names(instance: ActiveRun, step: str) -> tuple[str, ...]:
+def part_names(active: ActiveRun, step: str) -> tuple[str, ...]:
     """What a tool calls the parts of its effect whose end came, or comes, later than its outcome."""
-    history = instance.history
+    history = active.history
     return tuple(one.intent.item for one in parts_met(history, step, history.operations[step].links.reused))
 
 
-def _is_deliverable(instance: ActiveRun, step: str, *, called_off: bool) -> bool:
+def _is_deliverable(active: ActiveRun, step: str, *, called_off: bool) -> bool:
     """Whether what was delivered may be told now: while it is still driven, only what does not wait for its end."""
-    history = instance.history
+    history = active.history
     early = step in history.promised or history.deliveries[step].told in {PENDING, "left"}
-    return step not in instance.drivers or early or called_off
+    return step not in active.drivers.tasks or early or called_off
 
 
-async def _deliver_unknown(instance: ActiveRun, step: str) -> None:
-    if step not in instance.history.told_unknown:
-        await instance.append(r.Delivered(step=step, told="unknown", **instance.stamp()))
+async def _deliver_unknown(active: ActiveRun, step: str) -> None:
+    if step not in active.history.told_unknown:
+        await active.log.append(r.Delivered(step=step, told="unknown", **active.log.stamp()))
 
 
 # --- reads ---------------------------------------------------------------------------------------------
@@ -341,54 +330,55 @@ async def _deliver_unknown(instance: ActiveRun, step: str) -> None:
 
 async def read(scope: Scope, call: ToolCall) -> r.ReadRecorded:
     """Perform a read, or answer from the record. One record, which rides."""
-    instance, tool = scope.instance, call.tool
-    if instance.closed:
+    active, tool = scope.active, call.tool
+    if active.closed:
         await refuse(scope)
     written = forms(call.arguments, tool.redact)
     if tool.redact:
-        instance.masks.redact(call.arguments, tool.redact)
+        active.masks.redact(call.arguments, tool.redact)
     step = scope.step(tool.name, call.step)
-    recorded = instance.history.answers.get(step)
+    recorded = active.history.answers.get(step)
     if recorded is None:
-        if step in instance.history.operations:
-            instance.diverge(f"{step} is recorded as a write, and is a read now")
-        if (limit := expired_limit(scope)) is not None:
+        if step in active.history.operations:
+            active.replay.diverge(f"{step} is recorded as a write, and is a read now")
+        if (limit := scope.expired_limit()) is not None:
             await replay_timeout(scope, step, limit)
         recorded = await _read_now(scope, step, call, written)
-    await instance.take_turn(scope, step)
+    await active.replay.take_turn(scope, step)
     if not isinstance(recorded, r.ReadRecorded):
-        _other_read(instance, step, tool, written)
-    if recorded.tool != tool.name or not _same_arguments(instance, recorded.arguments, recorded.digest, written):
-        _other_read(instance, step, tool, written)
-    instance.forget(step)
+        _other_read(active, step, tool, written)
+    if recorded.tool != tool.name or not _same_arguments(active, recorded.arguments, recorded.digest, written):
+        _other_read(active, step, tool, written)
+    active.replay.forget(step)
     return recorded
 
 
 @sealing
 async def _read_now(scope: Scope, step: str, call: ToolCall, written: Forms) -> r.ReadRecorded:
-    instance, tool = scope.instance, call.tool
-    if instance.history.transactions:
+    active, tool = scope.active, call.tool
+    if active.history.transactions:
         await may_begin(scope, step)
     draft = _draft(scope, step, call, written)
-    flight = OperationDriver(
-        instance,
+    driver = DrivenOperation(
+        active,
         step,
         tool,
         draft,
         journaled=False,
         arguments=snapshot_arguments(call.arguments, executable=written.executable),
     )
-    flight.scope = scope
+    driver.scope = scope
     scope.host.working += 1
     try:
-        operation = await drive(flight)
+        operation = await drive(driver)
     except HoldfastError:
         raise
     except Exception as error:  # as in `_perform`
-        raise instance.break_off(error) from error
+        raise active.break_off(error) from error
     finally:
         scope.host.working -= 1
-    instance.check()
+    if active.closed:
+        active.check()
     record = r.ReadRecorded(
         step=step,
         tool=tool.name,
@@ -402,9 +392,9 @@ async def _read_now(scope: Scope, step: str, call: ToolCall, written: Forms) -> 
         refused=operation.phase == "failed" and operation.settlement.basis == RETURNED,
         lost=operation.settlement.lost,
         facts=facts_of(operation.attempts),
-        **instance.stamp(),
+        **active.log.stamp(),
     )
-    instance.ride(record)
+    active.log.buffer(record)
     return record
 
 
@@ -413,16 +403,13 @@ def facts_of(attempts: tuple[Attempt, ...]) -> tuple[r.Reported, ...]:
     return tuple(fact for attempt in attempts if attempt.end is not None for fact in attempt.end.facts)
 
 
-def _other_read(instance: ActiveRun, step: str, tool: ToolCode, written: Forms) -> NoReturn:
-    recorded = instance.history.answers.get(step)
+def _other_read(active: ActiveRun, step: str, tool: ToolCode, written: Forms) -> NoReturn:
+    recorded = active.history.answers.get(step)
     was = f"{recorded.tool} {bytes(recorded.arguments).decode()}" if isinstance(recorded, r.ReadRecorded) else "no read"
-    instance.diverge(
+    active.replay.diverge(
         f"{step} came back as another read",
         f"- recorded: {was}\n+ now:      {tool.name} {written.stored.decode()}",
     )
-
-
-# Journaled values: the time, chance, identifiers, and which side of a code change a run is on.
 
 
 T = TypeVar("T", int, float, str, dict[str, Any])
@@ -431,35 +418,35 @@ T = TypeVar("T", int, float, str, dict[str, Any])
 @sealing
 async def value(scope: Scope, what: str, fresh: Callable[[], T | Awaitable[T]], step: str | None = None) -> T:
     """What `fresh` gave the first time this step was taken. It may wait; what it reads must have no effect outside."""
-    if scope.instance.closed:
+    if scope.active.closed:
         await refuse(scope)
     return await value_at(scope, scope.step(what, step), what, fresh)
 
 
 async def value_at(scope: Scope, name: str, what: str, fresh: Callable[[], T | Awaitable[T]]) -> T:
     """As `value`, for the step of that name."""
-    instance = scope.instance
-    recorded = instance.history.answers.get(name)
+    active = scope.active
+    recorded = active.history.answers.get(name)
     if recorded is None:
-        if instance.history.transactions:
+        if active.history.transactions:
             await may_begin(scope, name)
         made = fresh()
         stored = r.Raw(msgspec.json.encode(await made if isinstance(made, Awaitable) else made))
-        recorded = r.ValueRecorded(step=name, what=what, value=stored, **instance.stamp())
-        instance.ride(recorded)
-    await instance.take_turn(scope, name)
-    instance.forget(name)
+        recorded = r.ValueRecorded(step=name, what=what, value=stored, **active.log.stamp())
+        active.log.buffer(recorded)
+    await active.replay.take_turn(scope, name)
+    active.replay.forget(name)
     if not isinstance(recorded, r.ValueRecorded) or recorded.what != what:
-        instance.diverge(f"{name} came back as {what}")
+        active.replay.diverge(f"{name} came back as {what}")
     answer: T = msgspec.json.decode(recorded.value)
     return answer
 
 
 async def version(scope: Scope, change: str, newest: int) -> int:
     """0 where the record already goes on past this point without a marker: the old code passed here."""
-    instance = scope.instance
+    active = scope.active
     name = f"{scope.path}version:{change}#{scope.counts.get(f'{scope.path}version:{change}', 0) + 1}"
-    if name not in instance.history.answers and instance.replaying():
+    if name not in active.history.answers and active.replay.replaying():
         scope.counts[f"{scope.path}version:{change}"] = scope.counts.get(f"{scope.path}version:{change}", 0) + 1
         return 0
     return await value(scope, f"version:{change}", lambda: newest)
@@ -482,27 +469,24 @@ class HandoffInput(msgspec.Struct, frozen=True):
 @sealing
 async def hand_over(scope: Scope, agent: AgentCode, given: HandoffInput, authority: Authority) -> Scope:
     """The part of this branch in which that agent goes on. A replay hands the same over to the same agent."""
-    instance = scope.instance
-    if instance.closed:
+    active = scope.active
+    if active.closed:
         await refuse(scope)
     step = scope.step(f"hand_off:{agent.name}")
-    recorded = instance.history.answers.get(step)
+    recorded = active.history.answers.get(step)
     if recorded is None:
-        if instance.history.transactions:
+        if active.history.transactions:
             await may_begin(scope, step)
         recorded = r.HandedOff(
             step=step, agent=agent.name, why=given.why, given=r.Raw(given.stored), digest=given.digest,
-            version=agent.version, **instance.stamp(),
+            version=agent.version, **active.log.stamp(),
         )  # fmt: skip
-        instance.ride(recorded)
-    await instance.take_turn(scope, step)
-    instance.forget(step)
+        active.log.buffer(recorded)
+    await active.replay.take_turn(scope, step)
+    active.replay.forget(step)
     if not isinstance(recorded, r.HandedOff) or (recorded.agent, recorded.digest) != (agent.name, given.digest):
-        instance.diverge(f"{step} hands over another input than when it was recorded")
+        active.replay.diverge(f"{step} hands over another input than when it was recorded")
     return scope.handed(step, authority)
-
-
-# What a caller says about one call besides its arguments, for whoever judges it.
 
 
 def with_metadata(scope: Scope, intent: r.Intent, about: CallMetadata) -> r.Intent:

@@ -9,15 +9,14 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.errors import JournalError
-from holdfast.journal.port import LeaseGranted, RunChange, Write
+from holdfast.journal.port import RunChange
 from holdfast.model import records as r
 from holdfast.model.questions import HALTED, TAKE_OVER, why_ended
 from holdfast.model.system import is_system
 from holdfast.model.waits import HALT, UNREADABLE, Then
 
 if TYPE_CHECKING:
-    from holdfast.engine.active_run.run import ActiveRun, Stamp
-    from holdfast.engine.engine import Engine
+    from holdfast.engine.environment import Stamp
     from holdfast.engine.settings import Settings
     from holdfast.model.run_history import RunHistory
 
@@ -65,32 +64,6 @@ class Ending(msgspec.Struct, frozen=True):
     error: BaseException | None = None
 
 
-def ending_at_rest(instance: ActiveRun) -> Ending | None:
-    """How the instance has to end, if everything waits and none of it will be over soon."""
-    if instance.sealed is not None or instance.ending.done() or not instance.at_rest():
-        return None
-    if instance.taking_orders.locked():
-        return None  # what an order changed is in the history before the driver that waits for it is woken
-    if any(future.done() for future in (*instance.pauses, *(instance.wakers[step] for step in instance.resting))):
-        return None  # somebody was woken and has not had its turn yet
-    pauses = [*instance.resting.values(), *instance.pauses.values()]
-    if any(pause.kind == "replay" for pause in pauses):
-        return Ending("diverged", "every branch waits, and recorded steps have not come back")
-    horizon = instance.engine.environment.clock.wall_ms() + instance.engine.settings.hold_ms
-    dues = [*instance.limits.values(), *(pause.due for pause in pauses if pause.due is not None)]
-    waits = tuple(pause for pause in pauses if pause.kind != "operation")
-    if waits and all(due > horizon for due in dues):
-        return Ending("suspended", "; ".join(_sentences(waits)), min(dues, default=None), waits)
-    return None
-
-
-def _sentences(waits: Iterable[Pause]) -> list[str]:
-    return list(dict.fromkeys(pause.asks or f"{pause.step} waits ({pause.kind})" for pause in waits))
-
-
-# A run that stopped and cannot go on by itself asks a person: how it is listed, and what their word adds to it.
-
-
 _ENDS: Final[dict[str, Literal["cancelled", "handed_over"]]] = {"cancel": "cancelled", TAKE_OVER: "handed_over"}
 
 
@@ -111,15 +84,6 @@ def unreadable_change(error: JournalError, now_ms: int) -> RunChange:
     return RunChange(
         "stopped", why[:500], None, encode_waits([Pause(UNREADABLE, asks=why[:500], at=now_ms)]), release=True
     )
-
-
-async def stop_unreadable(engine: Engine, claimed: LeaseGranted, error: JournalError) -> None:
-    """List the run as stopped: it asks a person, and recovery does not take it again and again."""
-    change = unreadable_change(error, engine.environment.clock.wall_ms())
-    try:
-        await engine.journal.append(Write(claimed.lease, (), change))
-    except JournalError:
-        engine.leases.give_back(claimed.row)
 
 
 def asks_until(reason: str, now_ms: int, settings: Settings) -> int:

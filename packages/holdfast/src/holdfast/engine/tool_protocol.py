@@ -14,6 +14,7 @@ import msgspec
 from holdfast.engine.environment import Environment
 from holdfast.model.canonical.encode import canonical, digest
 from holdfast.model.contract import Contract
+from holdfast.model.policy import Draw, Facts, Ruling
 
 if TYPE_CHECKING:
     from holdfast.errors import Ambiguous, KeyInProgress, NotSent, Rejected
@@ -136,6 +137,92 @@ class ToolCode(Protocol):
     def edited(self, stored: bytes, changes: bytes) -> dict[str, Any]:
         """The arguments of a stored intent with some of them changed. Raises `ArgumentError` where they do not fit."""
         ...
+
+
+class AgentCode(Protocol):
+    """One agent, as an app holds it."""
+
+    @property
+    def name(self) -> str:
+        """The name in records and commands."""
+        ...
+
+    @property
+    def program(self) -> str:
+        """The program that the agent belongs to; empty for the runtime's own agents."""
+        ...
+
+    @property
+    def version(self) -> str:
+        """What the author calls this version of the code; empty where nothing is said."""
+        ...
+
+    @property
+    def deadline_ms(self) -> int | None:
+        """How long a run may take from its start, in milliseconds."""
+        ...
+
+    @property
+    def requires(self) -> tuple[str, ...]:
+        """The tools whose effects have to stand when a run completes."""
+        ...
+
+    @property
+    def codec(self) -> Codec:
+        """The codec of its result."""
+        ...
+
+    def begin(
+        self,
+        scope: Any,  # the root Scope: what an app declares does not depend on the runs that use it
+        stored_input: bytes,
+    ) -> Any:
+        """The coroutine of one drive of a run."""
+        ...
+
+
+class PolicyCode(Protocol):
+    """A policy, as an app holds it."""
+
+    @property
+    def version(self) -> str:
+        """The name of exactly these rules, in records and approvals."""
+        ...
+
+    @property
+    def text(self) -> bytes:
+        """Everything that they say: what the version is a digest of."""
+        ...
+
+    @property
+    def asks_queue(self) -> bool:
+        """Whether some rule wants to know how much waits for people."""
+        ...
+
+    @property
+    def remembers_ms(self) -> int:
+        """How far back the history of a subject goes."""
+        ...
+
+    def subject(self, tool: str, arguments: Mapping[str, Any], /) -> str:
+        """Whom a call concerns; empty where that is not declared, or has no answer."""
+        ...
+
+    def amount(self, tool: str, arguments: Mapping[str, Any], /) -> float | None:
+        """How much a call is worth; None where that is not declared, or has no answer."""
+        ...
+
+    def ruling(self, facts: Facts, arguments: Mapping[str, Any], draw: Draw, /) -> Ruling:
+        """What it says. Total: what cannot be judged is asked."""
+        ...
+
+
+class Input(msgspec.Struct, frozen=True):
+    """What a run is started with: the stored form and its keyed digest. `by` names who asks for it, if anybody does."""
+
+    stored: bytes
+    digest: str
+    by: str = ""
 
 
 def words_of(tool: ToolCode, arguments: Mapping[str, Any], secret: bytes) -> str:

@@ -7,10 +7,10 @@ body is only replayed, and where its records end, it is told the same as before.
 from __future__ import annotations
 
 from holdfast.engine.active_run.run import ActiveRun
+from holdfast.engine.active_run.scopes import Scope
 from holdfast.engine.exceptions.call_end import describe
 from holdfast.engine.messages import interruption_before_commit
 from holdfast.engine.saga import Members, call_off, start_closing
-from holdfast.engine.scopes import Scope
 from holdfast.engine.sealing import refuse, sealing
 from holdfast.engine.suspension import Pause
 from holdfast.errors import TransactionAborted
@@ -24,14 +24,14 @@ from holdfast.model.transaction import Transaction, around
 @sealing
 async def enter(scope: Scope, name: str, pivot: Pivot) -> Scope:
     """Enter a boundary: the part of this branch in which steps belong together."""
-    instance = scope.instance
-    if instance.closed:
+    active = scope.active
+    if active.closed:
         await refuse(scope)
     section = scope.boundary(name)
     transaction = boundary_of(section)
-    if transaction not in instance.history.transactions:
+    if transaction not in active.history.transactions:
         await may_begin(scope, section.path)
-        instance.ride(r.TransactionOpened(transaction=transaction, pivot=pivot, **instance.stamp()))
+        active.log.buffer(r.TransactionOpened(transaction=transaction, pivot=pivot, **active.log.stamp()))
     return section
 
 
@@ -43,10 +43,10 @@ def boundary_of(section: Scope) -> str:
 @sealing
 async def leave(section: Scope, error: BaseException | None) -> None:
     """Leave a boundary: commit it, or call it off because of `error`. Raises `TransactionAborted`."""
-    instance, name = section.instance, boundary_of(section)
-    if instance.closed:
+    active, name = section.active, boundary_of(section)
+    if active.closed:
         await refuse(section)
-    history = instance.history
+    history = active.history
     gone = history.called_off(section.path)
     if gone is not None and gone.name != name and exit_of(name) not in history.exits:
         raise await aborted(section, gone) from error
@@ -56,73 +56,73 @@ async def leave(section: Scope, error: BaseException | None) -> None:
     if state.phase == "open":
         await _close(section, name, error)
     elif error is not None and not state.backward:
-        instance.diverge(f"the transaction {name} was committed, and its body raised {describe(error)}")
+        active.replay.diverge(f"the transaction {name} was committed, and its body raised {describe(error)}")
     await _told(section, name)
     state = history.exits[exit_of(name)]
     if state.backward:
-        raise _error(instance, state) from error
+        raise _error(active, state) from error
 
 
 def _sends(section: Scope, name: str) -> bool:
     """Whether something leaves when this boundary commits: what is held in it, or a confirmation."""
-    instance = section.instance
-    if any(one.name != name and not one.over for one in around(name, instance.history.transactions)):
+    active = section.active
+    if any(one.name != name and not one.over for one in around(name, active.history.transactions)):
         return False  # that is for the outer one
-    state = instance.history.transactions[name]
-    return not isinstance(close(state, Members(instance, name).now()), Finish)
+    state = active.history.transactions[name]
+    return not isinstance(close(state, Members(active, name).now()), Finish)
 
 
 async def _close(section: Scope, name: str, error: BaseException | None) -> None:
-    instance = section.instance
+    active = section.active
     if error is not None:
-        call_off(instance, name, error.reason if isinstance(error, TransactionAborted) else describe(error))
-        start_closing(instance, name)
+        call_off(active, name, error.reason if isinstance(error, TransactionAborted) else describe(error))
+        start_closing(active, name)
         return
-    if instance.catching_up:
-        await instance.may_write(section)
-    outer = [one for one in around(name, instance.history.transactions) if not one.over]
+    if active.replay.catching_up:
+        await active.replay.may_write(section)
+    outer = [one for one in around(name, active.history.transactions) if not one.over]
     if outer:  # everything inside is the outer boundary's as well: it confirms, and lets held effects leave
-        instance.ride(r.TransactionCommitted(transaction=name, **instance.stamp()))
+        active.log.buffer(r.TransactionCommitted(transaction=name, **active.log.stamp()))
         return
-    state = instance.history.transactions[name]
-    if isinstance(close(state, Members(instance, name).now()), Finish):
-        await instance.append(r.TransactionCommitted(transaction=name, **instance.stamp()))
+    state = active.history.transactions[name]
+    if isinstance(close(state, Members(active, name).now()), Finish):
+        await active.log.append(r.TransactionCommitted(transaction=name, **active.log.stamp()))
         return
-    instance.engine.environment.crash.reached("before_closing")
-    instance.ride(r.TransactionCommitting(transaction=name, **instance.stamp()))  # what leaves now waits for it
-    start_closing(instance, name)
+    active.process.environment.crash.reached("before_closing")
+    active.log.buffer(r.TransactionCommitting(transaction=name, **active.log.stamp()))  # what leaves now waits for it
+    start_closing(active, name)
 
 
 async def _told(section: Scope, name: str) -> None:
     """Wait for the boundary's end, and take it in its turn."""
-    instance, key = section.instance, exit_of(name)
+    active, key = section.active, exit_of(name)
     await _ended(section, name)
-    if key in instance.history.deliveries:
-        await instance.take_turn(section, key)
-    instance.left.add(name)
-    boundaries = instance.history.transactions
+    if key in active.history.deliveries:
+        await active.replay.take_turn(section, key)
+    active.replay.left.add(name)
+    boundaries = active.history.transactions
     if boundaries[name].over and all(one.over for one in around(name, boundaries)):
-        instance.history.forget_within(name, keep=instance.late)
+        active.history.forget_within(name, keep=active.replay.late)
 
 
 async def _ended(scope: Scope, name: str) -> None:
-    instance, key = scope.instance, exit_of(name)
-    while key not in instance.history.exits:
-        await instance.wait(scope, instance.watchers.setdefault(key, []), Pause("operation", key))
+    active, key = scope.active, exit_of(name)
+    while key not in active.history.exits:
+        await active.waiters.wait(scope, active.waiters.watchers.setdefault(key, []), Pause("operation", key))
 
 
 async def aborted(scope: Scope, transaction: Transaction) -> TransactionAborted:
     """The error that code inside a boundary is told once the boundary has been called off, in its turn."""
-    instance, key = scope.instance, exit_of(transaction.name)
+    active, key = scope.active, exit_of(transaction.name)
     await _ended(scope, transaction.name)
-    await instance.reach_turn(scope, key)
-    return _error(instance, instance.history.exits[key])
+    await active.replay.reach_turn(scope, key)
+    return _error(active, active.history.exits[key])
 
 
-def _error(instance: ActiveRun, state: Transaction) -> TransactionAborted:
+def _error(active: ActiveRun, state: Transaction) -> TransactionAborted:
     return TransactionAborted(
-        f"the transaction {instance.run}/{state.name} was called off: {state.reason}",
-        run=instance.run,
+        f"the transaction {active.run}/{state.name} was called off: {state.reason}",
+        run=active.run,
         reason=state.reason,
         undone=state.undone,
         still_standing=state.still_standing,
@@ -135,9 +135,9 @@ async def may_begin(scope: Scope, step: str) -> None:
 
     Raises `TransactionAborted` in one that was called off, and `ReplayDiverged` in one that was committed.
     """
-    instance = scope.instance
-    for boundary in around(step, instance.history.transactions):
+    active = scope.active
+    for boundary in around(step, active.history.transactions):
         if boundary.backward:
             raise await aborted(scope, boundary)
         if boundary.phase != "open":
-            instance.diverge(f"{step} begins in the transaction {boundary.name}, which was committed")
+            active.replay.diverge(f"{step} begins in the transaction {boundary.name}, which was committed")

@@ -6,9 +6,18 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from holdfast.engine.contradictions import by_verdict, opening_posts
 from holdfast.engine.exceptions.call_end import clean, describe, end_of_value
-from holdfast.engine.late_reports import by_verdict, opening_posts
-from holdfast.engine.operation_driver import OperationDriver
+from holdfast.engine.operation_driver import (
+    OperationDriver,
+    decoded,
+    masked,
+    masked_value,
+    plan,
+    recorded,
+    served,
+    view,
+)
 from holdfast.engine.tool_protocol import call_handler
 from holdfast.model import records as r
 from holdfast.model.decision.evidence import until_believable_ms
@@ -22,16 +31,16 @@ _VERDICTS: Final[dict[type[Any], VerdictKind]] = {
 }
 
 
-async def verify(flight: OperationDriver) -> None:
+async def verify(driver: OperationDriver) -> None:
     """Read the world back and record the verdict. An error of the verifier is no verdict."""
-    instance, tool = flight.instance, flight.tool
-    assert tool is not None, flight.step
-    before = flight.operation
-    believable = until_believable_ms(before, flight.situation(before), instance.now()) == 0
-    instance.engine.environment.crash.reached("before_verify")
+    log, tool = driver.log, driver.tool
+    assert tool is not None, driver.step
+    before = driver.operation
+    believable = until_believable_ms(before, driver.situation(before), log.now()) == 0
+    log.process.environment.crash.reached("before_verify")
     part = before.intent.item if before.intent.completes else None
-    verdict: Any = await _ask(flight if part is None else flight.served(), "verify")
-    instance.engine.environment.crash.reached("after_verify")
+    verdict: Any = await _ask(driver if part is None else served(driver), "verify")
+    log.process.environment.crash.reached("after_verify")
     answer: Any = verdict.__class__
     if answer not in _VERDICTS:
         answer, verdict = CannotTell, CannotTell(f"verify answered {answer.__name__}, which is no verdict")
@@ -41,11 +50,11 @@ async def verify(flight: OperationDriver) -> None:
     stored, lost = r.NOTHING, False
     missing: tuple[str, ...] = ()
     if kind == "happened":
-        end = flight.masked(end_of_value(tool.codec, verdict.result)) if part is None else r.End()
+        end = masked(driver, end_of_value(tool.codec, verdict.result)) if part is None else r.End()
         stored, lost, missing = end.result, end.lost, tuple(map(clean, verdict.missing))
     absent = kind == "did_not_happen" and believable
     record = r.Verified(
-        step=flight.step,
+        step=driver.step,
         verdict=kind,
         believable=believable,
         through=len(before.attempts) if absent else 0,
@@ -53,14 +62,13 @@ async def verify(flight: OperationDriver) -> None:
         result=stored,
         lost=lost,
         missing=missing,
-        **instance.stamp(),
+        **log.stamp(),
     )
-    if flight.operation.final:  # it was settled while the verifier read the world: its verdict is evidence from here on
-        if news := by_verdict(flight.operation, record):
-            await instance.append(*news, posts=opening_posts(instance.history, news))
+    if driver.operation.final:  # it was settled while the verifier read the world: its verdict is evidence from here on
+        if news := by_verdict(driver.operation, record):
+            await log.append(*news, posts=opening_posts(log.history, news))
         return
-    records = (record,) if flight.recorded or not flight.journaled else (flight.planned("verification"), record)
-    await flight.note(*records, ride=kind in {"cannot_tell", "did_not_happen"})
+    await driver.record(*plan(driver, "verification"), record, ride=kind in {"cannot_tell", "did_not_happen"})
 
 
 def _about_part(part: str, verdict: Any) -> Any:
@@ -72,60 +80,60 @@ def _about_part(part: str, verdict: Any) -> Any:
     return Happened(None, evidence=verdict.evidence)
 
 
-async def _ask(flight: OperationDriver, handler: str) -> Any:
-    tool = flight.tool
-    assert tool is not None, flight.step
+async def _ask(driver: OperationDriver, handler: str) -> Any:
+    tool = driver.tool
+    assert tool is not None, driver.step
     try:
         return await call_handler(
-            tool.handlers[handler], flight.decoded(), (flight.view(),), flight.instance.engine.environment
+            tool.handlers[handler], decoded(driver), (view(driver),), driver.log.process.environment
         )
     except Exception as error:  # noqa: BLE001  # a verifier's own error is no evidence
         return CannotTell(describe(error))
 
 
-async def observe(flight: OperationDriver, *, kept: bool = False) -> None:
+async def observe(driver: OperationDriver, *, kept: bool = False) -> None:
     """Read the preconditions: the first reading is what later ones are compared with.
 
     It goes on record with the first attempt; where it is `kept`, before: a person is shown it.
     """
-    tool = flight.tool
-    assert tool is not None, flight.step
-    environment = flight.instance.engine.environment
+    tool = driver.tool
+    assert tool is not None, driver.step
+    environment = driver.log.process.environment
     try:
-        value = await call_handler(tool.handlers["observe"], flight.decoded(), (flight.view(),), environment)
-        observed = flight.masked_value(r.Raw(msgspec.json.encode(value, order="deterministic")))
+        value = await call_handler(tool.handlers["observe"], decoded(driver), (view(driver),), environment)
+        observed = masked_value(driver, r.Raw(msgspec.json.encode(value, order="deterministic")))
     except Exception as error:  # noqa: BLE001  # preconditions that cannot be read are unreadable, whatever the cause
-        flight.reading = "unreadable"
-        await _reobserved(flight, r.Raw(msgspec.json.encode(flight.instance.masks.text(describe(error)))))
+        driver.found.reading = "unreadable"
+        await _reobserved(driver, r.Raw(msgspec.json.encode(driver.log.masks.text(describe(error)))))
         return
-    known = flight.operation.observed
-    flight.observed = observed
-    flight.reading = "same" if known in (r.NOTHING, observed) else "changed"
-    if flight.reading == "changed":
-        await _reobserved(flight, observed)
+    known = driver.operation.observed
+    driver.found.observed = observed
+    driver.found.reading = "same" if known in (r.NOTHING, observed) else "changed"
+    if driver.found.reading == "changed":
+        await _reobserved(driver, observed)
     elif kept and known == r.NOTHING:
-        await _first(flight, observed)
+        await _first(driver, observed)
 
 
-async def _first(flight: OperationDriver, observed: r.Raw) -> None:
+async def _first(driver: OperationDriver, observed: r.Raw) -> None:
     """Keep the first reading, with the intent if that is not on record yet."""
-    if flight.recorded:
-        record = r.Reobserved(step=flight.step, reading="same", observed=observed, **flight.instance.stamp())
-        await flight.note(record, ride=True)
+    if recorded(driver):
+        record = r.Reobserved(step=driver.step, reading="same", observed=observed, **driver.log.stamp())
+        await driver.record(record, ride=True)
         return
-    draft = flight.operation
+    draft = driver.operation
     intent = msgspec.structs.replace(draft.intent, observed=observed)
-    flight.state = msgspec.structs.replace(draft, intent=intent, observed=observed)
+    driver.state = msgspec.structs.replace(draft, intent=intent, observed=observed)
 
 
-async def _reobserved(flight: OperationDriver, observed: r.Raw) -> None:
-    assert flight.reading in {"changed", "unreadable"}, flight.reading
-    if not flight.recorded:
+async def _reobserved(driver: OperationDriver, observed: r.Raw) -> None:
+    assert driver.found.reading in {"changed", "unreadable"}, driver.found.reading
+    if not recorded(driver):
         return
-    approved = bool(flight.operation.approval.digest)
-    reading: Literal["changed", "unreadable"] = "changed" if flight.reading == "changed" else "unreadable"
-    await flight.note(
-        r.Reobserved(step=flight.step, reading=reading, observed=observed, **flight.instance.stamp()), ride=True
+    approved = bool(driver.operation.approval.digest)
+    reading: Literal["changed", "unreadable"] = "changed" if driver.found.reading == "changed" else "unreadable"
+    await driver.record(
+        r.Reobserved(step=driver.step, reading=reading, observed=observed, **driver.log.stamp()), ride=True
     )
-    if approved and not flight.operation.approval.digest:
-        flight.reading = "same"  # the approval is void, and the new reading is what the next one will be about
+    if approved and not driver.operation.approval.digest:
+        driver.found.reading = "same"  # the approval is void, and the new reading is what the next one will be about

@@ -10,7 +10,7 @@ import msgspec
 from holdfast.engine.approvals import permit_use_post
 from holdfast.engine.claims import CLAIM_OF, find_other_effect, taking_posts
 from holdfast.engine.deferred import how_to_answer
-from holdfast.engine.operation_driver import OperationDriver
+from holdfast.engine.operation_driver import OperationDriver, asks_of, intent_of, plan, planned, recorded
 from holdfast.engine.suspension import Pause
 from holdfast.engine.verification import observe
 from holdfast.errors import LedgerTaken
@@ -23,34 +23,34 @@ from holdfast.model.waits import is_whole, question_of
 _LOOK_AGAIN_MS: Final = 1_000  # how often to ask whether another process still lives, or an answer is there
 
 
-async def wait(flight: OperationDriver, move: m.Wait) -> None:
+async def wait(driver: OperationDriver, move: m.Wait) -> None:
     """Pause as `decide` says, or until something changes; preconditions read before are old afterwards."""
-    instance = flight.instance
-    if not move.drawn and (move.why in {"retry", "verify"} or (move.why == "breaker" and flight.operation.attempts)):
-        await schedule(flight, move)
+    log = driver.log
+    if not move.drawn and (move.why in {"retry", "verify"} or (move.why == "breaker" and driver.operation.attempts)):
+        await schedule(driver, move)
         return
-    flight.reading = "unread"
+    driver.found.reading = "unread"
     if move.why == "call":
-        live = {call for call in flight.calls.values() if not call.done()}
-        await asyncio.wait(live, timeout=instance.engine.settings.slice_ms / 1000)
+        live = {call for call in driver.calls.values() if not call.done()}
+        await asyncio.wait(live, timeout=log.process.settings.slice_ms / 1000)
         return
     if move.why == "claim":
-        await _await_holder(flight)
+        await _await_holder(driver)
         return
     ms = None if move.until_woken else move.high_ms
-    due = None if ms is None else instance.engine.environment.clock.wall_ms() + ms
-    if (move.why == "verify" and flight.operation.phase == "unknown") or move.why == "person":
-        operation = flight.operation
+    due = None if ms is None else log.process.environment.clock.wall_ms() + ms
+    if (move.why == "verify" and driver.operation.phase == "unknown") or move.why == "person":
+        operation = driver.operation
         kind = "approval" if operation.wants_approval else "person"
         ends = operation.wants_approval and operation.approval.on_expiry != "hold"
         if due is None and operation.wait is not None:
             due = operation.wait.until
         due = (operation.approval.until if ends else 0) or due
-        asks = f"{flight.id}: {question_of(operation, move.rule)}"
+        asks = f"{driver.id}: {question_of(operation, move.rule)}"
         queue = operation.approval.queue if operation.wants_approval else ""
         pause = Pause(
             kind,
-            flight.step,
+            driver.step,
             due,
             asks,
             operation.may_have_been_sent,
@@ -62,13 +62,13 @@ async def wait(flight: OperationDriver, move: m.Wait) -> None:
             _shown(operation),
         )
     elif move.why == "answer":
-        pause = Pause(move.why, flight.step, due, how_to_answer(flight))
+        pause = Pause(move.why, driver.step, due, how_to_answer(driver))
     else:
-        tool = flight.operation.intent.tool if move.why == "paused" and not instance.history.paused else ""
-        pause = Pause(move.why, flight.step, due, f"{flight.id}: {move.rule}", tool=tool)
-    slice_ms = _LOOK_AGAIN_MS if move.why in {"end", "answer"} else instance.engine.settings.slice_ms
+        tool = driver.operation.intent.tool if move.why == "paused" and not log.history.paused else ""
+        pause = Pause(move.why, driver.step, due, f"{driver.id}: {move.rule}", tool=tool)
+    slice_ms = _LOOK_AGAIN_MS if move.why in {"end", "answer"} else log.process.settings.slice_ms
     seconds = min(slice_ms, ms if ms is not None else slice_ms) / 1000
-    await instance.rest(flight.step, pause, seconds, flight.scope)
+    await driver.rest(pause, seconds)
 
 
 def _shown(operation: OperationState) -> str:
@@ -77,59 +77,59 @@ def _shown(operation: OperationState) -> str:
     return operation.approval.asks if is_named and is_whole(bytes(operation.intent.arguments)) else ""
 
 
-async def schedule(flight: OperationDriver, move: m.Wait) -> None:
+async def schedule(driver: OperationDriver, move: m.Wait) -> None:
     """Draw the pause and record it, so that a restart keeps the schedule."""
-    instance = flight.instance
-    ms = int(instance.engine.environment.rng.uniform(move.low_ms, move.high_ms))
-    stamp = instance.stamp()
+    log = driver.log
+    ms = int(log.process.environment.rng.uniform(move.low_ms, move.high_ms))
+    stamp = log.stamp()
     record = r.WaitScheduled(
-        step=flight.step, ms=ms, until=stamp["at"] + ms, why=move.why, rule=move.rule, shut=move.shut, **stamp
+        step=driver.step, ms=ms, until=stamp["at"] + ms, why=move.why, rule=move.rule, shut=move.shut, **stamp
     )
-    records = (record,) if flight.recorded or not flight.journaled else (flight.planned(move.why), record)
-    await flight.note(*records, ride=True)
+    await driver.record(*plan(driver, move.why), record, ride=True)
 
 
-async def _await_holder(flight: OperationDriver) -> None:
+async def _await_holder(driver: OperationDriver) -> None:
     """Another operation holds the business key: wait for it, and in the end for a person."""
-    instance = flight.instance
-    if not flight.recorded:
-        await flight.note(flight.planned(CLAIM_OF + (flight.elsewhere.source if flight.elsewhere else "?")))
-    poll = instance.engine.settings.poll_ms
-    due = instance.engine.environment.clock.wall_ms() + poll
-    await instance.rest(
-        flight.step, Pause("claim", flight.step, due, f"{flight.id} waits for a claim"), poll / 1000, flight.scope
-    )
-    await find_other_effect(flight)
+    log = driver.log
+    if not recorded(driver):
+        await driver.record(
+            planned(driver, CLAIM_OF + (driver.found.elsewhere.source if driver.found.elsewhere else "?"))
+        )
+    poll = log.process.settings.poll_ms
+    due = log.process.environment.clock.wall_ms() + poll
+    await driver.rest(Pause("claim", driver.step, due, f"{driver.id} waits for a claim"), poll / 1000)
+    await find_other_effect(driver)
 
 
-# Holding: an irreversible effect is kept for the commit of its transaction, and code gets a promise of it.
-
-
-async def hold(flight: OperationDriver) -> None:
+async def hold(driver: OperationDriver) -> None:
     """Keep the effect for the commit of its transaction; its business key is taken now, and code gets a promise."""
-    instance, step, transaction = flight.instance, flight.step, flight.operation.intent.hold
-    stamp, tool = instance.stamp(), flight.tool
+    log, step, transaction = driver.log, driver.step, driver.operation.intent.hold
+    stamp, tool = log.stamp(), driver.tool
     assert tool is not None, step
-    if flight.contract().observes and flight.reading == "unread":
-        await observe(flight)  # what it relies on now is what the commit compares with
+    if driver.contract().observes and driver.found.reading == "unread":
+        await observe(driver)  # what it relies on now is what the commit compares with
     known: tuple[r.Record, ...] = ()
-    if not flight.recorded:
-        known = (*instance.contract_record(tool), flight.planned("its transaction"))
-    intent = msgspec.structs.replace(flight.intent, observed=flight.observed)
-    posts, approval, standing = taking_posts(flight), "", ""
-    if flight.permit is not None:
-        if (allowed := await permit_use_post(flight, flight.permit)) is None:
-            flight.permit = None  # it does not cover this any more: a person is asked
+    if not recorded(driver):
+        known = (*log.contract_record(tool), planned(driver, "its transaction"))
+    intent = msgspec.structs.replace(intent_of(driver), observed=driver.found.observed)
+    posts, approval, standing = taking_posts(driver), "", ""
+    if driver.found.permit is not None:
+        if (allowed := await permit_use_post(driver, driver.found.permit)) is None:
+            driver.found.permit = None  # it does not cover this any more: a person is asked
             return
-        posts, approval, standing = (*posts, allowed), flight.asks, flight.permit.standing.id
+        posts, approval, standing = (
+            (*posts, allowed),
+            asks_of(driver, driver.operation),
+            driver.found.permit.standing.id,
+        )
     held = r.OperationHeld(
         step=step, transaction=transaction, intent=intent, approval=approval, standing=standing, **stamp
     )
     promise = r.Delivered(step=step, told=PROMISE, detail=transaction, **stamp)
     try:
-        await instance.append(*known, held, promise, posts=posts)
+        await log.append(*known, held, promise, posts=posts)
     except LedgerTaken:
-        await find_other_effect(flight)
+        await find_other_effect(driver)
         return
-    flight.taking = flight.permit = None
-    instance.settled(step)  # where code waits for it, and another task drives: the promise is there
+    driver.found.taking = driver.found.permit = None
+    driver.settled()  # where code waits for it, and another task drives: the promise is there

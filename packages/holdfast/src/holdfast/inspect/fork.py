@@ -11,8 +11,8 @@ from typing import Final
 
 import msgspec
 
+from holdfast.engine.claims import INHERITED
 from holdfast.engine.engine import Engine
-from holdfast.engine.forks import INHERITED
 from holdfast.errors import UsageError
 from holdfast.inspect.reader import JournalReader, ReadRecord
 from holdfast.inspect.run_state import step_of

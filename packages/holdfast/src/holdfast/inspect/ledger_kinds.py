@@ -12,10 +12,12 @@ from functools import cache
 from typing import Any, Final
 
 from holdfast.engine.breaker import ToolPause
+from holdfast.engine.caches import PendingParameters
 from holdfast.engine.claims import ClaimNote
 from holdfast.engine.commands import Command
-from holdfast.engine.deferred import DELIVERIES, AnswerNotice, ArrivedAnswer, AwaitingOperation
-from holdfast.engine.pending import PendingNote, PendingParameters
+from holdfast.engine.deferred import ArrivedAnswer, AwaitingOperation
+from holdfast.engine.late_reports import DELIVERIES, AnswerNotice
+from holdfast.engine.pending import PendingNote
 from holdfast.errors import Unreadable
 from holdfast.extensions import extensions
 from holdfast.journal.entry_codec import REFUSED, SetAside, read

@@ -114,7 +114,7 @@ async def _driven(engine: Engine, run: str, copy: _Copy) -> Conclusion | None:
     if copy.met is None:
         copy.note_left()
     copy.place = next((place for task in asyncio.all_tasks() if (place := waiting_place(task)) != UNKNOWN_PLACE), "")
-    for instance in engine.instances.values():
+    for instance in engine.active_runs.values():
         instance.end(Ending("shutdown", "the code waits for something that is not on record"))
     await asyncio.wait({driving}, timeout=STUCK_AFTER_S)
     driving.cancel()
@@ -123,7 +123,9 @@ async def _driven(engine: Engine, run: str, copy: _Copy) -> Conclusion | None:
 
 def _progress(engine: Engine, copy: _Copy) -> object:
     """What changes with every step that the code takes."""
-    return copy.written, [(len(one.expected), len(one.history.deliveries)) for one in engine.instances.values()]
+    return copy.written, [
+        (len(one.replay.expected), len(one.history.deliveries)) for one in engine.active_runs.values()
+    ]
 
 
 STUCK_AFTER_S: Final = 10.0
@@ -191,9 +193,12 @@ class _Copy(MemoryJournal):
     def note_left(self, step: str = "") -> None:
         """Remember which recorded steps have not come back, but for this one."""
         assert self.watching is not None
-        for instance in self.watching.instances.values():
+        for instance in self.watching.active_runs.values():
             told = [name for name in instance.history.deliveries if name != step]
-            self.left = [*sorted(instance.expected - {step}), *(name for name in told if name not in instance.expected)]
+            self.left = [
+                *sorted(instance.replay.expected - {step}),
+                *(name for name in told if name not in instance.replay.expected),
+            ]
 
     def reached(self, point: str) -> None:
         """The engine is about to touch the world."""

@@ -15,8 +15,8 @@ import msgspec
 
 from holdfast.agent.model_decisions import json_form
 from holdfast.engine import steps
-from holdfast.engine.loading import load
-from holdfast.engine.scopes import Scope
+from holdfast.engine.active_run.log import load
+from holdfast.engine.active_run.scopes import Scope
 from holdfast.errors import UsageError
 from holdfast.journal.entry_codec import read, readable, written
 from holdfast.journal.port import Post
@@ -65,7 +65,7 @@ class Conversation:
     """One conversation. Several runs may take part in it; what each of them did stays in its own records."""
 
     def __init__(self, scope: Callable[[], Scope], name: str, heard: ConversationState) -> None:
-        own = name == scope().instance.run
+        own = name == scope().active.run
         if not own and not can_name(name):
             raise UsageError(
                 f"{name[:NAME_LIMIT]!r} cannot name a conversation",
@@ -85,7 +85,7 @@ class Conversation:
         plain = msgspec.json.decode(msgspec.json.encode(message, enc_hook=json_form))
         if plain is None:
             raise UsageError("a message of a conversation cannot be None", next_step="append what was said")
-        return await self._say(Spoken(self._scope().instance.run, "", plain), id)
+        return await self._say(Spoken(self._scope().active.run, "", plain), id)
 
     async def history(self) -> History:
         """What was said up to now, by this run and by others. The same on replay."""
@@ -111,7 +111,7 @@ class Conversation:
             raise UsageError("a compaction needs a summary", next_step="say in short what was said")
         covered = history.entries[: max(0, len(history.entries) - keep)]
         before = view_of(self._heard.entries, self._heard.through).covers
-        await self._say(Spoken(self._scope().instance.run, "", None, summary, max((before, *covered))), "")
+        await self._say(Spoken(self._scope().active.run, "", None, summary, max((before, *covered))), "")
 
     # --- inside ------------------------------------------------------------------------------------------------
 
@@ -124,7 +124,7 @@ class Conversation:
 
         async def fresh() -> dict[str, Any]:
             post = Post(conversation_stream(self.name), key or f"{spoken.run}/{step}", written(spoken))
-            entry = await scope.instance.engine.journal.post(post)
+            entry = await scope.active.process.journal.post(post)
             first = read(entry, Spoken)
             ours = (first.run, first.step) == (spoken.run, step)
             return {
@@ -141,9 +141,9 @@ class Conversation:
 
     async def _read(self, scope: Scope) -> dict[str, Any]:
         """What others have said since the last reading, and how what is proven has changed."""
-        heard, instance = self._heard, scope.instance
-        found = await instance.engine.journal.entries(conversation_stream(self.name))
-        spoken = {entry.id: one for entry, one in await readable(instance.engine.journal, found, Spoken)}
+        heard, instance = self._heard, scope.active
+        found = await instance.process.journal.entries(conversation_stream(self.name))
+        spoken = {entry.id: one for entry, one in await readable(instance.process.journal, found, Spoken)}
         new = {number: one for number, one in spoken.items() if number not in heard.entries and one.run != instance.run}
         through = max(spoken, default=0)
         answer: dict[str, Any] = {"through": max(through, heard.through)}
@@ -159,9 +159,9 @@ class Conversation:
 
 async def _proven(scope: Scope, runs: tuple[str, ...]) -> list[str]:
     """What the runs that took part have done, and what is pending there, line by line."""
-    instance = scope.instance
-    await instance.settle_writes()
-    histories = [await load(instance.engine, run) for run in dict.fromkeys((*runs, instance.run))]
+    instance = scope.active
+    await instance.log.flush()
+    histories = [await load(instance.process, run) for run in dict.fromkeys((*runs, instance.run))]
     return digest(*histories).split("\n")
 
 

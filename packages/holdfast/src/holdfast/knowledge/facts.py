@@ -11,9 +11,8 @@ import msgspec
 from holdfast.agent.questions import AnswerLimit, ask, question_of
 from holdfast.engine import steps
 from holdfast.engine.active_run.run import ActiveRun
-from holdfast.engine.messages import learn_fact
-from holdfast.engine.questions import answer_post
-from holdfast.engine.scopes import Scope
+from holdfast.engine.active_run.scopes import Scope
+from holdfast.engine.durable_waits import answer_post
 from holdfast.engine.sealing import sealing
 from holdfast.engine.tool_protocol import wake
 from holdfast.errors import StaleFacts, UsageError
@@ -59,12 +58,12 @@ class Facts:
         """
         inferred = bool(inferred_from) or confidence < 1
         fact = _checked(Fact(name, value, source, 0, confidence, tuple(inferred_from), inferred))
-        clock = self._scope().instance.engine.environment.clock
+        clock = self._scope().active.process.environment.clock
         recorded = await self._journaled(
             f"fact:{name}", lambda: msgspec.structs.replace(fact, at_ms=clock.wall_ms()), Fact
         )
-        instance = self._scope().instance
-        correction = learn_fact(instance, recorded)
+        instance = self._scope().active
+        correction = instance.facts.learn(recorded)
         if correction is None:
             return Correction(name)
         await _withdraw(self._scope(), {*correction.dropped, *correction.underway})
@@ -105,12 +104,12 @@ class Facts:
     async def fresh(self, name: str, within: timedelta) -> Fact | None:
         """The fact, unless it is missing or was learned longer ago: then it has to be read again."""
         fact = self.get(name)
-        now_ms: int = await steps.value(self._scope(), "now", self._scope().instance.engine.environment.clock.wall_ms)
+        now_ms: int = await steps.value(self._scope(), "now", self._scope().active.process.environment.clock.wall_ms)
         return fact if fact is not None and now_ms - fact.at_ms <= milliseconds(within) else None
 
     async def require(self, within: timedelta, *names: str) -> dict[str, Any]:
         """The values of these facts, none of them older than `within`. Raises `StaleFacts` naming those that are."""
-        now_ms: int = await steps.value(self._scope(), "now", self._scope().instance.engine.environment.clock.wall_ms)
+        now_ms: int = await steps.value(self._scope(), "now", self._scope().active.process.environment.clock.wall_ms)
         stale = self._known.older_than(now_ms - milliseconds(within), names)
         if stale:
             raise StaleFacts(
@@ -156,19 +155,19 @@ def _checked(fact: Fact) -> Fact:
 @sealing
 async def _withdraw(scope: Scope, steps: set[str]) -> None:
     """Answer whether a step that is dropped may be taken: no person has to do that any more."""
-    instance = scope.instance
+    instance = scope.active
     asked = [name for name in instance.history.questions if name not in instance.history.answers]
     for name in asked:
         step, _, question = name.rpartition("/")
         if step in steps and question.startswith(APPROVE):
             # The correction is on record first: a process that was paused would answer for the next owner otherwise.
-            await instance.settle_writes()
-            await instance.engine.journal.post(answer_post(instance.run, name, Answered(False, WITHDRAWN)))
+            await instance.log.flush()
+            await instance.process.journal.post(answer_post(instance.run, name, Answered(False, WITHDRAWN)))
             _wake(instance, name)
 
 
 def _wake(instance: ActiveRun, question: str) -> None:
     """Let whoever waits for this answer look at once."""
-    for waiting, pause in list(instance.pauses.items()):
+    for waiting, pause in list(instance.waiters.pauses.items()):
         if pause.step == question:
             wake(waiting)

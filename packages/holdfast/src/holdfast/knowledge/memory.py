@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from holdfast.engine import steps
-from holdfast.engine.loading import load
-from holdfast.engine.scopes import Scope
+from holdfast.engine.active_run.log import load
+from holdfast.engine.active_run.scopes import Scope
 from holdfast.errors import UsageError
 from holdfast.journal.entry_codec import values_in, written
 from holdfast.journal.port import Post
@@ -25,11 +25,11 @@ from holdfast.policies import milliseconds
 
 async def receipts_digest(scope: Scope) -> str:
     """What is done and what is pending, as it was when this step was first taken."""
-    instance = scope.instance
+    instance = scope.active
 
     async def fresh() -> str:
-        await instance.settle_writes()
-        return digest(await load(instance.engine, instance.run))
+        await instance.log.flush()
+        return digest(await load(instance.process, instance.run))
 
     return await steps.value(scope, "digest", fresh)
 
@@ -44,7 +44,7 @@ class UserMemory:
     async def recall(self) -> dict[str, Remembered]:
         """What is known now, by name. What has expired or was forgotten is not among it."""
         scope = self._scope()
-        engine = scope.instance.engine
+        engine = scope.active.process
 
         async def fresh() -> dict[str, Any]:
             told = await values_in(engine.journal, memory_stream(self.user), Remembered)
@@ -59,14 +59,14 @@ class UserMemory:
         """Know this about the user from now on. `source` says who or what said it; `value` is plain JSON."""
         if not name or not source:
             raise UsageError("a memory has a name and a source", next_step="say who or what said it: source='the user'")
-        now = self._scope().instance.engine.environment.clock.wall_ms()
+        now = self._scope().active.process.environment.clock.wall_ms()
         until = None if expires is None else now + milliseconds(expires)
-        await self._keep(Remembered(name, value, kind, source, self._scope().instance.run, now, until))
+        await self._keep(Remembered(name, value, kind, source, self._scope().active.run, now, until))
 
     async def forget(self, name: str, *, source: str) -> None:
         """Do not recall it any more. That it was known, and who asked to forget it, stays in the ledger."""
-        now = self._scope().instance.engine.environment.clock.wall_ms()
-        await self._keep(Remembered(name, None, source=source, run=self._scope().instance.run, at_ms=now, gone=True))
+        now = self._scope().active.process.environment.clock.wall_ms()
+        await self._keep(Remembered(name, None, source=source, run=self._scope().active.run, at_ms=now, gone=True))
 
     async def _keep(self, entry: Remembered) -> None:
         await _keep(self._scope(), memory_stream(self.user), entry)
@@ -84,7 +84,7 @@ class Lessons:
         scope = self._scope()
 
         async def fresh() -> dict[str, Any]:
-            heeded = await values_in(scope.instance.engine.journal, lessons_stream(self.topic), Heeded)
+            heeded = await values_in(scope.active.process.journal, lessons_stream(self.topic), Heeded)
             return {"lessons": msgspec.to_builtins(lessons(heeded))}
 
         recalled = await steps.value(scope, "lessons", fresh)
@@ -92,21 +92,21 @@ class Lessons:
 
     async def learn(self, text: str) -> None:
         """Keep a heuristic that this run has learned."""
-        await _keep(self._scope(), lessons_stream(self.topic), Heeded(text, self._scope().instance.run))
+        await _keep(self._scope(), lessons_stream(self.topic), Heeded(text, self._scope().active.run))
 
     async def held(self, text: str, *, yes: bool) -> None:
         """Say whether a lesson held when this run went by it."""
-        await _keep(self._scope(), lessons_stream(self.topic), Heeded(text, self._scope().instance.run, yes))
+        await _keep(self._scope(), lessons_stream(self.topic), Heeded(text, self._scope().active.run, yes))
 
 
 async def _keep(scope: Scope, stream: str, entry: Remembered | Heeded) -> None:
     """Post it once: under the name of this step, so that who goes on after a crash posts the same entry."""
-    instance, step = scope.instance, f"{scope.path}remember"
+    instance, step = scope.active, f"{scope.path}remember"
     number = scope.counts.get(step, 0) + 1
 
     async def fresh() -> str:
         post = Post(stream, f"{instance.run}/{step}#{number}", written(entry))
-        await instance.engine.journal.post(post)
+        await instance.process.journal.post(post)
         return stream
 
     await steps.value(scope, "remember", fresh)

@@ -13,7 +13,7 @@ from holdfast.control.service import Service
 from holdfast.control.undo import ENDED, contract_of, preview
 from holdfast.engine.claims import reuse_stream
 from holdfast.engine.commands import Applied, Command, command_post
-from holdfast.engine.deferred import DELIVERIES, AnswerNotice
+from holdfast.engine.late_reports import DELIVERIES, AnswerNotice
 from holdfast.errors import LedgerTaken, UsageError
 from holdfast.inspect.reader import JournalReader
 from holdfast.inspect.text import moment

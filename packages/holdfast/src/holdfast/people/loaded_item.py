@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.engine.questions import question_stream
+from holdfast.engine.durable_waits import question_stream
 from holdfast.errors import UsageError
 from holdfast.inspect.reader import JournalReader
 from holdfast.model import records as r

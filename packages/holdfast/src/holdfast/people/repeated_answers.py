@@ -13,7 +13,7 @@ import msgspec
 from holdfast.control.service import Service
 from holdfast.control.undo import call_off_reason
 from holdfast.engine.commands import Applied, Command, command_stream
-from holdfast.engine.questions import question_stream
+from holdfast.engine.durable_waits import question_stream
 from holdfast.errors import UsageError
 from holdfast.journal.entry_codec import read, readable
 from holdfast.model import records as r

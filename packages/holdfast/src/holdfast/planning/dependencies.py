@@ -15,7 +15,7 @@ import msgspec
 from holdfast.agent.conditions import inputs_used
 from holdfast.agent.model_decisions import json_form
 from holdfast.engine import steps
-from holdfast.engine.scopes import Scope
+from holdfast.engine.active_run.scopes import Scope
 from holdfast.errors import UsageError
 from holdfast.model.errors import Shaken
 from holdfast.model.facts import Known

@@ -20,8 +20,7 @@ from holdfast.agent.model_calls import offered_tools
 from holdfast.agent.questions import AnswerLimit, ask, question_of
 from holdfast.agent.transactions import Transaction, on_commit
 from holdfast.engine import steps
-from holdfast.engine.messages import drop_open_plan_steps
-from holdfast.engine.scopes import SCOPE, Scope, branch_task
+from holdfast.engine.active_run.scopes import SCOPE, Scope, branch_task
 from holdfast.engine.suspension import Ending
 from holdfast.errors import ArgumentError, Interrupted, NewPlanNeeded, PlanAborted, PlanRefused, PlanStepFailed
 from holdfast.model.canonical.encode import forms
@@ -75,11 +74,11 @@ async def execute(scope: Scope, plan: Plan, how: ExecuteOptions) -> PlanResult:
     """Perform a plan as a part of this run. See `Run.execute`."""
     tools = offered_tools(scope)
     grounds = PlanDependencies(how.known, plan, how.given, how.relies_on)
-    boundaries = around(scope.path, scope.instance.history.transactions)
+    boundaries = around(scope.path, scope.active.history.transactions)
     check_plan(plan, tools, grounds.facts, inside=any(one.name != WHOLE_RUN for one in boundaries))
     await _same_plan(scope, plan)
     if how.approve and not await approved(scope, grounds.digest, f"the plan {plan.name} ({grounds.told})"):
-        raise PlanAborted(f"the plan {plan.name} was not approved", run=scope.instance.run, plan=plan.name)
+        raise PlanAborted(f"the plan {plan.name} was not approved", run=scope.active.run, plan=plan.name)
     if not plan.together:
         return await PlanExecution(scope.boundary(plan.name), plan, tools, how.given, grounds).perform()
     async with Transaction(scope, plan.name, "one"):
@@ -93,8 +92,8 @@ async def _same_plan(scope: Scope, plan: Plan) -> None:
     text = msgspec.json.encode(plan, order="deterministic").decode()
     recorded = await steps.value(scope, f"plan:{plan.name}", lambda: text)
     if recorded != text:
-        scope.instance.end(Ending("diverged", f"the plan {plan.name} came back as another one"))
-        raise scope.instance.divergence(f"the plan {plan.name} differs from the recorded one")
+        scope.active.end(Ending("diverged", f"the plan {plan.name} came back as another one"))
+        raise scope.active.replay.divergence(f"the plan {plan.name} differs from the recorded one")
 
 
 # --- a plan under way -------------------------------------------------------------------------------------------------
@@ -162,7 +161,7 @@ class PlanExecution:
         of them did must not depend on how fast the failure was heard of. The order of the ends is journaled.
         """
         self._grounds.begin(self._scope.path)
-        drop_open_plan_steps(self._scope.instance)
+        self._scope.active.facts.drop_open_steps()
         try:
             failure = await self._steps()
             if failure is None or isinstance(failure, Interrupted) or _corrected(failure):
@@ -242,9 +241,7 @@ class PlanExecution:
             )
             await self._still_grounded(step)
             if not yes:
-                raise PlanAborted(
-                    f"step {step.id} was not approved", run=self._scope.instance.run, plan=self._plan.name
-                )
+                raise PlanAborted(f"step {step.id} was not approved", run=self._scope.active.run, plan=self._plan.name)
         await self._try_in_order(step)
         if held := await self._aborts(step, after, after=True):
             await self._chose(msgspec.structs.replace(self._chosen[step.id], why=f"called off: {held}"))
@@ -263,7 +260,7 @@ class PlanExecution:
         return msgspec.convert(await steps.value(_here(), f"{JUDGED}:{moment}", judged), JudgedConditions).held
 
     def _aborted(self, step: PlanStep, condition: str) -> PlanAborted:
-        run, plan = self._scope.instance.run, self._plan.name
+        run, plan = self._scope.active.run, self._plan.name
         return PlanAborted(f"step {step.id}: {condition}", run=run, plan=plan, step=step.id)
 
     def _proposed(self, step: PlanStep) -> str:
@@ -337,7 +334,7 @@ class PlanExecution:
         if outcome.code == "stale":
             await self._chose(Chosen(step.id, STALE, call.tool, "; ".join(reasons)))
             raise NewPlanNeeded(
-                f"step {step.id}: what {call.tool} relies on has changed", run=self._scope.instance.run,
+                f"step {step.id}: what {call.tool} relies on has changed", run=self._scope.active.run,
                 plan=self._plan.name, step=step.id, results=dict(self._results),
             )  # fmt: skip
 
@@ -346,13 +343,13 @@ class PlanExecution:
         raise self._failed(step, "; ".join(reasons))
 
     def _failed(self, step: PlanStep, why: str) -> PlanStepFailed:
-        run, plan = self._scope.instance.run, self._plan.name
+        run, plan = self._scope.active.run, self._plan.name
         return PlanStepFailed(f"step {step.id}: {why}", run=run, plan=plan, step=step.id)
 
     def _new_plan(self, shaken: Shaken) -> NewPlanNeeded:
         return NewPlanNeeded(
             f"the plan {self._plan.name} relied on what was corrected: {', '.join(shaken.facts)}",
-            run=self._scope.instance.run, plan=self._plan.name, results=dict(self._results),
+            run=self._scope.active.run, plan=self._plan.name, results=dict(self._results),
             shaken=shaken,
         )  # fmt: skip
 

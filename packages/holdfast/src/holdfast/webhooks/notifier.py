@@ -24,7 +24,7 @@ from holdfast.model.webhooks import AGENT, ENDPOINTS, TOOL, Endpoint, Message, N
 from holdfast.policies import Retry
 
 if TYPE_CHECKING:
-    from holdfast.engine.engine import Engine
+    from holdfast.engine.process import Process
     from holdfast.engine.tool_protocol import ToolCode
     from holdfast.webhooks.http_post import HttpAnswer
 
@@ -71,7 +71,7 @@ class Notifier:
     """What one app needs to send notices. `engine` is given once it is made."""
 
     def __init__(self) -> None:
-        self.engine: Engine | None = None
+        self.engine: Process | None = None
         self.agent: Final[Agent[Message, str]] = notify
 
     def tool_for(self, name: str) -> Tool[[str], int]:
@@ -106,7 +106,7 @@ class Notifier:
         answered = post(endpoint.url, body.encode(), headers, private=engine.settings.private_webhooks)
         return _taken(answered, at)
 
-    def _open_engine(self) -> Engine:
+    def _open_engine(self) -> Process:
         assert self.engine is not None, "an app gives its engine before anything is driven"
         return self.engine
 
@@ -115,7 +115,7 @@ class Notifier:
 async def notify(run: Run, message: Message) -> str:
     """Send it until it is taken or given up. An endpoint that is gone, or takes nothing any more, is disabled."""
     scope = run.scope()
-    engine = scope.instance.engine
+    engine = scope.active.process
     await engine.outbox.refresh()
     webhook = cast("Tool[[str], int]", engine.tools[TOOL + message.endpoint])  # made by `tool_for`
     outcome = await webhook.outcome(message.body)
@@ -136,7 +136,7 @@ async def notify(run: Run, message: Message) -> str:
     raise NotDelivered(f"{message.endpoint} was not told: {said}")
 
 
-async def _disable(engine: Engine, name: str, why: str) -> None:
+async def _disable(engine: Process, name: str, why: str) -> None:
     """Once for each time that it was enabled."""
     await engine.outbox.refresh()
     endpoint = engine.outbox.endpoints.get(name)
@@ -148,7 +148,7 @@ async def _disable(engine: Engine, name: str, why: str) -> None:
 
 
 def _began(run: Run) -> int:
-    started = run.scope().instance.history.started
+    started = run.scope().active.history.started
     return started.at if started is not None else 0
 
 

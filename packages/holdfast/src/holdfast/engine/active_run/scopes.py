@@ -11,7 +11,7 @@ import asyncio
 import contextvars
 from collections.abc import Coroutine
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from weakref import WeakKeyDictionary
 
 from holdfast.errors import AmbiguousStep, UsageError
@@ -22,11 +22,25 @@ from holdfast.model.transaction import base_of, named
 
 if TYPE_CHECKING:
     from holdfast.engine.active_run.run import ActiveRun
-    from holdfast.engine.timers import TimeLimit
 
 _AGAIN: Final = "~"
 """Marks, among the counts of a branch, how often a step that code named may come again; no step is named like that."""
 SCOPE: Final[ContextVar[Scope | None]] = ContextVar("holdfast_scope", default=None)
+
+
+class Limit(Protocol):
+    """A time limit around a body of agent code, as the branch that it limits knows it."""
+
+    outlived: list[asyncio.Future[None]]
+
+    @property
+    def fired(self) -> bool:
+        """True once the record says that it ended its body."""
+        ...
+
+    def fire(self) -> None:
+        """End the body now."""
+        ...
 
 
 class Scope:
@@ -41,19 +55,19 @@ class Scope:
     """
 
     __slots__ = (
-        "alive", "authority", "children", "counts", "heard", "host", "instance", "limits", "parent", "path", "refused",
+        "active", "alive", "authority", "children", "counts", "heard", "host", "limits", "parent", "path", "refused",
         "started", "sure", "task", "waiting", "working",
     )  # fmt: skip
 
-    def __init__(self, instance: ActiveRun, path: str = "", parent: Scope | None = None) -> None:
-        self.instance = instance
+    def __init__(self, active: ActiveRun, path: str = "", parent: Scope | None = None) -> None:
+        self.active = active
         self.path = path
         self.parent = parent
         self.host = self
         self.task: asyncio.Task[Any] | None = None
         self.counts: dict[str, int] = {}
         self.started = 0
-        self.limits: list[TimeLimit] = []
+        self.limits: list[Limit] = []
         self.children: dict[Scope, None] = {}  # in the order in which they began
         self.alive = True
         self.waiting = 0
@@ -63,12 +77,31 @@ class Scope:
         self.heard = 0
         self.authority: Authority | None = None
 
+    def expired_limit(self) -> Limit | None:
+        """The innermost limit around this branch, or around one that began it, that is over on record.
+
+        A step in it that is not on record did not end in time. What the world holds now came too late for it: an event,
+        an answer of a person or a model, the end of a pause.
+        """
+        host: Scope | None = self.host
+        while host is not None:
+            for limit in reversed(host.limits):
+                if limit.fired:
+                    return limit
+            host = host.parent
+        return None
+
+    def has_message(self) -> bool:
+        """Whether a message has to be delivered to the code of this branch before its next write, or says to stop."""
+        messages = self.active.history.messages
+        return messages is not None and (messages.stop > 0 or messages.last > self.host.heard)
+
     def step(self, name: str, explicit: str | None = None) -> str:
         """The next step of this branch: `path/name#occurrence`, or an explicit name used once."""
         if self.task is not None and asyncio.current_task() is not self.task:
             raise AmbiguousStep(
                 f"two tasks call steps in one branch: {name}",
-                run=self.instance.run,
+                run=self.active.run,
                 next_step="start tasks of your own with run.gather or run.map; in a task that other code started, name "
                 'the branch: with run.branch("NAME"): [result] = await run.gather(STEP)',
             )
@@ -93,7 +126,7 @@ class Scope:
 
     def child(self, name: str | None = None) -> Scope:
         """A new branch below this one, named or numbered by creation order."""
-        scope = Scope(self.instance, self._path_of(name), self.host)
+        scope = Scope(self.active, self._path_of(name), self.host)
         scope.heard, scope.authority = self.host.heard, self.authority
         self.host.children[scope] = None
         return scope
@@ -103,7 +136,7 @@ class Scope:
         base = self.path + _checked(name.replace(" ", "-"), "a transaction")
         count = self.counts[base + "/"] = self.counts.get(base + "/", 0) + 1
         base = base if count == 1 else f"{base}#{count}"
-        return self._part(named(base, self.instance.history.renewed.get(base, 1)) + "/")
+        return self._part(named(base, self.active.history.renewed.get(base, 1)) + "/")
 
     def section(self, name: str) -> Scope:
         """A part of this branch whose steps have names of their own; the same task goes on in it."""
@@ -116,7 +149,7 @@ class Scope:
         return scope
 
     def _part(self, path: str) -> Scope:
-        scope = Scope(self.instance, path)
+        scope = Scope(self.active, path)
         scope.host, scope.task, scope.authority = self.host, self.task, self.authority
         return scope
 
@@ -145,7 +178,7 @@ class Scope:
             self.parent.children |= self.children
             self.parent.children.pop(self, None)
             self.children = {}
-            self.instance.consider_rest()  # where the root ends, the run does
+            self.active.waiters.consider_rest()  # where the root ends, the run does
 
     def tasks(self) -> list[asyncio.Task[Any]]:
         """The tasks of this branch and of all below it that have not ended, in the order in which they began."""
@@ -229,7 +262,7 @@ def branch_task(scope: Scope, coro: Coroutine[Any, Any, Any]) -> asyncio.Task[An
     """Run `coro` as the task of `scope`."""
     context = contextvars.copy_context()
     context.run(SCOPE.set, scope)
-    context.run(REVEALED.set, scope.instance.masks.reveal)
+    context.run(REVEALED.set, scope.active.masks.reveal)
     task = asyncio.get_running_loop().create_task(coro, context=context)
     scope.enter(task)
     return task

@@ -1,0 +1,245 @@
+"""The records of a run as its owner writes them: durably, or buffered until the next commit."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import Final, TypeGuard
+
+import msgspec
+
+from holdfast.engine.environment import Stamp
+from holdfast.engine.masking import Masks
+from holdfast.engine.process import Process
+from holdfast.engine.tool_protocol import ToolCode
+from holdfast.errors import ChainBroken, JournalError, JournalUnavailable, LeaseLost, LedgerTaken
+from holdfast.journal.port import Post, RunChange
+from holdfast.journal.record_codec import decode_all, encode
+from holdfast.journal.run_log import RunLog, genesis, verify_chain
+from holdfast.model import records as r
+from holdfast.model.decision.situation import Now
+from holdfast.model.operation import OperationState
+from holdfast.model.run_history import RunHistory, is_about_operation
+
+PAGE: Final = 1000
+_MAY_BLOCK: Final = {r.OperationSettled, r.OperationParked, r.CallerLeft}
+
+
+class RunRecorder:
+    """Everything that is recorded in a run goes through here; the history is changed with it.
+
+    `on_failure` receives the error where the journal fails or the lease is lost.
+    """
+
+    def __init__(
+        self, process: Process, history: RunHistory, journal_log: RunLog, on_failure: Callable[[JournalError], object]
+    ) -> None:
+        self.process: Final = process
+        self.run: Final = history.run
+        self.history: Final = history
+        self.journal_log: Final = journal_log
+        self.masks: Final = Masks()
+        self.checking: Final[set[asyncio.Future[None]]] = set()  # appends that the ledger may still refuse
+        self.receiving: asyncio.Future[None] | None = None  # a message is about to be recorded
+        self.command_lock: Final = asyncio.Lock()
+        self.never_sent: Final[set[tuple[str, int]]] = set()  # attempts of ours that were given up before their call
+        self.changes: Final[dict[str, set[str]]] = {}  # operations with news, by their reader; "": something else
+        self.on_raised: Callable[[], None] | None = None  # called when something turned out otherwise
+        self.suspected = True  # until it records progress, a death of this process counts against it
+        self.blocking: Final[set[str]] = {
+            *(step for step, operation in history.operations.items() if operation.phase == "unknown"),
+            *history.left,
+        }
+        self._on_failure: Final = on_failure
+        trusted = process.identity.trust == "trusted"
+        self.claimed_up: Final = history.measured_since(self.now(), trusted=trusted, worker=process.worker.id)
+        self._stored_contracts: set[str] = set(history.contracts)
+
+    # --- time ------------------------------------------------------------------------------------------------
+
+    def now(self) -> Now:
+        """The present moment on the journal's clock and on the wall."""
+        instant = self.process.journal.now()
+        return Now(instant.boot, instant.ms, self.process.environment.clock.wall_ms())
+
+    def stamp(self) -> Stamp:
+        """The two clocks, for a record that is being made."""
+        return Stamp(at=self.process.environment.clock.wall_ms(), up=self.process.journal.now().ms)
+
+    # --- records ---------------------------------------------------------------------------------------------
+
+    async def append(self, *records: r.Record, change: RunChange | None = None, posts: tuple[Post, ...] = ()) -> None:
+        """Record durably. Raises `LedgerTaken` where a post is refused: then nothing was recorded."""
+        while self.journal_log.alone is not None:
+            await asyncio.shield(self.journal_log.alone)
+        records = self.masks.records(records)
+        try:
+            if posts:
+                records = self._buffer_plan(records)
+                # In a task of its own: a cancelled caller must not lose track of what the ledger answered.
+                checked = asyncio.ensure_future(self._append_checked(records, change, posts))
+                self.checking.add(checked)
+                checked.add_done_callback(self._checked)
+                await asyncio.shield(checked)
+            else:
+                bodies = list(map(encode, records))
+                self._add(records)
+                await self.journal_log.append(bodies, change)
+        except (LeaseLost, JournalUnavailable) as error:
+            self._on_failure(error)
+            raise
+
+    def _buffer_plan(self, records: tuple[r.Record, ...]) -> tuple[r.Record, ...]:
+        """The records after a plan; the plan itself is buffered before them, once.
+
+        The ledger answers late: a caller that is cancelled meanwhile, or refused and comes again, finds the operation
+        on record.
+        """
+        for at, record in enumerate(records, 1):
+            if type(record) is r.OperationPlanned:
+                if record.step not in self.history.operations:
+                    self.buffer(*records[:at])
+                return records[at:]
+        return records
+
+    async def _append_checked(
+        self, records: tuple[r.Record, ...], change: RunChange | None, posts: tuple[Post, ...]
+    ) -> None:
+        self.history.check(records)
+        try:
+            await self.journal_log.append(list(map(encode, records)), change, posts)
+        except LedgerTaken:
+            self._stored_contracts &= self.history.contracts.keys()  # what came with them was not stored either
+            raise
+        self._add(records)
+
+    def _checked(self, future: asyncio.Future[None]) -> None:
+        """Retrieve the ledger's answer: asyncio would log a refusal that a cancelled caller no longer awaits."""
+        self.checking.discard(future)
+        if not future.cancelled():
+            future.exception()
+
+    def withdraw(self, step: str, before: OperationState | None) -> None:
+        """The journal refused an attempt of `step`, so there is none: the history is as it was before."""
+        self.history.withdraw(step, before)
+        self._changed({step})
+        self._stored_contracts &= self.history.contracts.keys()
+
+    async def flush(self) -> None:
+        """Return when everything that was recorded here is durable."""
+        if self.checking:
+            await asyncio.wait(self.checking)
+        await self.journal_log.flush()
+
+    def buffer(self, *records: r.Record) -> None:
+        """Record with the next commit; the order is kept."""
+        records = self.masks.records(records)
+        bodies = list(map(encode, records))  # first: what cannot be read back must not be in the history either
+        self._add(records)  # then: a record that does not fit must never reach the journal
+        self.journal_log.ride(bodies)
+
+    def _add(self, records: Iterable[r.Record]) -> None:
+        for record in records:
+            self.history.add(record)
+            if type(record) in _MAY_BLOCK and _blocks(record):
+                self.blocking.add(record.step)
+        if self.suspected and not self.history.fruitless:
+            self.clear_suspicion()
+        if self.changes:
+            self._changed({record.step if is_about_operation(record) else "" for record in records})
+        if self.history.raised and self.on_raised is not None:
+            self.on_raised()
+
+    def clear_suspicion(self) -> None:
+        """The run has made progress, or waits: a death of this process no longer counts against its claim."""
+        self.suspected = False
+        self.process.isolation.exit_run(self.run)
+
+    def _changed(self, steps: set[str]) -> None:
+        for seen in self.changes.values():
+            seen.update(steps)
+
+    def contract_record(self, tool: ToolCode) -> tuple[r.ContractStored, ...]:
+        """The record that stores a tool's clauses, the first time this run uses them."""
+        if tool.digest in self._stored_contracts:
+            return ()
+        self._stored_contracts.add(tool.digest)
+        clauses = msgspec.Raw(msgspec.json.encode(tool.contract))
+        return (r.ContractStored(digest=tool.digest, clauses=clauses),)
+
+    def blocker(self) -> str | None:
+        """An operation that every new write has to wait for: unknown, or left by its caller in mid-flight."""
+        history = self.history
+        for step in self.blocking:
+            operation = history.operations.get(step)
+            if operation is None or operation.final or operation.phase == "held":
+                continue  # what is held waits for the end of the code that would wait for it here
+            if operation.phase == "unknown" and step not in history.told_unknown:
+                return step
+            if operation.phase != "unknown" and step in history.left:
+                return step
+        return None
+
+    # --- commands and messages between attempts --------------------------------------------------------------
+
+    def may_have_news(self) -> bool:
+        """Whether a message came, or a command may come before this attempt, as other appends wait in line."""
+        return self.history.messages is not None or self.journal_log.alone is not None or self.receiving is not None
+
+    async def after_pending(self) -> None:
+        """Return when the next record comes after everything that was begun, and after a command that is coming."""
+        while self.checking or self.receiving is not None:
+            await asyncio.wait({*self.checking, *([] if self.receiving is None else [self.receiving])})
+
+    @asynccontextmanager
+    async def between_attempts(self) -> AsyncGenerator[None]:
+        """Hold attempts back: those that the ledger may still refuse end first, and no other begins inside.
+
+        Otherwise an attempt that was decided before a command could be recorded after it.
+        """
+        self.receiving = asyncio.get_running_loop().create_future()
+        try:
+            while self.checking:
+                await asyncio.wait(self.checking)
+            yield
+        finally:
+            self.receiving.set_result(None)
+            self.receiving = None
+
+
+def _blocks(record: r.Record) -> TypeGuard[r.OperationSettled | r.OperationParked | r.CallerLeft]:
+    """Whether its operation became unknown, or was left by its caller."""
+    return not isinstance(record, r.OperationSettled) or record.status == "unknown"
+
+
+async def load(process: Process, run: str, *, whole: bool = False) -> RunHistory:
+    """The history of a run, read page by page so that memory holds no more than the fold.
+
+    `whole` keeps the order of its operations as well, for whoever looks back over all of it.
+
+    Raises `ChainBroken` where records were changed or taken out: what is not on record is done again. A run is stored
+    together with its first records, so one without any has lost them.
+    """
+    history = RunHistory(run, whole=whole)
+    after, head = 0, genesis(process.identity.namespace, run)
+    while rows := await process.journal.read(run, after, PAGE):
+        bad = verify_chain(rows, head, after + 1)
+        if bad is not None:
+            raise ChainBroken(
+                f"run {run}: record {bad} was changed, removed or moved after it was written",
+                known="nothing was sent for this run",
+                next_step="keep a copy of the file, look with holdfast verify, and compare it with a backup",
+            )
+        for record in decode_all([row.body for row in rows]):
+            history.add(record)
+        after, head = rows[-1].seq, rows[-1].hash
+        if len(rows) < PAGE:
+            break
+    if not after:
+        raise ChainBroken(
+            f"run {run}: its records are missing",
+            known="a run is stored together with its first records, so they were removed; nothing was sent for it",
+            next_step="keep a copy of the file, look with holdfast verify, and compare it with a backup",
+        )
+    return history

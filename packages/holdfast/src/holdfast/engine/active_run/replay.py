@@ -1,0 +1,154 @@
+"""Replay: the order in which code receives what is on record, and what code has not come back to yet."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Final, NoReturn
+
+from holdfast.engine.active_run.scopes import Scope
+from holdfast.engine.active_run.waiters import Waiters, wake_all
+from holdfast.engine.suspension import Ending, Pause
+from holdfast.errors import ReplayDiverged
+from holdfast.model.run_history import Delivery, RunHistory
+
+
+class DeliveryOrder:
+    """The order of deliveries: each has a number, and the lowest one that is left is next.
+
+    `at` is the number of the next delivery; `over` are those that no code takes.
+    """
+
+    def __init__(self, over: Iterable[int]) -> None:
+        self.at = 0
+        self._over = set(over)
+        self._waiting: dict[int, list[asyncio.Future[None]]] = {}
+        self._skip()
+
+    def before(self, index: int) -> list[asyncio.Future[None]]:
+        """The coroutines that wait until everything that was delivered before this one is taken."""
+        return self._waiting.setdefault(index, [])
+
+    def take(self, index: int) -> None:
+        """Consume this delivery and wake the coroutine that waits for the next one."""
+        if self._over or index != self.at:
+            self._over.add(index)
+            self._skip()
+        else:
+            self.at += 1
+        if self._waiting and (waiting := self._waiting.pop(self.at, None)):
+            wake_all(waiting)
+
+    def _skip(self) -> None:
+        while self.at in self._over:
+            self._over.discard(self.at)
+            self.at += 1
+
+
+class Replay:
+    """The way of agent code through the records of its run.
+
+    `expected` are recorded writes that code has not come back to. `begun` are pauses and decisions that are on record
+    without an answer, and that code has not come back to. `left` are transactions whose end code has received.
+    """
+
+    def __init__(self, history: RunHistory, waiters: Waiters, end: Callable[[Ending], None]) -> None:
+        self.order: Final = DeliveryOrder(history.dropped)
+        self.expected: Final[set[str]] = {step for step in history.operations if not history.unheard(step)}
+        self.begun: Final[set[str]] = (
+            set(history.timers) | set(history.questions) | set(history.decisions_begun)
+        ) - set(history.answers)
+        self.left: Final[set[str]] = set()
+        self.late: Final[set[str]] = set()  # operations with a call that outlived its attempt
+        self._history: Final = history
+        self._waiters: Final = waiters
+        self._end: Final = end
+        self._recorded: Final = history.given  # how much was delivered before this process took the run
+        self._held_back: Final[list[asyncio.Future[None]]] = []
+
+    @property
+    def catching_up(self) -> bool:
+        """Whether something on record has not come back yet: a write, or anything that code received."""
+        return bool(self.expected) or self.order.at < self._recorded
+
+    def replaying(self) -> bool:
+        """Whether the record goes on past the point that code has reached."""
+        return self.order.at < self._history.given or bool(self.expected) or bool(self.begun)
+
+    def reach(self, step: str) -> None:
+        """Agent code came back to a recorded operation."""
+        self.expected.discard(step)
+        if not (self.expected or self.catching_up):
+            self._caught_up()
+
+    def _caught_up(self) -> None:
+        wake_all(self._held_back)
+        if self._history.messages is not None:
+            self._waiters.wake()
+
+    async def may_write(self, scope: Scope) -> None:
+        """Return once code has come back to every recorded write of the run: only then a new one may be sent."""
+        while self.catching_up:
+            await self._waiters.wait(scope, self._held_back, Pause("replay"))
+
+    async def reach_turn(self, scope: Scope, step: str) -> None:
+        """Wait until everything that was delivered before this has been taken."""
+        while (delivery := self._history.deliveries.get(step)) is not None and delivery.index > self.order.at:
+            await self._waiters.wait(scope, self.order.before(delivery.index), Pause("replay", step))
+
+    async def take_turn(self, scope: Scope | None, step: str) -> Delivery:
+        """Wait until everything that was delivered earlier has been taken; then take this delivery."""
+        index = self._history.deliveries[step].index
+        while index > self.order.at:
+            await self._waiters.wait(scope, self.order.before(index), Pause("replay", step))
+        return self.take(step)
+
+    def forgo(self, step: str) -> None:
+        """The caller has left and never takes this delivery: the next one comes."""
+        if step in self._history.deliveries:
+            self.take(step)
+
+    def take(self, step: str) -> Delivery:
+        """Take this delivery: its turn has come, or is given up."""
+        delivery = self._history.deliveries.pop(step)
+        self.order.take(delivery.index)
+        if (self._held_back or self._history.messages is not None) and not self.catching_up:
+            self._caught_up()
+        return delivery
+
+    def forget(self, step: str) -> None:
+        """A settled step was delivered: let go of it, unless a call of it still runs."""
+        if step not in self.late:
+            self._history.forget(step)
+
+    # --- divergence ------------------------------------------------------------------------------------------
+
+    def diverge(self, why: str, difference: str = "", cause: Exception | None = None) -> NoReturn:
+        """End the run because its code went another way than the record. Raises `ReplayDiverged`.
+
+        The error is kept with the ending: raised in a branch, it may never reach the code that awaits the branch.
+        """
+        error = self.divergence(why, difference)
+        self._end(Ending("diverged", why, error=error))
+        raise error from cause
+
+    def divergence(self, why: str, difference: str = "") -> ReplayDiverged:
+        """The error that shows `difference`, or else what the record holds and the code did not come back to."""
+        run = self._history.run
+        missing = sorted(self.expected) or list(self._history.deliveries)
+        shown = difference or "\n".join(f"- recorded, not reached: {self._shown(step)}" for step in missing[:20])
+        return ReplayDiverged(
+            f"run {run}: {why}",
+            run=run,
+            difference=shown,
+            next_step=f"holdfast replay {run} shows where; restore the code (or add a version marker), "
+            f"then holdfast resume {run}",
+        )
+
+    def _shown(self, step: str) -> str:
+        """A recorded step with the call that it was, where it was one."""
+        operation = self._history.operations.get(step)
+        call = (
+            f": {operation.intent.tool} {bytes(operation.intent.arguments).decode()}" if operation is not None else ""
+        )
+        return f"{self._history.run}/{step}{call}"

@@ -1,0 +1,158 @@
+"""Who waits for what in a run, and when everything waits: then the run is suspended and holds no process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from holdfast.engine.active_run.scopes import Scope
+from holdfast.engine.suspension import Ending, Pause
+from holdfast.engine.tool_protocol import wake
+
+if TYPE_CHECKING:
+    from holdfast.engine.active_run.run import ActiveRun
+
+PASSES: Final = 24
+_WOKEN: Final = {"operation", "question", "handoff", "event", "timer"}  # these look again, and wait on
+
+
+class Waiters:
+    """The branches of agent code and the drivers that wait.
+
+    `pauses` has what branches wait for, `resting` what drivers do. `watchers` wait for news of an operation, by step,
+    `wakers` wake its driver. `limits` are the time limits around what waits: by step, when each ends on the wall clock.
+    """
+
+    def __init__(self, active: ActiveRun) -> None:
+        self.resting: Final[dict[str, Pause]] = {}
+        self.pauses: Final[dict[asyncio.Future[Any], Pause]] = {}
+        self.limits: Final[dict[str, int]] = {}
+        self.wakers: Final[dict[str, asyncio.Future[None]]] = {}
+        self.watchers: Final[dict[str, list[asyncio.Future[None]]]] = {}
+        self._active: Final = active
+        self._rest_scheduled = False
+
+    async def wait(self, scope: Scope | None, waiters: list[asyncio.Future[None]], pause: Pause) -> None:
+        """Let a branch of agent code wait; the run may come to rest meanwhile."""
+        future = asyncio.get_running_loop().create_future()
+        waiters.append(future)
+        await self.wait_for(scope, future, pause)
+
+    async def wait_for(self, scope: Scope | None, future: asyncio.Future[Any], pause: Pause) -> None:
+        """Wait for `future` as a branch of agent code. Raises `Sealed` if the run is sealed meanwhile."""
+        self.pauses[future] = pause
+        if scope is not None:
+            scope.host.waiting += 1
+        if self.resting or pause.kind != "operation":
+            self.consider_rest()
+        try:
+            await future
+        finally:
+            self.pauses.pop(future, None)
+            if scope is not None:
+                scope.host.waiting -= 1
+        if self._active.closed:
+            self._active.check()
+
+    async def rest(self, step: str, pause: Pause, seconds: float | None, scope: Scope | None) -> None:
+        """A driver waits until it is woken or `seconds` have passed; the run may come to rest meanwhile.
+
+        `scope` is the branch of agent code whose own task drives, if one does.
+        """
+        waker = self.wakers.get(step)
+        if waker is None or waker.done():
+            waker = self.wakers[step] = asyncio.get_running_loop().create_future()
+        self.resting[step] = pause
+        if scope is not None:
+            scope.host.waiting += 1
+        self.consider_rest()
+        try:
+            await asyncio.wait({waker}, timeout=seconds)
+        finally:
+            self.resting.pop(step, None)
+            if scope is not None:
+                scope.host.waiting -= 1
+            if waker.done():
+                self.wakers.pop(step, None)
+
+    def wake(self, step: str | None = None) -> None:
+        """Let the drivers (or one of them) look at their situation again."""
+        for name, waker in list(self.wakers.items()):
+            if (step is None or name == step) and not waker.done():
+                waker.set_result(None)
+
+    def wake_everything(self) -> None:
+        """Something came that everything depends on: let drivers and waiting branches look again."""
+        self.wake()
+        for waiting, pause in list(self.pauses.items()):
+            if pause.kind in _WOKEN:
+                wake(waiting)
+
+    def settled(self, step: str) -> None:
+        """Wake what waits for this operation: something about it is final."""
+        if self.watchers:
+            wake_all(self.watchers.pop(step, []))
+        for closing in self._active.drivers.closing:
+            self.wake(closing)
+
+    # --- rest: when every branch waits -----------------------------------------------------------------------
+
+    def at_rest(self) -> bool:
+        """Whether every branch of agent code and every driver waits."""
+        return self._active.root.at_rest() and all(step in self.resting for step in self._active.drivers.tasks)
+
+    def consider_rest(self) -> None:
+        """Look, after this pass of the loop, whether everything waits."""
+        if not self._rest_scheduled and self._active.sealed is None:
+            self._rest_scheduled = True
+            asyncio.get_running_loop().call_soon(self._check_rest, 0)
+
+    def _check_rest(self, passes: int) -> None:
+        """End the run's drive if everything rests, and still does some passes of the loop later.
+
+        What a branch ended with reaches the code that awaits it (through groups and nested gathers) only then.
+        """
+        active = self._active
+        self._rest_scheduled = False
+        if active.log.suspected and self.at_rest():
+            active.log.clear_suspicion()
+        ending = self._ending()
+        if ending is None:
+            return
+        if passes == PASSES:
+            active.end(ending)
+            return
+        self._rest_scheduled = True
+        asyncio.get_running_loop().call_soon(self._check_rest, passes + 1)
+
+    def _ending(self) -> Ending | None:
+        """How the drive has to end, if everything waits and none of it will be over soon."""
+        active = self._active
+        if active.sealed is not None or active.ending.done() or not self.at_rest():
+            return None
+        if active.log.command_lock.locked():
+            return None  # what a command changed is in the history before the driver that waits for it is woken
+        if any(future.done() for future in (*self.pauses, *(self.wakers[step] for step in self.resting))):
+            return None  # a waiter was woken and has not run yet
+        pauses = [*self.resting.values(), *self.pauses.values()]
+        if any(pause.kind == "replay" for pause in pauses):
+            return Ending("diverged", "every branch waits, and recorded steps have not come back")
+        process = active.process
+        horizon = process.environment.clock.wall_ms() + process.settings.hold_ms
+        dues = [*self.limits.values(), *(pause.due for pause in pauses if pause.due is not None)]
+        waits = tuple(pause for pause in pauses if pause.kind != "operation")
+        if waits and all(due > horizon for due in dues):
+            return Ending("suspended", "; ".join(_sentences(waits)), min(dues, default=None), waits)
+        return None
+
+
+def wake_all(waiters: list[asyncio.Future[None]]) -> None:
+    """Wake every coroutine that waits in this list."""
+    for waiter in waiters:
+        wake(waiter)
+    waiters.clear()
+
+
+def _sentences(waits: Iterable[Pause]) -> list[str]:
+    return list(dict.fromkeys(pause.asks or f"{pause.step} waits ({pause.kind})" for pause in waits))

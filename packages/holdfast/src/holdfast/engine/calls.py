@@ -1,0 +1,133 @@
+"""The calls of tools that a process has begun: their time limits, and those that outlive their attempts.
+
+A journal can prove that a process is dead, and not that an app in a living process was closed. So the process
+remembers the calls of its closed apps: once none of them runs any more, all of them are over, and an app that is
+opened later need not wait for the end of the process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
+from weakref import WeakSet
+
+from holdfast.engine.environment import thread_of
+from holdfast.journal.port import Worker
+
+
+class Calls:
+    """The calls that one app has begun and whose end was not seen yet."""
+
+    def __init__(self) -> None:
+        self.timeouts: Final = CallTimeouts()
+        self.open: Final[set[asyncio.Future[Any]]] = set()
+        self._watched: Final[set[asyncio.Future[Any]]] = set()
+        self.any_late = False
+        self._late: dict[str, dict[int, asyncio.Future[Any]]] = {}
+
+    def watch(
+        self, operation: str, calls: dict[int, asyncio.Future[Any]], number: int, report: Callable[[], None]
+    ) -> bool:
+        """Call `report` when this call ends, whose attempt was given up; False where it is watched already."""
+        call = calls[number]
+        if call in self._watched:
+            return False
+        self._watched.add(call)
+        self._late[operation] = calls
+        self.any_late = True
+
+        def ended(_: asyncio.Future[Any]) -> None:
+            self._watched.discard(call)
+            self.ended(call)
+            report()
+
+        call.add_done_callback(ended)
+        return True
+
+    def ended(self, call: asyncio.Future[Any]) -> None:
+        """The end of a call was seen. A thread goes on after its future was cancelled."""
+        if not call.cancelled() or thread_of(call) is None:
+            self.open.discard(call)
+
+    def late(self, operation: str) -> dict[int, asyncio.Future[Any]] | None:
+        """Calls of an operation that outlived their attempts in this process, whichever drive of the run made them."""
+        self._late = {
+            name: calls for name, calls in self._late.items() if any(not call.done() for call in calls.values())
+        }
+        self.any_late = bool(self._late)
+        return self._late.get(operation)
+
+
+class CallTimeouts:
+    """Time limits of what is waited for, on one timer of the event loop.
+
+    Nearly every limit is lifted long before it is over, so a timer of its own for each would be made and
+    cancelled for nothing. The one timer is set to the earliest limit that was known when it was set.
+    """
+
+    def __init__(self) -> None:
+        self._due: dict[asyncio.Future[None], float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    async def wait(self, over: asyncio.Future[None], seconds: float) -> None:
+        """Wait for `over`; after `seconds` it is done by us."""
+        loop = over.get_loop()
+        due = self._due[over] = loop.time() + seconds
+        if self._timer is None or due < self._timer.when():
+            self._set_timer(loop, due)
+        try:
+            await over
+        finally:
+            del self._due[over]
+
+    def _set_timer(self, loop: asyncio.AbstractEventLoop, due: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = loop.call_at(due, self._look, loop, due)
+
+    def _look(self, loop: asyncio.AbstractEventLoop, until: float) -> None:
+        """End what is over by now, and set the timer for what is left."""
+        self._timer = None
+        until = max(until, loop.time())
+        for over, due in self._due.items():
+            if due <= until and not over.done():
+                over.set_result(None)
+        left = [due for due in self._due.values() if due > until]
+        if left:
+            self._set_timer(loop, min(left))
+
+
+# --- calls of apps that were closed in this process -----------------------------------------------------------------
+
+_ProcessKey: TypeAlias = tuple[str, str, str, int, int]
+_LEFT: Final[dict[str, tuple[_ProcessKey, WeakSet[asyncio.Future[Any]]]]] = {}
+
+
+def remember_calls(worker: Worker, calls: WeakSet[asyncio.Future[Any]]) -> None:
+    """The app of this worker is closed. `calls` are those that may still run; a thread keeps its own alive."""
+    if worker.pid:
+        _LEFT[worker.id] = _process_key(worker), calls
+
+
+def call_still_runs(here: Worker, owner: str) -> bool | None:
+    """Whether a call of that worker may still run; None unless it was an app of the process `here`, and is closed.
+
+    Simulated processes share the real one, so it is the worker's own word for its process that counts.
+    """
+    process, calls = _LEFT.get(owner, (None, None))
+    if calls is None or process != _process_key(here):
+        return None
+    return any(_still_runs(call) for call in list(calls))
+
+
+def _still_runs(call: asyncio.Future[Any]) -> bool:
+    """A thread runs until it ends, whoever waits for it. A coroutine runs no more once its loop is closed."""
+    thread = thread_of(call)
+    if thread is not None:
+        return thread.is_alive()
+    return not call.done() and not call.get_loop().is_closed()
+
+
+def _process_key(worker: Worker) -> _ProcessKey:
+    return worker.machine, worker.boot, worker.pid_namespace, worker.pid, worker.started

@@ -1,0 +1,320 @@
+"""Durable time: sleeping, waiting for events, and time limits that end a body at the same point on replay."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shlex
+from collections.abc import AsyncGenerator
+from typing import Final
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.engine.active_run.run import ActiveRun
+from holdfast.engine.active_run.scopes import Scope
+from holdfast.engine.active_run.waiters import wake_all
+from holdfast.engine.messages import interruption_at, is_interrupted
+from holdfast.engine.sealing import refuse, replay_timeout, sealing
+from holdfast.engine.suspension import Ending, Pause
+from holdfast.engine.tool_protocol import wake
+from holdfast.engine.transactions import may_begin
+from holdfast.journal.entry_codec import read, written
+from holdfast.journal.port import Post
+from holdfast.model import records as r
+from holdfast.model.ids import stream
+from holdfast.model.questions import TAKE_OVER, Answered, Question, Scalar, why_ended
+from holdfast.model.records.run import Handoff
+from holdfast.model.waits import answer_with, then_of
+
+
+@sealing
+async def sleep(scope: Scope, ms: int, step: str | None = None) -> None:
+    """A durable pause. A long one holds no process."""
+    await _timer(scope, scope.step("sleep", step), ms, None)
+
+
+@sealing
+async def wait_for_event(
+    scope: Scope, event: str, key: str, ms: int | None, step: str | None = None
+) -> r.EventReceived | None:
+    """The next event of that name and key that this run has not taken yet; None when the time is over."""
+    name = scope.step(f"wait_for:{event}", step)
+    return await _timer(scope, name, ms, (event, key))
+
+
+async def _timer(scope: Scope, name: str, ms: int | None, event: tuple[str, str] | None) -> r.EventReceived | None:
+    active = scope.active
+    if active.closed:
+        await refuse(scope)
+    if name not in active.history.answers:
+        if (limit := scope.expired_limit()) is not None:
+            await replay_timeout(scope, name, limit)
+        if active.history.transactions:
+            await may_begin(scope, name)
+        await _set_timer(active, name, ms, event)
+        while not await _rings(active, name, event) and not is_interrupted(scope, name):
+            timer = active.history.timers[name]
+            await _wait_for_timer(scope, name, timer, event)
+    await active.replay.take_turn(scope, name)
+    answer, interrupted = active.history.answers[name], interruption_at(scope, name)
+    active.replay.forget(name)
+    if interrupted is not None:
+        raise interrupted
+    return answer if isinstance(answer, r.EventReceived) else None
+
+
+async def _set_timer(active: ActiveRun, name: str, ms: int | None, event: tuple[str, str] | None) -> None:
+    if name in active.history.timers:
+        active.replay.begun.discard(name)
+        return
+    stamp = active.log.stamp()
+    until = stamp["at"] + ms if ms is not None else 0
+    what, key = event or ("", "")
+    active.log.buffer(r.TimerSet(step=name, until=until, event=what, key=key, **stamp))
+
+
+async def _rings(active: ActiveRun, name: str, event: tuple[str, str] | None) -> bool:
+    """Record the event that came, or the end of the time, if there is either."""
+    if event is not None:
+        for entry in await active.process.journal.entries(event_stream(active.run, *event)):
+            if entry.id not in active.history.events_taken:
+                received = r.EventReceived(
+                    step=name, event=event[0], key=event[1], payload=r.Raw(entry.body), entry=entry.id,
+                    **active.log.stamp(),
+                )  # fmt: skip
+                await active.log.append(received)
+                return True
+    until = active.history.timers[name].until
+    if until and active.process.environment.clock.wall_ms() >= until:
+        await active.log.append(r.TimerFired(step=name, **active.log.stamp()))
+        return True
+    return False
+
+
+async def _wait_for_timer(scope: Scope, name: str, timer: r.TimerSet, event: tuple[str, str] | None) -> None:
+    """Wait in this process until the timer or the next look at the ledger; the run may be suspended meanwhile."""
+    active, engine = scope.active, scope.active.process
+    loop = asyncio.get_running_loop()
+    left = timer.until - engine.environment.clock.wall_ms() if timer.until else engine.settings.slice_ms
+    slice_ms = min(left, engine.settings.poll_ms if event is not None else engine.settings.slice_ms)
+    future: asyncio.Future[None] = loop.create_future()
+    handle = loop.call_later(max(0, slice_ms) / 1000, wake, future)
+    asks = f"run {active.run} waits for {event[0]} {event[1]}".rstrip() if event else f"run {active.run} sleeps"
+    if event is not None:
+        asks += f" ({signal_command(active.run, *event)})"
+    try:
+        await active.waiters.wait_for(
+            scope, future, Pause("event" if event else "timer", name, timer.until or None, asks)
+        )
+    finally:
+        handle.cancel()
+
+
+def signal_command(run: str, event: str, key: str) -> str:
+    """What a person types to give the run that event."""
+    return shlex.join(["holdfast", "signal", run, event, *(["--key", key] if key else [])])
+
+
+def event_stream(run: str, event: str, key: str) -> str:
+    """The ledger stream of one kind of event for one run. Early events are kept there."""
+    return stream("event", run, event, key)
+
+
+class TimeLimit:
+    """A journaled time limit around a body of agent code."""
+
+    def __init__(self, scope: Scope, ms: int) -> None:
+        self._scope = scope
+        self._name = scope.step("timeout")
+        self._ms = ms
+        self._limit: asyncio.Timeout | None = None
+        self.outlived: list[asyncio.Future[None]] = []
+        """Branches that its body began, and that go on when it is over, unless they are cancelled with it."""
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncGenerator[None]:
+        """Run the body. Raises `TimeoutError` at the end of the time, and records that it did."""
+        active, name = self._scope.active, self._name
+        if active.closed:
+            await refuse(self._scope)
+        await _set_timer(active, name, self._ms, None)
+        self._scope.host.limits.append(self)
+        if not self.fired:
+            active.waiters.limits[name] = active.history.timers[name].until
+        try:
+            async with asyncio.timeout(self._seconds()) as self._limit:
+                yield
+        except TimeoutError:
+            if self._limit is not None and self._limit.expired() and not self.fired:
+                await active.log.append(r.TimerFired(step=name, **active.log.stamp()))
+            if self.fired:
+                await active.replay.take_turn(self._scope, name)
+            raise
+        finally:
+            self._scope.host.limits.remove(self)
+            active.waiters.limits.pop(name, None)
+            wake_all(self.outlived)
+
+    @property
+    def fired(self) -> bool:
+        """Whether the record says that it ended its body."""
+        return self._name in self._scope.active.history.answers
+
+    def fire(self) -> None:
+        """End the body now, as the record says it was ended."""
+        if self._limit is not None:
+            self._limit.reschedule(asyncio.get_running_loop().time())
+
+    def _seconds(self) -> float:
+        """What is left of the time; on the way to a recorded end, the body is only ended where it was."""
+        engine = self._scope.active.process
+        left = self._scope.active.history.timers[self._name].until - engine.environment.clock.wall_ms()
+        least = engine.settings.patience_ms if self.fired else 0
+        return max(left, least) / 1000
+
+
+# Durable questions: a run asks, holds no process while it waits, and takes the first answer.
+#
+# An answer and the end of the time are entries of one ledger stream under one key, so the first of them is final
+# and whoever comes second knows it.
+
+
+ANSWER: Final = "answer"
+_FIRST: Final = "first"
+
+
+class AnswerTerms(msgspec.Struct, frozen=True):
+    """How long an answer is waited for, and what stands in for one that does not come. Without `ms` a setting says."""
+
+    ms: int | None = None
+    default: Scalar | None = None
+
+
+@sealing
+async def ask(
+    scope: Scope, question: Question, wanted: AnswerTerms, step: str | None = None, handoff: Handoff | None = None
+) -> Answered:
+    """The first answer, or what the deadline gave. The same on replay. Raises `Interrupted` where a message came.
+
+    Where the run is handed over and somebody takes it, it ends here.
+    """
+    active = scope.active
+    if active.closed:
+        await refuse(scope)
+    name = scope.step("ask" if handoff is None else "hand_off", step)
+    if name not in active.history.answers:
+        if (limit := scope.expired_limit()) is not None:
+            await replay_timeout(scope, name, limit)
+        if active.history.transactions:
+            await may_begin(scope, name)
+        _put(
+            active,
+            name,
+            r.QuestionAsked(step=name, question=question, default=wanted.default, handoff=handoff),
+            wanted,
+        )
+        while not await _answered(active, name) and not is_interrupted(scope, name):
+            await _wait_for_answer(scope, name)
+    _same(active, name, question)
+    await active.replay.take_turn(scope, name)
+    answer, interrupted = active.history.answers[name], interruption_at(scope, name)
+    active.replay.forget(name)
+    if interrupted is not None:
+        raise interrupted
+    assert isinstance(answer, r.EventReceived), answer
+    return msgspec.json.decode(answer.payload, type=Answered)
+
+
+def answer_post(run: str, step: str, answer: Answered) -> Post:
+    """The ledger entry that an answer is; only the first one for a question is kept."""
+    return Post(question_stream(run, step), _FIRST, written(answer))
+
+
+def question_stream(run: str, step: str) -> str:
+    """The ledger stream that holds the answer to a question, once there is one."""
+    return stream("question", run, step)
+
+
+def _put(active: ActiveRun, name: str, asked: r.QuestionAsked, wanted: AnswerTerms) -> None:
+    if name in active.history.questions:
+        active.replay.begun.discard(name)
+        return
+    stamp = active.log.stamp()
+    by = active.process.settings.answer_by(stamp["at"]) if wanted.ms is None else stamp["at"] + wanted.ms
+    active.log.buffer(replace(asked, until=by, **stamp))
+
+
+def _same(active: ActiveRun, name: str, question: Question) -> None:
+    """What comes back as another question is no silent replay."""
+    asked = active.history.questions.get(name)
+    if asked is None or asked.question != question:
+        active.replay.diverge(f"{name} asks something else than when it was recorded")
+
+
+async def _answered(active: ActiveRun, name: str) -> bool:
+    """Record the answer, or what the deadline says, if there is either."""
+    journal, asked = active.process.journal, active.history.questions[name]
+    entries = await journal.entries(question_stream(active.run, name))
+    first = next(iter(entries), None)
+    if first is None and asked.until and active.process.environment.clock.wall_ms() >= asked.until:
+        # The question is on record first: a process that was paused would end the question of the next owner otherwise.
+        await active.log.flush()
+        first = await journal.post(answer_post(active.run, name, _late(asked)))
+    if first is None:
+        return False
+    answer = read(first, Answered)
+    if answer.over:
+        await _end(active, answer)
+        return False
+    if answer.by:
+        asked.question.checked(answer.value)
+    await active.log.append(
+        r.EventReceived(
+            step=name, event=ANSWER, key=name, payload=r.Raw(first.body), entry=first.id, **active.log.stamp()
+        )
+    )
+    return True
+
+
+async def _end(active: ActiveRun, answer: Answered) -> None:
+    """Somebody took the run over: nothing goes back to its code."""
+    async with active.log.command_lock, active.log.between_attempts():
+        if active.history.cancelled is None:
+            taken = r.CommandApplied(command=TAKE_OVER, by=answer.by, entry=0, note=answer.note, **active.log.stamp())
+            await active.log.append(taken)
+    assert active.history.cancelled is not None, "that record says so"
+    active.end(Ending("cancelled", why_ended(active.history.cancelled)))
+
+
+def _late(asked: r.QuestionAsked) -> Answered:
+    return Answered(asked.default, late=asked.default is None)
+
+
+async def _wait_for_answer(scope: Scope, name: str) -> None:
+    """Wait in this process until the next look at the ledger; the run may be suspended meanwhile."""
+    active, engine = scope.active, scope.active.process
+    asked = active.history.questions[name]
+    left = asked.until - engine.environment.clock.wall_ms() if asked.until else engine.settings.poll_ms
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    slice_ms = max(0, min(left, engine.settings.poll_ms))
+    handle = asyncio.get_running_loop().call_later(slice_ms / 1000, wake, future)
+    kind = "question" if asked.handoff is None else "handoff"
+    verb = "asks" if asked.handoff is None else "is handed over"
+    command = answer_with(active.run, kind, name)
+    asks = f"run {active.run} {verb}: {asked.question.text} ({asked.question.expected}; {command})"
+    try:
+        queue = "" if asked.handoff is None else asked.handoff.queue
+        pause = Pause(
+            kind,
+            name,
+            asked.until or None,
+            asks,
+            at=asked.at,
+            queue=queue,
+            until=asked.until,
+            then=then_of(asked.default),
+        )
+        await active.waiters.wait_for(scope, future, pause)
+    finally:
+        handle.cancel()

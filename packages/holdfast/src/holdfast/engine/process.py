@@ -1,0 +1,232 @@
+"""One process with an open app: what all its runs share, and nothing of any run."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from functools import partial
+from typing import Any, Final, TypeVar
+
+from holdfast.engine.breaker import Breakers
+from holdfast.engine.caches import InboxDepth, PendingIndex
+from holdfast.engine.calls import Calls
+from holdfast.engine.crash_isolation import IsolationGate
+from holdfast.engine.environment import Environment
+from holdfast.engine.housekeeping import Housekeeping
+from holdfast.engine.outbox import Outbox
+from holdfast.engine.settings import Settings
+from holdfast.engine.tool_protocol import AgentCode, PolicyCode, ToolCode
+from holdfast.errors import HoldfastError, JournalError, JournalUnavailable, LeaseLost
+from holdfast.journal.port import (
+    Busy,
+    Identity,
+    Journal,
+    Lease,
+    LeaseGranted,
+    NewRun,
+    Post,
+    RunChange,
+    RunRow,
+    Worker,
+    Write,
+)
+from holdfast.model.run_history import RunHistory
+from holdfast.model.secret import resolver_from
+
+T = TypeVar("T")
+LOG: Final = logging.getLogger("holdfast")
+
+
+class Process:
+    """What the runs of one process share: its journal, tools, environment, leases, and the calls that it has begun.
+
+    `policy` is set before the journal is opened, `identity` when it is.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        environment: Environment,
+        settings: Settings,
+        tools: Mapping[str, ToolCode],
+        agents: Mapping[str, AgentCode],
+        worker: Callable[[str], Worker],
+    ) -> None:
+        self.journal: Final = journal
+        self.environment: Final = environment
+        self.settings: Final = settings
+        self.tools: Final = tools
+        self.agents: Final = agents
+        self.worker: Final = worker(environment.rng.token())
+        self.identity: Identity = Identity("", b"", "")
+        self.resolver = resolver_from(os.environ)
+        self.policy: PolicyCode | None = None
+        self.policies_archived: Final[set[str]] = set()  # versions whose text is in the journal, as far as is known
+        self.breakers: Final = Breakers(journal, environment.clock, tools)
+        self.pauses: dict[str, str] = {}
+        self.leases: Final = Leases(self)
+        self.isolation: Final = IsolationGate()
+        self.calls: Final = Calls()
+        self.housekeeping: Final = Housekeeping(journal, environment.clock, self.worker.id)
+        self.outbox: Final = Outbox(journal, environment.clock)
+        self.pending_index: Final = PendingIndex()
+        self.inbox_depth: Final = InboxDepth(journal)
+        self.closing = False
+        self._beat_up = 0
+        self._background: set[asyncio.Task[Any]] = set()
+        self._unread_keys: set[str] = set()
+
+    # --- the lease of this process ---------------------------------------------------------------------------
+
+    async def beat(self) -> None:
+        """Renew the lease."""
+        asked = self.journal.now().ms
+        await self.journal.beat(self.worker, self.settings.lease_ms)
+        self._beat_up = asked  # counted from before the request left, so that we never trust it for too long
+
+    def lease_is_fresh(self, up: int) -> bool:
+        """Whether this process may act on its lease at the moment `up`: it holds for longer than the margin."""
+        return up - self._beat_up < self.settings.lease_ms - self.settings.margin_ms
+
+    # --- work that outlives its caller -----------------------------------------------------------------------
+
+    def background(self, coroutine: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
+        """Run something that outlives its caller; it is cancelled when the engine closes."""
+        task = asyncio.get_running_loop().create_task(coroutine, name=name)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+        return task
+
+    async def end_background(self) -> None:
+        """Cancel what still runs in the background, and wait for each of these tasks for some seconds."""
+        for task in list(self._background):
+            if task is not asyncio.current_task():
+                task.cancel()
+                await asyncio.wait({task}, timeout=5)
+
+    def insist(self, work: Callable[[], Awaitable[object]]) -> None:
+        """Do it as soon as the journal can be reached again, while this app is open."""
+        self.housekeeping.keep("a task that files how a call ended", partial(self._insist, work))
+
+    async def _insist(self, work: Callable[[], Awaitable[object]]) -> None:
+        while not self.closing:
+            await self.environment.clock.sleep(self.settings.poll_ms / 1000)
+            try:
+                await work()
+            except JournalUnavailable:
+                continue
+            except HoldfastError as error:
+                LOG.warning("how a call ended could not be recorded: %s", error)
+            return
+
+    # --- what runs ask for -----------------------------------------------------------------------------------
+
+    def deadline_of(self, history: RunHistory) -> int | None:
+        """The wall clock at which the run's time is over."""
+        if history.started is None or (agent := self.agents.get(history.started.agent)) is None:
+            return None
+        return None if agent.deadline_ms is None else history.started.at + agent.deadline_ms
+
+    def report_unread_key(self, tool: str) -> None:
+        """Warn once that a keyed tool never read its key: nothing was deduplicated."""
+        if tool not in self._unread_keys:
+            self._unread_keys.add(tool)
+            LOG.warning(
+                "%s declares an idempotency key and never read current_operation().key: "
+                "its writes are treated as plain ones from now on. "
+                "Pass the key to the system, or drop idempotency=Key(...)",
+                tool,
+            )
+
+
+# Which runs this process holds, and how a lease comes back that the journal did not let go of.
+#
+# A journal that fails may have done what it was asked: a claim that raised can still be ours, and a lease that
+# we gave back may still be there. Nobody else takes either while this process lives, so it has to look.
+
+
+class Leases:
+    """The leases of one process."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self._held: set[str] = set()
+        self._asking: dict[str, int] = {}  # claims whose answer is under way: they may be ours in a moment
+
+    async def claim(self, run: str, new: NewRun | None = None) -> LeaseGranted | Busy | None:
+        """As `Journal.claim`; a lease that is ours although nothing here holds it is given back first."""
+        journal, worker = self._process.journal, self._process.worker.id
+        self._asking[run] = self._asking.get(run, 0) + 1
+        try:
+            found = await journal.claim(run, worker, new)
+            forgotten = self._asking[run] == 1 and run not in self._held
+            if isinstance(found, Busy) and found.row.owner == worker and forgotten:
+                await journal.append(self._giving_back(found.row))
+                found = await journal.claim(run, worker, new)
+            if isinstance(found, LeaseGranted):
+                self._held.add(run)
+            return found
+        finally:
+            self._asking[run] -= 1
+            if not self._asking[run]:
+                del self._asking[run]
+
+    def let_go(self, run: str) -> None:
+        """Nothing here drives this run any more."""
+        self._held.discard(run)
+
+    def give_back(self, row: RunRow) -> None:
+        """The journal failed while we held this run: give its lease back as soon as it can be done."""
+        self._process.background(self._give_back(row), f"holdfast-release-{row.run}")
+
+    async def _give_back(self, row: RunRow) -> None:
+        write = self._giving_back(row)
+        while not self._process.closing:
+            try:
+                await self._process.journal.append(write)
+            except LeaseLost:
+                return
+            except JournalError as error:
+                LOG.warning("the lease of run %s could not be given back: %s", row.run, error)
+                await self._process.environment.clock.sleep(self._process.settings.poll_ms / 1000)
+            else:
+                return
+
+    def _giving_back(self, row: RunRow) -> Write:
+        """The lease is free, and the listing stays as it was."""
+        change = unchanged_listing(row, self._process.environment.clock.wall_ms())
+        return Write(Lease(row.run, row.row, row.token, self._process.worker.id), (), change)
+
+
+def unchanged_listing(row: RunRow, now_ms: int) -> RunChange:
+    """The listing of a run that was held for nothing. One that waits is due: somebody may have knocked meanwhile."""
+    due = now_ms if row.status == "suspended" else row.due_ms
+    return RunChange(row.status, row.reason, due, row.waits, release=True)
+
+
+# The door of a run: nobody leaves it asleep while somebody brings it something.
+#
+# Whoever brings an order or an event first puts it into the ledger, then finds the run driven by somebody else and
+# knocks. Whoever drives the run to a rest leaves in the same commit. Both write the same ledger key, one for each
+# lease, so one of them is second and knows it: the driver hears the knock and lets the run be driven again, or the
+# visitor finds that the driver has left and takes the run itself. A crash between their steps loses nothing.
+
+
+_KNOCK: Final = b'"knock"'
+_RELEASED: Final = b'"left"'
+
+
+async def notify_owner(journal: Journal, run: str, token: int) -> bool:
+    """Tell the owner of this lease that something came. False: it has left already."""
+    return (await journal.post(_owner_post(run, token, _KNOCK))).body == _KNOCK
+
+
+def release_post(run: str, token: int) -> Post:
+    """Goes with the commit that lets the run rest; `LedgerTaken` there means that somebody knocked."""
+    return _owner_post(run, token, _RELEASED)
+
+
+def _owner_post(run: str, token: int, word: bytes) -> Post:
+    return Post(f"door/{run}", str(token), word)

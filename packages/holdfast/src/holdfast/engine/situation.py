@@ -1,0 +1,144 @@
+"""The only builder of a `Situation`, and the only place that asks `decide`.
+
+A new influence on a decision is a new field of `Situation`, filled here: no move is remembered, and nothing beside this
+file chooses one (`tests/unit/engine/test_always_asked.py`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from holdfast.engine.operation_driver import asks_of, decoded
+from holdfast.errors import ArgumentError
+from holdfast.model.contract import Contract
+from holdfast.model.decision.decide import decide
+from holdfast.model.decision.moves import Move
+from holdfast.model.decision.situation import Now, Situation, Stop
+from holdfast.model.operation import OperationState
+from holdfast.model.system import is_system
+from holdfast.model.transaction import around, encloses
+
+if TYPE_CHECKING:
+    from holdfast.engine.active_run.run import ActiveRun
+    from holdfast.engine.driven_operation import DrivenOperation
+
+_NONE: Final[frozenset[int]] = frozenset()
+
+
+def next_move(driver: DrivenOperation, operation: OperationState, now: Now) -> Move:
+    """What `decide` says about the operation as it is now. There is no other way to a move."""
+    return decide(operation, situation_of(driver, operation), now)
+
+
+def situation_of(driver: DrivenOperation, operation: OperationState) -> Situation:
+    """Everything that `decide` has to know beside the operation."""
+    active, found, contract = driver.active, driver.found, driver.contract(operation)
+    process = active.process
+    settings, identity = process.settings, process.identity
+    gated = _gated(driver, contract)  # before `asks`, which reads what it found
+    return Situation(
+        contract=contract,
+        claimed_up=driver.log.claimed_up,
+        tool="gone" if driver.tool is None else "present",
+        distrusted=identity.reason if identity.trust == "distrustful" else "",
+        began_doubtful=identity.trust == "doubtful",
+        stop=_stop(driver, operation),
+        gate="wanted" if gated and found.permit is None else "",
+        policy=_policy(driver, operation),
+        permitted=found.permit is not None,
+        asks=asks_of(driver, operation),
+        hold="" if operation.released else operation.intent.hold,
+        paused=process.pauses.get(operation.intent.tool, "") or _paused(active),
+        breaker_ms=process.breakers.wait_ms(operation.intent.tool, retry=bool(operation.attempts)),
+        elsewhere=found.elsewhere,
+        at_hand=driver.arguments is not None,
+        live=frozenset(n for n, call in driver.calls.items() if not call.done()) if driver.calls else _NONE,
+        reading=found.reading,
+        key_age_ms=found.key_age_ms,
+        deaths_allowed=settings.deaths_allowed,
+        clock_error_ms=settings.clock_error_ms,
+        slow_verify_ms=_slow_verify_ms(active),
+        hung=found.hung,
+        hung_owner_ms=settings.hung_owner_ms,
+    )
+
+
+def _paused(active: ActiveRun) -> str:
+    """What the run is paused for; after a crash, also a message that may have corrected what is under way."""
+    if active.history.paused is not None:
+        return "the run"
+    return "a message" if active.replay.catching_up and active.facts.undelivered() else ""
+
+
+def _gated(driver: DrivenOperation, contract: Contract) -> bool:
+    """Whether the contract asks for a person. What cannot be judged is asked about."""
+    gate, tool, found = contract.gate, driver.tool, driver.found
+    if gate is None:
+        found.gate = False
+    elif found.gate is None or found.judged is not driver.operation.intent.arguments:
+        found.judged = driver.operation.intent.arguments
+        try:
+            found.gate = tool is None or tool.gated(gate.when, decoded(driver))
+        except (ArgumentError, ValueError):
+            found.gate = True
+    return found.gate
+
+
+def _policy(driver: DrivenOperation, operation: OperationState) -> str:
+    """The version of the policy that rules on this; what was begun or is held was judged before."""
+    policy = driver.active.process.policy
+    if policy is None or not driver.journaled or operation.attempts or operation.released or operation.intent.serves:
+        return ""
+    started = driver.active.history.started
+    return "" if started is None or is_system(started.agent) else policy.version
+
+
+# --- what stops an operation -----------------------------------------------------------------------------------------
+
+
+def stop_of(active: ActiveRun) -> Stop:
+    """What stops the sending of the whole run, if anything does."""
+    if active.history.cancelled is not None:
+        return "cancel"
+    deadline = active.process.deadline_of(active.history)
+    return "deadline" if deadline is not None and active.process.environment.clock.wall_ms() >= deadline else ""
+
+
+def _stop(driver: DrivenOperation, operation: OperationState) -> Stop:
+    """What stops the sending of this operation, if anything does.
+
+    Nothing that ends a run stops what compensates in it, or what a commit has begun to send.
+    """
+    history, intent = driver.active.history, operation.intent
+    if history.status == "stopped":
+        return "stopped" if history.cancelled is None else "cancel"
+    if intent.confirms and not operation.attempts and history.called_off(driver.step) is not None:
+        return "aborting"  # what is being released is not confirmed any more
+    if intent.serves or operation.released:
+        return ""
+    if history.transactions:
+        if history.called_off(driver.step) is not None:
+            return "aborting"
+        if intent.hold and any(one.phase != "open" for one in around(driver.step, history.transactions)):
+            return ""
+    if (stop := stop_of(driver.active) or _stopped_by_message(driver, operation)) or not history.given_up:
+        return stop
+    # it may belong to a step of a plan that relied on what was corrected
+    return "corrected" if any(encloses(one, driver.step) for one in history.given_up) else ""
+
+
+def _stopped_by_message(driver: DrivenOperation, operation: OperationState) -> Stop:
+    """Stops a new write where a message was not delivered yet to the code that began it or waits for it."""
+    messages = driver.active.history.messages
+    if messages is None or not driver.journaled or operation.may_have_landed:
+        return ""
+    if driver.step in messages.called_off:
+        return "told"
+    new = not operation.attempts and driver.scope is not None
+    return "told" if new and driver.scope is not None and driver.scope.has_message() else ""
+
+
+def _slow_verify_ms(active: ActiveRun) -> int:
+    """How far apart readings are once a person was asked; ever further once the run has stopped."""
+    slow, stopped = active.process.settings.slow_verify_ms, active.history.stopped
+    return slow if stopped is None else max(slow, active.process.environment.clock.wall_ms() - stopped.at)
