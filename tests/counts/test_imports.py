@@ -39,9 +39,8 @@ HEAVY = {
 MOST_OF_OURS = 53
 
 
-@pytest.fixture
-def imported(tmp_path: Path) -> set[str]:
-    """Every module that a call imported, from the first one of ours on."""
+def imported_by(tmp_path: Path, command: str, answer: str) -> set[str]:
+    """Every module that a command imported, from the first one of ours on."""
 
     async def make() -> None:
         journal = SqliteJournal(tmp_path / "desk.db")
@@ -49,10 +48,15 @@ def imported(tmp_path: Path) -> set[str]:
         await journal.close()
 
     asyncio.run(make())
-    called = [sys.executable, "-c", CALL, "--journal", str(tmp_path / "desk.db"), "inbox"]
+    called = [sys.executable, "-c", CALL, "--journal", str(tmp_path / "desk.db"), command]
     ended = subprocess.run(called, capture_output=True, text=True, timeout=60, check=True)
-    assert ended.stdout == "Nothing needs you.\n"
+    assert ended.stdout == answer
     return set(json.loads(ended.stderr))
+
+
+@pytest.fixture
+def imported(tmp_path: Path) -> set[str]:
+    return imported_by(tmp_path, "inbox", "Nothing needs you.\n")
 
 
 def test_the_list_imports_nothing_heavy(imported: set[str]):
@@ -62,4 +66,11 @@ def test_the_list_imports_nothing_heavy(imported: set[str]):
 
 def test_the_list_imports_little_of_ours(imported: set[str]):
     ours = sorted(name for name in imported if name.startswith("holdfast."))
+    assert len(ours) <= MOST_OF_OURS, ours
+
+
+def test_the_list_of_runs_imports_no_code_that_drives_one(tmp_path: Path):
+    imported = imported_by(tmp_path, "ps", "0 runs yet\n")
+    ours = sorted(name for name in imported if name.startswith("holdfast."))
+    assert not {"holdfast.agent.agent", "holdfast.engine.executor", "holdfast.engine.engine"} & imported
     assert len(ours) <= MOST_OF_OURS, ours

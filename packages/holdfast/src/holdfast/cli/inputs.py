@@ -8,16 +8,19 @@ import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Final, TextIO, cast, get_type_hints
+from typing import TYPE_CHECKING, Any, Final, TextIO, cast, get_type_hints
 
 import click
 import msgspec
 
-from holdfast.agent.agent import Agent
 from holdfast.control.input_checks import decode_json
 from holdfast.errors import UsageError
 
-AnyAgent = Agent[Any, Any]
+if TYPE_CHECKING:  # `ps` reads a date with this module: it must not import the engine for that
+    from holdfast.agent.agent import Agent
+
+    AnyAgent = Agent[Any, Any]
+
 _ODD_BYTES: Final = "surrogateescape"  # what is no UTF-8 is told line by line, and the rest still runs
 _LINES: Final = (".jsonl", ".csv")
 _NO_TEXT: Final = "it is not UTF-8 text"

@@ -16,7 +16,7 @@ import msgspec
 from holdfast.cli.apps import load_agent, load_function
 from holdfast.cli.common import CommandCall, command
 from holdfast.cli.exit_status import DONE, FAILED, INTERRUPTED
-from holdfast.cli.inputs import AnyAgent, lines_of, parsed
+from holdfast.cli.inputs import lines_of, parsed
 from holdfast.cli.screen import Screen, grid, phrase
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.inspect.text import count, short
@@ -28,6 +28,8 @@ from holdfast.testing.trial.report import Plan, Refused, Report, planned, report
 
 if TYPE_CHECKING:
     from rich.text import Text
+
+    from holdfast.cli.inputs import AnyAgent
 
 _NAMES: Final = {"plain": "without faults", "faults": "with faults"}
 _SHOWN: Final = 12
