@@ -35,7 +35,7 @@ def test_a_hand_off_is_given_back_with_an_answer(desk: Served, enter: Enter):
     fits(page)
     page.get_by_label("Your answer").last.fill("signed")
     page.get_by_role("button", name="Answer", exact=True).tap()
-    expect(page.get_by_text("It is answered")).to_be_visible()
+    expect(page.get_by_text("is already answered")).to_be_visible()
     assert desk.go_on("claim-anna") == "signed"
 
 
@@ -44,7 +44,7 @@ def test_a_hand_off_is_taken_over_and_the_run_ends(desk: Served, enter: Enter):
     page = enter()
     page.goto(HANDED)
     answer(page, "Take it over", Why="I call them")
-    expect(page.get_by_text("It is answered")).to_be_visible()
+    expect(page.get_by_text("is already answered")).to_be_visible()
     with pytest.raises(RunStopped, match="handed_over"):
         desk.go_on("claim-anna")
     assert "I call them" in str(desk.records("claim-anna"))
@@ -59,7 +59,7 @@ def test_what_left_is_judged_afterwards(desk: Served, enter: Enter, title: str, 
     expect(page.get_by_label("Exact arguments")).to_contain_text("anna")
     fits(page)
     answer(page, title, Why="looked at it")
-    expect(page.get_by_text("It is answered")).to_be_visible()
+    expect(page.get_by_text("is already answered")).to_be_visible()
     page.goto("/inbox")
     expect(page.get_by_text("Nothing needs you", exact=True)).to_be_visible()
     page.goto("/health")
@@ -113,6 +113,6 @@ def test_a_run_that_cannot_go_on_is_let_go_on_where_its_code_is_mended(desk: Ser
     expect(page.get_by_label("The run")).to_contain_text("travel-anna/coupon#1")
     fits(page)
     answer(page, "Let it go on", Why="the old code is back")
-    expect(page.get_by_text("It is answered")).to_be_visible()
+    expect(page.get_by_text("is already answered")).to_be_visible()
     (reopened,) = [one for one in desk.records("travel-anna") if isinstance(one, r.RunReopened)]
     assert (reopened.by, reopened.note) == ("bea", "the old code is back")

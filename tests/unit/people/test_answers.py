@@ -107,7 +107,7 @@ async def test_items_are_given_away_rest_and_become_urgent_without_touching_the_
             await a.answer(app.service, REFUND, a.Snooze(until_ms=EPOCH_MS), by="bea")
         assert len(lab.records("r-ann")) == before
         await a.answer(app.service, REFUND, a.Decline("no"), by="bea")
-        with pytest.raises(UsageError, match="has its answer already"):
+        with pytest.raises(UsageError, match="is already answered"):
             await a.answer(app.service, REFUND, a.Escalate(), by="bea")
 
 

@@ -374,7 +374,7 @@ async def _compensate(service: Service, now: LoadedItem, given: CompensateAnswer
 
 async def _hand_over(service: Service, now: LoadedItem, given: Handover, by: str) -> Applied:
     if not now.open:
-        raise UsageError(f"{now.item} has its answer already", next_step=f"holdfast show {now.run}")
+        raise UsageError(f"{now.item} is already answered", next_step=f"holdfast show {now.run}")
     match given:
         case Delegate():
             one = Handing("delegate", by, given.to, given.queue, note=given.why)
