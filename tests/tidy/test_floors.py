@@ -1,5 +1,6 @@
 """Imports go downwards only; the domain is pure; only the wiring may see everything."""
 
+import re
 import sys
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -176,3 +177,14 @@ def test_an_import_is_found_wherever_it_stands(tmp_path: Path, monkeypatch: pyte
         "holdfast.journal.port.Journal",
         "holdfast.app",
     ]
+
+
+def test_the_map_of_the_engine_names_every_file():
+    """A file that the map does not name is one that a reader cannot find."""
+    engine = PACKAGE / "engine"
+    files = {path.stem for path in engine.rglob("*.py") if path.name != "__init__.py"} - {"run"}
+    the_map = (engine / "__init__.py").read_text(encoding="utf-8")
+    named = {name for path in re.findall(r"`([a-z_/]+)(?:\.py)?`", the_map) for name in path.strip("/").split("/")[-1:]}
+    assert not files - named, "name them in the map, engine/__init__.py"
+    for path in re.findall(r"`([a-z_/]+\.py)`", the_map):
+        assert (engine / path).is_file() or (PACKAGE / path).is_file(), f"the map names {path}, which is not there"

@@ -1,1 +1,32 @@
-"""Holdfast."""
+"""The engine performs what the model decides, for all runs of one process. This is the map of its rooms.
+
+Read the core in this order, about 4,000 lines; everything else serves it:
+
+1. `model/contract.py`, `model/records/operation.py`, `model/operation.py`: what a tool promises, what is recorded
+   about one operation, and the state that these records make.
+2. `model/decision/`: `moves`, `situation`, `evidence`, `decide`, `send_rules`, `verify_rules`. The pure function that
+   decides.
+3. `model/transitions.py`, `journal/port.py`: the table of legal records, and the journal that remembers them.
+4. `executor.py`, `situation.py`, `operation_driver.py`, `invoke.py`, `commands.py`: the loop that performs one move
+   after another, the builder of its situation, what performers get, the one call into the world, and commands from
+   outside.
+
+The rooms:
+
+- One operation: `executor`, `situation`, `operation_driver` (the protocol of performers), `driven_operation` (the
+  product's own), `invoke`, `calls` (time limits, and calls that outlive their attempts), `waiting`, `verification`,
+  `approvals`, `rulings` (the policy of the app), `deferred` and `pending` (outcomes that arrive later), `claims`
+  (business keys and repeats), `contradictions`, `late_reports`, `previous_owner`.
+- Exceptions of tools: `exceptions/`: `classify`, `table`, `http`, `prior_send`, `call_end`.
+- One run: `run_start`, `run_driver`, `suspension`, `active_run/` (`log`, `replay`, `waiters`, `drivers`, `scopes`,
+  `facts`), `sealing` (steps that come too late), `messages`, `durable_waits` (sleep, events, time limits).
+- Transactions: `transactions` (boundaries in agent code), `saga` (closing one from its records).
+- One process: `process` (what its runs share), `engine` (open, close, lease), `recovery` (abandoned and due runs),
+  `crash_isolation`, `breaker`, `caches`, `housekeeping`, `outbox`, `commands`, `settings`.
+- The edges: `environment` (clock, chance, threads, crash points), `tool_protocol` (what the engine needs of a tool),
+  `steps` (what agent code calls), `current_operation` (what a tool can learn), `masking` (secrets).
+
+An operation comes in through `steps`, becomes a `DrivenOperation`, and is driven by `executor.drive` in the same way
+for first attempts, retries and recovery. `situation.py` alone builds what `decide` reads and alone asks it.
+Performers take an `OperationDriver`, and none of them imports `engine` or `run_driver`.
+"""
