@@ -136,6 +136,7 @@ CLAUSES: Final = Contract(
     pending=Pending("an answer"),
 )
 CLAIMED: Final = Elsewhere("claim", "pending", "desk/charge#9")
+HUNG: Final[dict[str, Any]] = {"hung": "a process hangs", "hung_owner_ms": 10 * MINUTE}
 RULING: Final = Ruling("refuse", "no charges", require=Require(person=True))
 FACTS: Final = Facts("charge", "desk", 1, "monday", history=Past(), queue=Queue())
 
@@ -149,6 +150,10 @@ def pausing(story: Story, why: str, charged: Any = "attempts", **changes: Any) -
     """The operation during a pause of ten seconds."""
     wait = Wait("monday", START.up, 10 * SECOND, START.wall + 10 * SECOND, why, "drawn", charged)
     return replace(story.state, wait=replace(wait, **changes))
+
+
+def ask(operation: OperationState, contract: Contract, now: Now = SOON, **situation: Any) -> Question:
+    return Question(operation, Situation(contract, **situation), now)
 
 
 def questions() -> dict[str, Question]:
@@ -166,17 +171,12 @@ def questions() -> dict[str, Question]:
     late = r.LateReport(step=STEP, number=1, end=r.End(), at=0, up=0)
     full = part(planned, "settlement", basis=Basis("rule"), met=Met("desk/charge#9"))
     full = part(part(full, "links", disputes=(late,)), "approval", require=Require(person=True))
-    held = {"elsewhere": CLAIMED}
-    hung = {"hung": "a process hangs", "hung_owner_ms": 10 * MINUTE}
-
-    def ask(operation: OperationState, contract: Contract, now: Now = SOON, **situation: Any) -> Question:
-        return Question(operation, Situation(contract, **situation), now)
 
     return {
         "pause, preconditions changed": ask(pausing(sent, "retry", boot="sunday"), ALL_STORED, reading="changed"),
         "approved": ask(approved, replace(stories.NATURAL, observes=True), gate="wanted", asks="a1"),
         "approved, look first": ask(approved, replace(stories.VERIFIABLE, check_first=True), reading="same"),
-        "claim held": ask(planned, BOTH, **held),
+        "claim held": ask(planned, BOTH, elsewhere=CLAIMED),
         "claim deferred": ask(planned, BOTH, elsewhere=replace(CLAIMED, by="guard", deferred=True)),
         "claim with other arguments": ask(planned, RUNS_TWICE, elsewhere=replace(CLAIMED, mismatch=True)),
         "claim that succeeded": ask(planned, BOTH, elsewhere=replace(CLAIMED, state="succeeded")),
@@ -184,8 +184,8 @@ def questions() -> dict[str, Question]:
         "reading due": ask(pausing(unsent, "verify"), PATIENT, began_doubtful=True),
         "budget": ask(pausing(unsent, "verify"), replace(stories.PLAIN, budget=Budget(2.0)), hold="trip"),
         "read back, rebooted": ask(checked, RUNS_TWICE, TUESDAY),
-        "read back, call running": ask(checked, stories.VERIFIABLE, live=frozenset({1}), **hung),
-        "unfit answer": ask(replace(awaiting, attempts=(unfit,)), FOREVER, **hung),
+        "read back, call running": ask(checked, stories.VERIFIABLE, live=frozenset({1}), **HUNG),
+        "unfit answer": ask(replace(awaiting, attempts=(unfit,)), FOREVER, **HUNG),
         "answer comes later": ask(part(awaiting, "deferral", every_ms=MINUTE), RUNS_TWICE),
         "answer comes later, rebooted": ask(awaiting, stories.VERIFIABLE, TUESDAY),
         "refused by the policy": ask(ruled, PATIENT, key_age_ms=HOUR),
@@ -196,9 +196,9 @@ def questions() -> dict[str, Question]:
             part(Story().sent("not_sent").asked().state, "approval", until=START.wall + HOUR), RUNS_TWICE, asks="a1"
         ),
         "gated, time over": ask(part(Story().planned().asked().state, "approval", until=START.wall), FOREVER),
-        "unknown": ask(sent.settled("unknown").state, PATIENT, live=frozenset({1}), **hung),
-        "unknown, process hangs": ask(replace(lost, attempts=(given_up,), phase="unknown"), PATIENT, **hung),
-        "process hangs": ask(replace(lost, attempts=(given_up,)), stories.PLAIN, **hung),
+        "unknown": ask(sent.settled("unknown").state, PATIENT, live=frozenset({1}), **HUNG),
+        "unknown, process hangs": ask(replace(lost, attempts=(given_up,), phase="unknown"), PATIENT, **HUNG),
+        "process hangs": ask(replace(lost, attempts=(given_up,)), stories.PLAIN, **HUNG),
         "key in progress": ask(Story().sent("key_in_progress").state, FOREVER, policy="v1"),
         "refused after an ambiguous one": ask(Story().sent("lost").sent("rejected", why="no").state, ALL_STORED),
         "sent, landing window": ask(Story().sent("lost").sent("returned").state, BOTH),
@@ -212,7 +212,7 @@ def questions() -> dict[str, Question]:
         "arguments not stored": ask(replace(planned, intent=replace(planned.intent, executable=False)), stories.PLAIN),
         "hold": ask(replace(planned, intent=replace(planned.intent, hold="trip")), stories.PLAIN, hold="trip"),
         "edited": ask(part(planned, "editing", called=planned.intent, editors=("ann",)), stories.PLAIN),
-        "every part": ask(full, CLAUSES, **held),
+        "every part": ask(full, CLAUSES, elsewhere=CLAIMED),
         "time for attempts": ask(
             pausing(unsent, "other"), replace(stories.PLAIN, retry=Retry(elapsed=timedelta(seconds=1)))
         ),
