@@ -20,7 +20,9 @@ import msgspec
 import pytest
 from msgspec.structs import fields, replace
 
-from holdfast.engine.operation_driver import OperationDriver
+from holdfast.engine import driven_operation
+from holdfast.engine import situation as asking
+from holdfast.engine.driven_operation import DrivenOperation
 from holdfast.model import records as r
 from holdfast.model.contract import Contract, Key, Natural, Once, Pending, Rejection
 from holdfast.model.decision import decide as rules
@@ -247,17 +249,18 @@ class Driver:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         history = SimpleNamespace(operations={})
-        engine = SimpleNamespace(late_calls=lambda run, step: None)
-        instance: Any = SimpleNamespace(engine=engine, run="r-ann", history=history)
-        self.driver = OperationDriver(instance, STEP, None, None)
+        process = SimpleNamespace(calls=SimpleNamespace(any_late=False))
+        active: Any = SimpleNamespace(process=process, run="r-ann", history=history, log=SimpleNamespace())
+        self.driver = DrivenOperation(active, STEP, None, None)
         self.operations = history.operations
         self.read: Situation
-        monkeypatch.setattr(OperationDriver, "situation", lambda driver, operation: self.read)
+        for module in (asking, driven_operation):
+            monkeypatch.setattr(module, "situation_of", lambda driver, operation: self.read)
 
     def next_move(self, operation: OperationState, situation: Situation, now: Now) -> Move:
         self.operations[STEP] = operation
         self.read = situation
-        return self.driver.next_move(operation, now)
+        return asking.next_move(self.driver, operation, now)
 
     def wrong(self, variants: list[tuple[Question, Variant]]) -> Variant | None:
         """The first variant that is not answered as `decide` does, right after the question it came from."""
@@ -361,15 +364,15 @@ def key_without(left_out: frozenset[str], value: Any) -> Any:
 
 def plant(monkeypatch: pytest.MonkeyPatch, key: Callable[[Question], Any]) -> None:
     """Let the driver remember its moves by this key."""
-    ask, memo = OperationDriver.next_move, {}
+    ask, memo = asking.next_move, {}
 
-    def remembered(driver: OperationDriver, operation: OperationState, now: Now) -> Move:
+    def remembered(driver: DrivenOperation, operation: OperationState, now: Now) -> Move:
         known = key(Question(operation, driver.situation(operation), now))
         if known not in memo:
             memo[known] = ask(driver, operation, now)
         return memo[known]
 
-    monkeypatch.setattr(OperationDriver, "next_move", remembered)
+    monkeypatch.setattr(asking, "next_move", remembered)
 
 
 @pytest.mark.parametrize("name", sorted(DECISIVE))
