@@ -212,7 +212,7 @@ APPROVALS: Final = (
         "holdfast.model.decision.send_rules:_approved",
         once_begun_for_ever,
     ),
-    Mutant("one name is two", "who says yes counts twice", "holdfast.model.transitions:_STEPS", one_name_is_two),
+    Mutant("one name is two", "who says yes counts twice", "holdfast.model.transitions:_APPLY", one_name_is_two),
     Mutant("a no means yes", "a decline lets it be sent", "holdfast.engine.approvals:verdict_of", no_means_yes),
     Mutant("a no is lost", "a decline is taken down and lost", "holdfast.engine.approvals:verdict_of", no_is_lost),
     Mutant(
@@ -249,7 +249,7 @@ APPROVALS: Final = (
     Mutant(
         "answered and sent",
         "a person's answer is taken for a yes",
-        "holdfast.model.transitions:_STEPS",
+        "holdfast.model.transitions:_APPLY",
         answered_and_sent,
     ),
     # What they allow beforehand.

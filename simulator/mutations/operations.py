@@ -84,7 +84,7 @@ def sends_again(*columns: str) -> Twist:
         sending = vars(import_module("holdfast.model.decision.send_rules"))
 
         def after_ambiguity(case: Any) -> Any:
-            if case.weight.column not in columns:
+            if case.evidence.repeat_safety not in columns:
                 return original(case)
             return sending["_earlier_call"](case) or sending["_backoff"](case) or Attempt("sent again")
 
@@ -114,7 +114,7 @@ def ends_as(kind: str, *errors: type[BaseException]) -> Twist:
 
 def returned_is_enough(original: Any) -> Any:
     def returned(case: Any) -> Any:
-        attempt = case.weight.returned
+        attempt = case.evidence.returned
         if attempt is None:
             return original(case)
         return Settle("returned", "succeeded", RETURNED, attempt=attempt.number)
@@ -124,7 +124,7 @@ def returned_is_enough(original: Any) -> Any:
 
 def refusal_ends_it(original: Any) -> Any:
     def refused(case: Any) -> Any:
-        attempt = case.weight.rejected
+        attempt = case.evidence.rejected
         if attempt is None or attempt.end is None:
             return original(case)
         return Settle("refused", "failed", RETURNED, attempt.end.why, attempt.end.code, attempt.number)
@@ -136,7 +136,7 @@ def stale_means_failed(original: Any) -> Any:
     def preconditions(case: Any) -> Any:
         move = original(case)
         changed = case.situation.reading == "changed" and not case.operation.approval.one_more
-        if move is None or not changed or case.weight.column == "read":
+        if move is None or not changed or case.evidence.repeat_safety == "read":
             return move
         return Settle("stale", "failed", EVIDENCE, "its preconditions changed", "stale")
 

@@ -302,13 +302,13 @@ REVIEWS: Final = (
     Mutant(
         "given up and sent",
         "what did not happen is sent again unasked",
-        "holdfast.model.transitions:_STEPS",
+        "holdfast.model.transitions:_APPLY",
         given_up_and_sent,
     ),
     Mutant(
         "a no means happened",
         "that it did not happen is taken for a success",
-        "holdfast.model.transitions:_STEPS",
+        "holdfast.model.transitions:_APPLY",
         no_means_happened,
     ),
     Mutant(

@@ -11,8 +11,8 @@ from holdfast.journal.memory import MemoryJournal
 from holdfast.model.run_history import RunHistory
 from holdfast.people import answers as a
 from holdfast.people.dossier import dossier
+from holdfast.people.idempotent_answers import answer_idempotently
 from holdfast.people.loaded_item import load_item
-from holdfast.people.repeated_answers import answer_again
 from holdfast.policies import Gate
 from tests.unit.console.web.stand import standing
 from tests.unit.engine.lab import Lab, virtual
@@ -80,7 +80,7 @@ async def cost_of(lab: Lab, monkeypatch: pytest.MonkeyPatch, steps: int, way: st
                     assert sent.status_code == 200, sent.text
                 case "command line":
                     now = await load_item(stand.app.service.looking, PAY)
-                    await answer_again(stand.app.service, now, a.Approve(), by="bea", shown=shown)
+                    await answer_idempotently(stand.app.service, now, a.Approve(), by="bea", shown=shown)
                 case _:
                     await a.answer(stand.app.service, PAY, a.Approve(), by="bea", shown=shown)
     return counted.folds, counted.records, counted.rows, len(before)

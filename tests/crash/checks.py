@@ -79,7 +79,7 @@ def _no_false_outcome(name, operation, testimony):
     effects = testimony.effects(name)
     if operation.phase == "succeeded":
         assert effects >= 1, f"{name} succeeded ({operation.basis}) and did not happen"
-        assert json.loads(bytes(operation.result)) == _answer(name, testimony), name
+        assert json.loads(bytes(operation.settlement.result)) == _answer(name, testimony), name
     if operation.phase in {"failed", "cancelled"}:
         assert effects == 0, f"{name} is {operation.phase} ({operation.basis}) and happened"
 

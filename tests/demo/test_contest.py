@@ -12,7 +12,7 @@ from holdfast.demo.referee import count
 from holdfast.demo.requests import make_requests, write_requests
 from holdfast.demo.schedule import REQUESTS, make_schedule
 from holdfast.demo.side_without import WithoutHoldfast
-from holdfast.demo.witness import Happened, KillNow
+from holdfast.demo.witness import KillNow, WitnessedEffect
 from tests.demo.processes import running
 
 
@@ -43,7 +43,7 @@ def test_without_holdfast_effects_happen_twice(tmp_path):
     killed = [news.event for news in stage.news if isinstance(news, KillNow)]
     assert sorted(killed) == [kill.event for kill in make_schedule(7).kills]
     assert result.kills == len(killed) == 9
-    assert sum(isinstance(news, Happened) for news in stage.news) == result.effects.total()
+    assert sum(isinstance(news, WitnessedEffect) for news in stage.news) == result.effects.total()
     assert {news.request for news in stage.news if isinstance(news, Progress)} == set(range(1, REQUESTS + 1))
 
 

@@ -8,7 +8,7 @@ from holdfast.demo.contest import Progress
 from holdfast.demo.display import LEGEND, Scoreboard, final_table, money_line
 from holdfast.demo.referee import Counts
 from holdfast.demo.schedule import make_schedule
-from holdfast.demo.witness import Happened, KillNow
+from holdfast.demo.witness import KillNow, WitnessedEffect
 
 COUNTS = Counts(requested=96, once=69, twice=22, never=0, waiting=0, refused=5, misreported=3)
 PRICES = dict.fromkeys(range(1, 25), 123_450)
@@ -25,11 +25,11 @@ def test_the_scoreboard_follows_the_news():
     scoreboard = Scoreboard(7, schedule, PRICES)
     point = schedule.kills[0]
     for news in (
-        Happened("without", "mail", 3),
-        Happened("without", "mail", 3),
-        Happened("holdfast", "mail", 3),
-        Happened("without", "payments", 4),
-        Happened("without", "payments", 4),
+        WitnessedEffect("without", "mail", 3),
+        WitnessedEffect("without", "mail", 3),
+        WitnessedEffect("holdfast", "mail", 3),
+        WitnessedEffect("without", "payments", 4),
+        WitnessedEffect("without", "payments", 4),
         KillNow("holdfast", point.event, point.request),
         Progress("holdfast", 3),
         Progress("holdfast", 3),

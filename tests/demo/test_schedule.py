@@ -11,7 +11,7 @@ from holdfast.demo.schedule import (
     DECKS,
     REQUESTS,
     SERVICES,
-    Fault,
+    ScheduledFault,
     event_of,
     lane_of,
     make_schedule,
@@ -36,7 +36,7 @@ def test_every_seed_deals_whole_decks(seed):
     schedule = make_schedule(seed)
     for service in SERVICES:
         dealt = Counter(schedule.first[service, request] for request in range(1, REQUESTS + 1))
-        del dealt[Fault.NONE]
+        del dealt[ScheduledFault.NONE]
         assert dealt == DECKS[service]
 
 
@@ -46,14 +46,20 @@ def test_refusals_are_final_outages_end_and_third_calls_are_served(seed):
     for (service, request), first in schedule.first.items():
         faults = [schedule.fault(service, request, call) for call in range(1, 6)]
         match first:
-            case Fault.REFUSED:
-                assert set(faults) == {Fault.REFUSED}
-            case Fault.OUTAGE:
-                assert faults == [Fault.SILENT, Fault.LOST, Fault.LOST, Fault.LOST, Fault.NONE]
+            case ScheduledFault.REFUSED:
+                assert set(faults) == {ScheduledFault.REFUSED}
+            case ScheduledFault.OUTAGE:
+                assert faults == [
+                    ScheduledFault.SILENT,
+                    ScheduledFault.LOST,
+                    ScheduledFault.LOST,
+                    ScheduledFault.LOST,
+                    ScheduledFault.NONE,
+                ]
             case _:
                 assert faults[0] is first
-                assert faults[1] is not Fault.REFUSED
-                assert faults[2:] == [Fault.NONE] * 3
+                assert faults[1] is not ScheduledFault.REFUSED
+                assert faults[2:] == [ScheduledFault.NONE] * 3
 
 
 @given(SEEDS)
@@ -67,7 +73,11 @@ def test_kills_are_many_spread_and_possible(seed):
         fault = schedule.first[kill.service, kill.request]
         assert kill.event == event_of(kill.request, kill.service)
         assert schedule.kill(kill.service, kill.request, kill.moment) is kill
-        assert fault in COMMITS_AT_ONCE if kill.moment == "commit" else fault not in {Fault.REFUSED, Fault.OUTAGE}
+        assert (
+            fault in COMMITS_AT_ONCE
+            if kill.moment == "commit"
+            else fault not in {ScheduledFault.REFUSED, ScheduledFault.OUTAGE}
+        )
 
 
 def test_requests_survive_their_file(tmp_path):

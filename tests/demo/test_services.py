@@ -6,7 +6,7 @@ import aiosmtplib
 import httpx2
 import pytest
 
-from holdfast.demo.schedule import Fault, Kill
+from holdfast.demo.schedule import Kill, ScheduledFault
 from holdfast.demo.shop import RefusedError
 from tests.demo.worlds import CUSTOMERS, FIRST, counted, open_shop, world_with
 
@@ -58,7 +58,7 @@ class TestFaults:
         assert counted(world) == {(service, FIRST.id): 1}
 
     def test_commits_and_never_answers(self, service):
-        world = world_with(service, Fault.SILENT)
+        world = world_with(service, ScheduledFault.SILENT)
 
         async def story(shop):
             error = await fails(CALLS[service](shop))
@@ -68,7 +68,7 @@ class TestFaults:
         assert counted(world) == {(service, FIRST.id): 1}
 
     def test_lands_late(self, service):
-        world = world_with(service, Fault.LATE)
+        world = world_with(service, ScheduledFault.LATE)
 
         async def story(shop):
             await fails(CALLS[service](shop))
@@ -79,7 +79,7 @@ class TestFaults:
         run(world, story)
 
     def test_commits_and_answers_with_an_error(self, service):
-        world = world_with(service, Fault.BROKEN)
+        world = world_with(service, ScheduledFault.BROKEN)
 
         async def story(shop):
             error = await fails(CALLS[service](shop))
@@ -90,7 +90,7 @@ class TestFaults:
         assert counted(world) == {(service, FIRST.id): 1}
 
     def test_loses_the_request(self, service):
-        world = world_with(service, Fault.LOST)
+        world = world_with(service, ScheduledFault.LOST)
 
         async def story(shop):
             await fails(CALLS[service](shop))
@@ -100,7 +100,7 @@ class TestFaults:
         assert counted(world) == {(service, FIRST.id): 1}
 
     def test_refuses_every_call(self, service):
-        world = world_with(service, Fault.REFUSED)
+        world = world_with(service, ScheduledFault.REFUSED)
 
         async def story(shop):
             for _ in range(2):
@@ -112,7 +112,7 @@ class TestFaults:
         assert world.effects == []
 
     def test_slow_answer_still_arrives(self, service):
-        world = world_with(service, Fault.SLOW)
+        world = world_with(service, ScheduledFault.SLOW)
 
         async def story(shop):
             call = asyncio.create_task(CALLS[service](shop))
@@ -174,7 +174,7 @@ class TestPayments:
         assert counted(world) == {REFUND: refunds}
 
     def test_in_progress_until_the_late_one_lands(self):
-        world = world_with(first=Fault.LATE)
+        world = world_with(first=ScheduledFault.LATE)
 
         async def story(shop):
             await fails(refund(shop))

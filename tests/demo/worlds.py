@@ -5,10 +5,10 @@ import contextlib
 from collections import Counter
 
 from holdfast.demo.requests import make_requests
-from holdfast.demo.schedule import Fault, Schedule
+from holdfast.demo.schedule import Schedule, ScheduledFault
 from holdfast.demo.services.server import serving
 from holdfast.demo.shop import Shop
-from holdfast.demo.world import World
+from holdfast.demo.world import DemoWorld
 
 CUSTOMERS = make_requests(seed=1, how_many=3)
 FIRST = CUSTOMERS[0]
@@ -36,9 +36,11 @@ class TurnedClock:
                 wake.set()
 
 
-def world_with(service="payments", first=Fault.NONE, second=Fault.NONE, kills=(), **environment):
+def world_with(service="payments", first=ScheduledFault.NONE, second=ScheduledFault.NONE, kills=(), **environment):
     spot = (service, FIRST.id)
-    return World(Schedule({spot: first}, {spot: second}, tuple(kills)), CUSTOMERS, clock=TurnedClock(), **environment)
+    return DemoWorld(
+        Schedule({spot: first}, {spot: second}, tuple(kills)), CUSTOMERS, clock=TurnedClock(), **environment
+    )
 
 
 @contextlib.asynccontextmanager

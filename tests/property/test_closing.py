@@ -68,10 +68,10 @@ def test_on_the_way_back_nothing_is_compensated_too_early_or_twice(found: list[M
     boundary = Transaction("t", "parked" if parked else "aborting", backward=True, tries=tries)
     move = close(boundary, found)
     by_step = {member.step: member for member in found}
-    assert isinstance(move, (c.Settle, c.Amend, c.Stop, c.Finish))
-    if isinstance(move, (c.Amend, c.Stop, c.Finish)):
+    assert isinstance(move, (c.AwaitOperations, c.StartCompensations, c.ParkTransaction, c.Finish))
+    if isinstance(move, (c.StartCompensations, c.ParkTransaction, c.Finish)):
         assert all(member.operation.phase in SETTLED for member in found)
-    if isinstance(move, c.Amend):
+    if isinstance(move, c.StartCompensations):
         for member in (by_step[step] for step in move.steps):
             assert member.operation.phase == "succeeded" or member.contract.absent_safe
             again = member.amends is not None and (member.amends.phase in {"failed", "cancelled"} or member.overtaken)
@@ -81,7 +81,7 @@ def test_on_the_way_back_nothing_is_compensated_too_early_or_twice(found: list[M
     if isinstance(move, c.Finish):
         assert all(not _stands(member) for member in found)
         assert set(move.undone) == {member.step for member in found if member.undone}
-    if isinstance(move, c.Stop):
+    if isinstance(move, c.ParkTransaction):
         assert move.stuck
 
 
@@ -139,7 +139,7 @@ def test_on_the_way_forward_one_thing_leaves_at_a_time_and_the_pivot_first(found
         assert not left, "something irreversible has left: there is no way back"
     if isinstance(move, c.Finish):
         assert all(one.operation.phase == "succeeded" for one in held)
-    if isinstance(move, c.Amend):
+    if isinstance(move, c.StartCompensations):
         assert {one.step for one in found if one.stray} >= set(move.steps), "what belongs to a commit is not undone"
 
 
@@ -158,7 +158,7 @@ def test_a_person_who_accepts_ends_it(found: list[Member]):
 @given(members())
 def test_nothing_is_released_while_its_confirmation_is_on_its_way_or_unknown(found: list[Member]):
     move = close(Transaction("t", "aborting", backward=True), found)
-    if isinstance(move, c.Amend):
+    if isinstance(move, c.StartCompensations):
         confirmations = [one.confirmation for one in found if one.step in move.steps and one.confirmation is not None]
         assert all(one.phase in FINAL for one in confirmations)
 
@@ -167,6 +167,6 @@ def test_nothing_is_released_while_its_confirmation_is_on_its_way_or_unknown(fou
 def test_a_commit_turns_back_only_once_no_confirmation_is_on_its_way(found: list[Member], pivot: Pivot):
     found = [replace(one, operation=replace(one.operation, phase="succeeded")) for one in found if not one.held]
     move = close(Transaction("t", "committing", pivot=pivot), found)
-    if isinstance(move, (c.TurnBack, c.Stop)):
+    if isinstance(move, (c.TurnBack, c.ParkTransaction)):
         under_way = [one for one in found if one.contract.confirms and one.confirmation is not None]
         assert all(one.confirmation.phase in {*FINAL} for one in under_way if one.confirmation is not None)

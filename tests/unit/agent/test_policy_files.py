@@ -7,7 +7,7 @@ import pytest
 
 from holdfast.errors import UsageError
 from holdfast.model.policy import Facts, Policy, Rule
-from holdfast.people.policy.judge import Judge, PolicyError
+from holdfast.people.policy.judge import PolicyError, PolicyJudge
 from holdfast.people.policy.policy_files import judge_of, load_policy, read_yaml
 
 FACTS = Facts("refund", "desk", 12, "mon")
@@ -112,7 +112,7 @@ def test_yaml_makes_no_objects(tmp_path: Path):
 
 def test_an_app_takes_a_policy_or_its_file(tmp_path: Path):
     judge = judge_of(Policy("desk"))
-    assert isinstance(judge, Judge)
+    assert isinstance(judge, PolicyJudge)
     assert judge_of(None) is None
     assert judge_of(str(written(tmp_path, "name: desk"))).version == judge.version
 
@@ -128,7 +128,7 @@ def test_an_app_takes_a_policy_or_its_file(tmp_path: Path):
     ],
 )
 def test_an_amount_that_has_no_answer_is_unknown(arguments: dict[str, object], amount: float | None):
-    judge = Judge(Policy("desk", amounts={"refund": "double(arguments.cents) / 100.0", "flag": "true"}))
+    judge = PolicyJudge(Policy("desk", amounts={"refund": "double(arguments.cents) / 100.0", "flag": "true"}))
     assert judge.amount("refund", arguments) == amount
     assert judge.amount("other", arguments) is None
     assert judge.amount("flag", arguments) is None
@@ -137,7 +137,7 @@ def test_an_amount_that_has_no_answer_is_unknown(arguments: dict[str, object], a
 @pytest.mark.parametrize(("customer", "subject"), [("ann", "ann"), (7, "7"), (True, ""), (1.5, ""), (None, "")])
 def test_a_subject_is_a_text_or_a_number(customer: object, subject: str):
     assert (
-        Judge(Policy("desk", subjects={"refund": "arguments.customer"})).subject("refund", {"customer": customer})
+        PolicyJudge(Policy("desk", subjects={"refund": "arguments.customer"})).subject("refund", {"customer": customer})
         == subject
     )
 
@@ -151,6 +151,6 @@ def test_a_subject_is_a_text_or_a_number(customer: object, subject: str):
     ],
 )
 def test_why_nobody_can_judge_is_told_in_a_few_words(when: str, why: str):
-    ruling = Judge(Policy("desk", (Rule("odd", when, "auto"),))).ruling(FACTS, {"name": "ann"}, lambda _: 1.0)
+    ruling = PolicyJudge(Policy("desk", (Rule("odd", when, "auto"),))).ruling(FACTS, {"name": "ann"}, lambda _: 1.0)
     assert ruling.asks
     assert ruling.why == why

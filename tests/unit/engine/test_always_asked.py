@@ -124,8 +124,8 @@ async def test_a_new_rule_is_asked_about_a_call_that_returned(lab: Lab, monkeypa
     doubted: list[int] = []
 
     def doubt(case: Case) -> Move | None:
-        if case.weight.returned is not None:
-            doubted.append(case.weight.returned.number)
+        if case.evidence.returned is not None:
+            doubted.append(case.evidence.returned.number)
         return None
 
     put_first(monkeypatch, doubt)

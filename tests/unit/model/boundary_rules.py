@@ -30,9 +30,9 @@ ON_THE_WAY: Final = frozenset({"planned", "ready", "running", "verifying", "awai
 def answer_of(move: c.Closing) -> Answer:
     """The kind of a move and the steps that it names."""
     match move:
-        case c.Amend(steps) | c.Confirm(steps) | c.Reread(steps):
+        case c.StartCompensations(steps) | c.Confirm(steps) | c.Reread(steps):
             return type(move).__name__, frozenset(steps)
-        case c.Stop(stuck=stuck):
+        case c.ParkTransaction(stuck=stuck):
             return "Stop", frozenset(stuck)
         case c.Release(step):
             return "Release", frozenset({step})

@@ -7,7 +7,7 @@ import random
 from msgspec.structs import replace
 
 from holdfast.model.contract import Contract
-from holdfast.model.saga import Amend, Backlog, Member, close
+from holdfast.model.saga import Backlog, Member, StartCompensations, close
 from holdfast.model.transaction import Transaction
 from tests.unit.model.boundary_rules import boundary_of, operation
 
@@ -48,7 +48,7 @@ def test_of_many_it_shows_the_one_whose_turn_it_is():
     for number in range(1000, 0, -1):
         front = backlog.front()
         assert [member.step for member in front] == [f"t/pay#{number}"]
-        assert close(BACK, front) == Amend((f"t/pay#{number}",))
+        assert close(BACK, front) == StartCompensations((f"t/pay#{number}",))
         backlog.put(paid(number, undone=True))
     assert backlog.front() == []
 

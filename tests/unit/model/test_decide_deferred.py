@@ -124,7 +124,7 @@ def test_an_answer_that_does_not_fit_proves_nothing_alone():
     story = misfit()
     assert story.phase == "awaiting"
     assert story.state.may_have_landed
-    assert evidence.weigh(story.state, story.situation(), story.now).returned is None
+    assert evidence.evidence_of(story.state, story.situation(), story.now).returned is None
 
 
 def test_what_an_answer_that_does_not_fit_is_about_is_read_back():

@@ -148,4 +148,4 @@ def test_the_last_millisecond_of_a_key_is_a_limit():
 
 def test_a_call_that_lives_is_seen_behind_later_attempts():
     story = Story(KEYED).sent("ambiguous", over=False).sent("ambiguous")
-    assert evidence.weigh(story.state, story.situation(**LIVE), story.now).live
+    assert evidence.evidence_of(story.state, story.situation(**LIVE), story.now).live

@@ -27,7 +27,7 @@ ONE_HOUR = changed(KEYED, idempotency=Key(ttl=timedelta(hours=1)))
 
 
 def weight(story: Story, **situation) -> evidence.AttemptEvidence:
-    return evidence.weigh(story.state, story.situation(**situation), story.now)
+    return evidence.evidence_of(story.state, story.situation(**situation), story.now)
 
 
 def test_attempts_are_sorted_by_what_they_prove():
@@ -70,12 +70,12 @@ def test_a_believed_absence_sorts_the_attempts_it_covers():
     ],
 )
 def test_the_column_is_the_strongest_promise(contract, column):
-    assert weight(Story(contract).planned()).column == column
+    assert weight(Story(contract).planned()).repeat_safety == column
 
 
 def test_a_forgotten_key_leaves_the_verifier():
-    assert weight(Story(KEYED_READ_BACK).sent("ambiguous").later(DAY)).column == "verifiable"
-    assert weight(Story(KEYED_READ_BACK).sent("ambiguous", key_read=False)).column == "verifiable"
+    assert weight(Story(KEYED_READ_BACK).sent("ambiguous").later(DAY)).repeat_safety == "verifiable"
+    assert weight(Story(KEYED_READ_BACK).sent("ambiguous", key_read=False)).repeat_safety == "verifiable"
 
 
 # --- ages close things, at their largest -----------------------------------------------------------------

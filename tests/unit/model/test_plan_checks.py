@@ -8,9 +8,9 @@ import pytest
 
 from holdfast.model.contract import Contract
 from holdfast.model.plan import Call, Plan, PlanStep
-from holdfast.model.plan_checks import MOST_FALLBACKS, MOST_STEPS, Given, Known, faults_of
+from holdfast.model.plan_checks import MOST_FALLBACKS, MOST_STEPS, Given, KnownStep, faults_of
 
-SEND = Known(Contract("send"), {"to": str}, frozenset({"to"}), str)
+SEND = KnownStep(Contract("send"), {"to": str}, frozenset({"to"}), str)
 TOOLS = {"send": SEND}
 LETTER = Call("send", {"to": "ann"})
 
@@ -19,7 +19,7 @@ def no_conditions(text: str) -> Iterable[str]:
     raise AssertionError(text)
 
 
-def faults(*steps: PlanStep, name: str = "plan", tools: dict[str, Known] | None = None, **given) -> list[str]:
+def faults(*steps: PlanStep, name: str = "plan", tools: dict[str, KnownStep] | None = None, **given) -> list[str]:
     plan = Plan(goal="a letter is sent", name=name, steps=steps, together=False)
     known = Given(TOOLS if tools is None else tools, **given)
     return [str(fault) for fault in faults_of(plan, known, no_conditions)]
@@ -74,7 +74,7 @@ def test_a_result_is_taken_from_a_step_that_there_is():
 
 
 @pytest.mark.parametrize("tools", [TOOLS, {}], ids=["send", "none"])
-def test_a_tool_that_is_not_there_is_named_once_and_says_nothing_about_results(tools: dict[str, Known]):
+def test_a_tool_that_is_not_there_is_named_once_and_says_nothing_about_results(tools: dict[str, KnownStep]):
     first = a_step(call=Call("gone"))
     second = a_step("b", Call("send", {"to": {"$result": "a"}}))
     there = ", ".join(tools) or "none"

@@ -7,7 +7,7 @@ import pytest
 from holdfast.errors import RunSuspended
 from holdfast.model.thresholds import Threshold
 from holdfast.people import Policy, PolicyError, Rule
-from holdfast.people.policy.judge import Judge, threshold_positions
+from holdfast.people.policy.judge import PolicyJudge, threshold_positions
 from holdfast_console.reviews.calibration import apply, proposals
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.engine.refunds import refunds_of_any
@@ -88,4 +88,4 @@ async def test_the_next_app_judges_by_it_under_another_version(lab: Lab):
 
 def test_a_threshold_that_is_not_declared_is_refused():
     with pytest.raises(PolicyError, match="declares no threshold sure"):
-        Judge(Policy("x", rules=(Rule("a", "confidence >= threshold.sure", "auto"),)))
+        PolicyJudge(Policy("x", rules=(Rule("a", "confidence >= threshold.sure", "auto"),)))

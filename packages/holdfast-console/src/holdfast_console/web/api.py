@@ -22,7 +22,7 @@ from holdfast_console.reviews.report import ReviewReport
 from holdfast_console.web import schemas
 from holdfast_console.web.health import HealthQuery
 from holdfast_console.web.listing import ItemsPage, ItemsQuery
-from holdfast_console.web.problems import Refused, problem_of, response_of
+from holdfast_console.web.problems import ProblemResponse, problem_of, response_of
 from holdfast_console.web.use_cases import UseCases
 
 ROOT: Final = "/api/v1"
@@ -50,7 +50,7 @@ class ApiCall(msgspec.Struct, frozen=True):
     body: Any
 
 
-class Endpoint(msgspec.Struct, frozen=True):
+class ApiEndpoint(msgspec.Struct, frozen=True):
     """One call of the API. `path` may name one `{item}` or `{run}`; `answers` is what it returns with 200."""
 
     method: Literal["GET", "POST"]
@@ -116,30 +116,30 @@ async def _health(desk: UseCases, given: ApiCall) -> ReviewReport:
 
 
 OPERATIONS: Final = (
-    Endpoint("GET", "/me", "me", "Who the server takes you for.", schemas.Caller, _me),
-    Endpoint(
+    ApiEndpoint("GET", "/me", "me", "Who the server takes you for.", schemas.Caller, _me),
+    ApiEndpoint(
         "GET", "/items", "list_items", "What waits for people, the most urgent first.", ItemsPage, _items,
         query=ItemsQuery, problems=(409,),
     ),
-    Endpoint(
+    ApiEndpoint(
         "GET", "/items/{item}", "get_item", "Everything there is to know about one item.", Dossier, _item,
         problems=(404, 409),
     ),
-    Endpoint(
+    ApiEndpoint(
         "POST", "/answers", "answer", "Answer an item. The first answer is final.", schemas.AnswerReceipt, _answer,
         body=schemas.AnswerRequest, problems=(404, 409),
     ),
-    Endpoint(
+    ApiEndpoint(
         "POST", "/answers/bulk", "answer_all", "Give several items the same answer: all of them, or none.",
         schemas.AnswerReceipts, _answer_all, body=schemas.AnswersRequest, problems=(404, 409),
     ),
-    Endpoint("GET", "/runs", "list_runs", "The runs, by name.", schemas.RunsPage, _runs, query=RunsQuery),
-    Endpoint("GET", "/runs/{run}", "get_run", "One run.", schemas.RunSummary, _run, problems=(404,)),
-    Endpoint(
+    ApiEndpoint("GET", "/runs", "list_runs", "The runs, by name.", schemas.RunsPage, _runs, query=RunsQuery),
+    ApiEndpoint("GET", "/runs/{run}", "get_run", "One run.", schemas.RunSummary, _run, problems=(404,)),
+    ApiEndpoint(
         "GET", "/runs/{run}/timeline", "get_timeline", "What happened in a run.", Timeline, _timeline,
         problems=(404,),
     ),
-    Endpoint(
+    ApiEndpoint(
         "GET", "/health", "get_health", "Whether people keep up and still look, and what they found.", ReviewReport,
         _health, query=HealthQuery,
     ),
@@ -151,7 +151,7 @@ def routes(desk: UseCases) -> list[Route]:
     return [_route(desk, one) for one in OPERATIONS]
 
 
-def _route(desk: UseCases, one: Endpoint) -> Route:
+def _route(desk: UseCases, one: ApiEndpoint) -> Route:
     async def endpoint(request: Request) -> Response:
         try:
             return Response(
@@ -165,7 +165,7 @@ def _route(desk: UseCases, one: Endpoint) -> Route:
     return Route(ROOT + one.path.replace("{item}", "{item:path}"), endpoint, methods=[one.method])
 
 
-async def _given(request: Request, one: Endpoint) -> ApiCall:
+async def _given(request: Request, one: ApiEndpoint) -> ApiCall:
     name = next(iter(request.path_params.values()), "")
     return ApiCall(request.scope["principal"], name, _query(request, one.query), await _body(request, one.body))
 
@@ -174,11 +174,11 @@ def _query(request: Request, wanted: type[msgspec.Struct]) -> msgspec.Struct:
     pairs = request.query_params.multi_items()
     said = dict(pairs)
     if len(said) < len(pairs):
-        raise Refused(HTTPStatus.BAD_REQUEST, "a parameter came twice")
+        raise ProblemResponse(HTTPStatus.BAD_REQUEST, "a parameter came twice")
     try:
         return msgspec.convert(said, wanted, strict=False)
     except msgspec.ValidationError as error:
-        raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, f"the query does not fit: {error}") from error
+        raise ProblemResponse(HTTPStatus.UNPROCESSABLE_ENTITY, f"the query does not fit: {error}") from error
 
 
 async def _body(request: Request, wanted: type[msgspec.Struct] | None) -> msgspec.Struct | None:
@@ -187,7 +187,7 @@ async def _body(request: Request, wanted: type[msgspec.Struct] | None) -> msgspe
     try:
         decoded: msgspec.Struct = decode_json(await request.body(), wanted)
     except msgspec.ValidationError as error:
-        raise Refused(HTTPStatus.UNPROCESSABLE_ENTITY, f"the body does not fit: {error}") from error
+        raise ProblemResponse(HTTPStatus.UNPROCESSABLE_ENTITY, f"the body does not fit: {error}") from error
     except (msgspec.DecodeError, ValueError) as error:
-        raise Refused(HTTPStatus.BAD_REQUEST, f"the body is no JSON: {error}") from error
+        raise ProblemResponse(HTTPStatus.BAD_REQUEST, f"the body is no JSON: {error}") from error
     return decoded

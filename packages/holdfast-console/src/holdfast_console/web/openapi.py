@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from holdfast_console.web.api import OPERATIONS, ROOT, Endpoint, RunName
+from holdfast_console.web.api import OPERATIONS, ROOT, ApiEndpoint, RunName
 from holdfast_console.web.problems import MEDIA_TYPE, ProblemDetails
 from holdfast_console.web.schemas import ItemName
 
@@ -67,7 +67,7 @@ def description() -> _Json:
     }
 
 
-def _operation(one: Endpoint, of: dict[int, _Json], components: _Json) -> _Json:
+def _operation(one: ApiEndpoint, of: dict[int, _Json], components: _Json) -> _Json:
     statuses = {*one.problems, *_ALWAYS}
     found: _Json = {
         "operationId": one.name,
@@ -88,7 +88,7 @@ def _operation(one: Endpoint, of: dict[int, _Json], components: _Json) -> _Json:
     return found
 
 
-def _parameters(one: Endpoint, of: dict[int, _Json], components: _Json) -> list[_Json]:
+def _parameters(one: ApiEndpoint, of: dict[int, _Json], components: _Json) -> list[_Json]:
     named = [
         {"name": name, "in": "path", "required": True, "schema": of[id(kind)]}
         for name, kind in _NAMES.items()

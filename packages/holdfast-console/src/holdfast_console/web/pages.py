@@ -24,7 +24,7 @@ from holdfast_console.web import forms
 from holdfast_console.web.api import RunsQuery
 from holdfast_console.web.health import Days, HealthQuery
 from holdfast_console.web.listing import ItemsQuery
-from holdfast_console.web.problems import ProblemDetails, Refused, problem_of
+from holdfast_console.web.problems import ProblemDetails, ProblemResponse, problem_of
 from holdfast_console.web.rendering import Templates
 from holdfast_console.web.schemas import BULK
 from holdfast_console.web.signed_links import LinkRoutes
@@ -256,7 +256,7 @@ def _converted(request: Request, wanted: type[T]) -> T:
     try:
         return msgspec.convert(said, wanted, strict=False)
     except msgspec.ValidationError as error:
-        raise Refused(HTTPStatus.BAD_REQUEST, f"this address does not fit: {error}") from error
+        raise ProblemResponse(HTTPStatus.BAD_REQUEST, f"this address does not fit: {error}") from error
 
 
 def _linker(asking: ItemsQuery) -> Callable[..., str]:

@@ -36,7 +36,7 @@ class ProblemDetails(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tr
     next_step: str = ""
 
 
-class Refused(HoldfastError):
+class ProblemResponse(HoldfastError):
     """A request that the server does not take as it is; `status` is HTTP's."""
 
     def __init__(self, status: int, message: str, *, next_step: str = "") -> None:
@@ -47,7 +47,7 @@ class Refused(HoldfastError):
 def status_of(error: HoldfastError) -> int:
     """The HTTP status of an error."""
     match error:
-        case Refused():
+        case ProblemResponse():
             return error.status
         case UnknownRun():
             return HTTPStatus.NOT_FOUND

@@ -28,9 +28,9 @@ from holdfast.model.waits import brief, is_whole
 from holdfast.people import answers as a
 from holdfast.people.answers import OneOf
 from holdfast.people.dossier import Dossier, dossier, read_dossier
+from holdfast.people.idempotent_answers import answer_all_idempotently, answer_idempotently
 from holdfast.people.items import ItemFilter, items
 from holdfast.people.loaded_item import SHORTEST, LoadedItem, load_item, refresh_item, split_item
-from holdfast.people.repeated_answers import answer_again, answer_all_again
 from holdfast.people.typed_answers import Typed, answer_from_words, says_yes
 
 _ENDS: Final = {"take_over", "abandon"}
@@ -161,7 +161,9 @@ async def _one(call: CommandCall, seen: tuple[str, str], value: str, meant: Answ
                 call.screen.line("No answer was given.")
                 return
             now = await refresh_item(service.looking, now)
-        applied = await wait_until_applied(service.engine, await answer_again(service, now, given, by=by, shown=shown))
+        applied = await wait_until_applied(
+            service.engine, await answer_idempotently(service, now, given, by=by, shown=shown)
+        )
         note, next_step = await _after(service, now, given, applied.run)
     _tell(call, AnswerOutput(applied.run, item, _shown(given, value), by, next_step), applied, note)
 
@@ -278,7 +280,7 @@ async def _several(
             call.screen.line("No answer was given.")
             return
         words = [await _refreshed(service, one) for one in words]
-        notes = {one.run: one.note for one in await answer_all_again(service, words, by=by) if one.alert}
+        notes = {one.run: one.note for one in await answer_all_idempotently(service, words, by=by) if one.alert}
     if call.screen.as_json:
         call.screen.document([_taken(one, notes) for one in words])
         return

@@ -22,8 +22,8 @@ from holdfast.journal.port import RunRow
 from holdfast.model.ids import split_operation_id
 from holdfast.model.records import NOTHING, Raw
 from holdfast.people.answers import Answer
+from holdfast.people.idempotent_answers import answer_idempotently
 from holdfast.people.loaded_item import is_contradicted
-from holdfast.people.repeated_answers import answer_again
 from holdfast.people.typed_answers import Typed, review_answer
 
 _OVER: Final = {"completed": "has completed", "undone": "is undone"}
@@ -71,7 +71,7 @@ async def resolve(
     run, _ = split_operation_id(operation)
     tools = {} if result is None else await tools_at_hand(call, run)
     async with call.serving(tools) as service:
-        applied = await wait_until_applied(service.engine, await answer_again(service, operation, given, by=by))
+        applied = await wait_until_applied(service.engine, await answer_idempotently(service, operation, given, by=by))
         _, state = await service.operation(operation)
     note = f"{operation} is now {state.phase}, decided by {by}." if applied.at_once else _recorded(applied)
     next_step = f"holdfast {'show' if flags['abandon'] else 'resume'} {run}"

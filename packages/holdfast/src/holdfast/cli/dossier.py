@@ -17,7 +17,7 @@ from holdfast.model.records import NOTHING
 from holdfast.people.answers import TakeOver
 from holdfast.people.dossier import Dossier
 from holdfast.people.earlier_answers import Change, Earlier
-from holdfast.people.repeated_answers import answer_again
+from holdfast.people.idempotent_answers import answer_idempotently
 
 _WHERE = ": --json has all of it"
 _LABEL = 10  # the width of the column of labels
@@ -121,7 +121,7 @@ async def take_over(call: CommandCall, item: str, look: bool, why: str, by: str)
     run, step = (item, "") if "/" not in item else split_operation_id(item)
     async with call.serving() as service:
         if not look:
-            await answer_again(service, item, TakeOver(why), by=by)
+            await answer_idempotently(service, item, TakeOver(why), by=by)
         state = await state_of(service.looking, run, step)
     if call.screen.as_json:
         call.screen.document(state)

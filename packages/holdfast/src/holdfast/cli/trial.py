@@ -24,7 +24,7 @@ from holdfast.testing.trial.faults import KINDS, FaultKind
 from holdfast.testing.trial.figures import ARMS, Group, Repeat, alike
 from holdfast.testing.trial.page import cut_short, page
 from holdfast.testing.trial.performing import Wanted, check_parameters
-from holdfast.testing.trial.report import Plan, Refused, Report, planned, report, try_all
+from holdfast.testing.trial.report import Report, TrialPlan, TrialRefused, planned, report, try_all
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -125,11 +125,11 @@ def _loaded(target: str | None) -> Callable[..., Any] | None:
     return None if target is None else load_function(target)
 
 
-def _plan(agent: AnyAgent, options: Options) -> tuple[Plan, list[Refused]]:
+def _plan(agent: AnyAgent, options: Options) -> tuple[TrialPlan, list[TrialRefused]]:
     """The cases by line. A line that does not fit is reported, and the rest still runs."""
     inputs: dict[int, object] = {}
     shown: dict[int, str] = {}
-    refused: list[Refused] = []
+    refused: list[TrialRefused] = []
     for line in lines_of(agent, options.inputs):
         if options.line not in (None, line.number):
             continue
@@ -142,11 +142,11 @@ def _plan(agent: AnyAgent, options: Options) -> tuple[Plan, list[Refused]]:
             inputs[line.number] = given
             shown[line.number] = line.text.decode("utf-8", "replace").strip()
         except HoldfastError as error:
-            refused.append(Refused(line.number, error.message))
+            refused.append(TrialRefused(line.number, error.message))
     if not inputs and not refused:
         which = f"line {options.line} of {options.inputs}" if options.line is not None else options.inputs
         raise UsageError(f"there is no case in {which}", next_step="give one JSON value per line")
-    return Plan(inputs, shown, options.repeat, options.seed), refused
+    return TrialPlan(inputs, shown, options.repeat, options.seed), refused
 
 
 def _command(options: Options, group: Group) -> str:

@@ -13,7 +13,7 @@ from holdfast.cli.screen import Screen, grid, phrase
 from holdfast.control.undo import Preview, checked_finished, preview
 from holdfast.errors import UsageError
 from holdfast.model.ids import split_operation_id
-from holdfast.people.repeated_answers import decide_transaction_again
+from holdfast.people.idempotent_answers import decide_transaction_idempotently
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -54,7 +54,7 @@ async def transaction(call: CommandCall, transaction: str, why: str, by: str, **
         word: Literal["retry", "accept", "abort"] = (
             "abort" if flags["abort"] else "retry" if flags["retry"] else "accept"
         )
-        applied = await decide_transaction_again(service, transaction, word, by=by, why=why)
+        applied = await decide_transaction_idempotently(service, transaction, word, by=by, why=why)
         found = (await service.history(run)).transactions[name]
     if call.screen.as_json:
         call.screen.document({"run": run, "transaction": found, "applied": applied.at_once})

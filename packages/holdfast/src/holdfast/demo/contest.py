@@ -24,8 +24,8 @@ import msgspec
 from holdfast.demo.addresses import ENVIRONMENT, Addresses
 from holdfast.demo.referee import Reported
 from holdfast.demo.schedule import LANES, Spot, lane_of
-from holdfast.demo.witness import Dead, Happened, KillNow, Ready, Told
-from holdfast.demo.world import Effect
+from holdfast.demo.witness import Dead, KillNow, Ready, Told, WitnessedEffect
+from holdfast.demo.world import ServiceEffect
 
 T = TypeVar("T")
 TIME_LIMIT_S: Final = 120.0
@@ -45,7 +45,7 @@ class Progress(msgspec.Struct, frozen=True):
     request: int
 
 
-News = Happened | KillNow | Progress
+News = WitnessedEffect | KillNow | Progress
 
 
 class Side(Protocol):
@@ -115,7 +115,7 @@ class Contest:
         await _together([self._work(side, lane) for lane in range(LANES)])
         async with httpx2.AsyncClient(trust_env=False) as client:
             answer = await client.get(f"{addresses.http}/effects", timeout=TIME_LIMIT_S)
-        effects = msgspec.json.decode(answer.content, type=list[Effect])
+        effects = msgspec.json.decode(answer.content, type=list[ServiceEffect])
         counted = Counter[Spot]((effect.service, effect.request) for effect in effects)
         return Result(counted, await side.report(), self._kills[side.name])
 

@@ -15,7 +15,7 @@ from rich.text import Text
 from holdfast.demo.contest import News, Progress
 from holdfast.demo.referee import Counts
 from holdfast.demo.schedule import REQUESTS, SERVICES, Schedule, Spot, lane_of
-from holdfast.demo.witness import Happened, KillNow
+from holdfast.demo.witness import KillNow, WitnessedEffect
 
 TITLES: Final = {"without": "without Holdfast", "holdfast": "with Holdfast"}
 DONE: Final[dict[str, str]] = {
@@ -46,7 +46,7 @@ class Scoreboard:
             case KillNow():
                 self._kills[news.side] += 1
                 self._tell_kill(news)
-            case Happened():
+            case WitnessedEffect():
                 effects = self._effects[news.side]
                 effects[news.service, news.request] += 1
                 if effects[news.service, news.request] > 1:

@@ -26,7 +26,7 @@ LANES: Final = 3
 KILLS_PER_LANE: Final = 3
 
 
-class Fault(StrEnum):
+class ScheduledFault(StrEnum):
     """What a service does to one call."""
 
     NONE = "none"
@@ -39,49 +39,51 @@ class Fault(StrEnum):
     REFUSED = "refused"  # a definite no, to every call of this request
 
 
-COMMITS_AT_ONCE: Final = frozenset({Fault.NONE, Fault.SLOW, Fault.SILENT, Fault.BROKEN})
+COMMITS_AT_ONCE: Final = frozenset(
+    {ScheduledFault.NONE, ScheduledFault.SLOW, ScheduledFault.SILENT, ScheduledFault.BROKEN}
+)
 
 # How many of the 24 first calls meet which fault; the rest are served well. Each service gets a whole
 # deck, so every seed shows every fault.
-DECKS: Final[dict[Service, dict[Fault, int]]] = {
+DECKS: Final[dict[Service, dict[ScheduledFault, int]]] = {
     "payments": {
-        Fault.SILENT: 2,
-        Fault.OUTAGE: 1,
-        Fault.LATE: 2,
-        Fault.BROKEN: 2,
-        Fault.LOST: 2,
-        Fault.REFUSED: 2,
-        Fault.SLOW: 2,
+        ScheduledFault.SILENT: 2,
+        ScheduledFault.OUTAGE: 1,
+        ScheduledFault.LATE: 2,
+        ScheduledFault.BROKEN: 2,
+        ScheduledFault.LOST: 2,
+        ScheduledFault.REFUSED: 2,
+        ScheduledFault.SLOW: 2,
     },
     "mail": {
-        Fault.SILENT: 2,
-        Fault.OUTAGE: 1,
-        Fault.LATE: 2,
-        Fault.BROKEN: 2,
-        Fault.LOST: 1,
-        Fault.REFUSED: 1,
-        Fault.SLOW: 2,
+        ScheduledFault.SILENT: 2,
+        ScheduledFault.OUTAGE: 1,
+        ScheduledFault.LATE: 2,
+        ScheduledFault.BROKEN: 2,
+        ScheduledFault.LOST: 1,
+        ScheduledFault.REFUSED: 1,
+        ScheduledFault.SLOW: 2,
     },
     "tracker": {
-        Fault.SILENT: 2,
-        Fault.OUTAGE: 1,
-        Fault.LATE: 2,
-        Fault.BROKEN: 2,
-        Fault.LOST: 1,
-        Fault.REFUSED: 1,
-        Fault.SLOW: 2,
+        ScheduledFault.SILENT: 2,
+        ScheduledFault.OUTAGE: 1,
+        ScheduledFault.LATE: 2,
+        ScheduledFault.BROKEN: 2,
+        ScheduledFault.LOST: 1,
+        ScheduledFault.REFUSED: 1,
+        ScheduledFault.SLOW: 2,
     },
     "warehouse": {
-        Fault.SILENT: 1,
-        Fault.LATE: 1,
-        Fault.BROKEN: 1,
-        Fault.LOST: 1,
-        Fault.REFUSED: 1,
-        Fault.SLOW: 2,
+        ScheduledFault.SILENT: 1,
+        ScheduledFault.LATE: 1,
+        ScheduledFault.BROKEN: 1,
+        ScheduledFault.LOST: 1,
+        ScheduledFault.REFUSED: 1,
+        ScheduledFault.SLOW: 2,
     },
 }
 OUTAGE_CALLS: Final = 4
-SECOND_CALL: Final = (Fault.SILENT, Fault.BROKEN, Fault.LOST)
+SECOND_CALL: Final = (ScheduledFault.SILENT, ScheduledFault.BROKEN, ScheduledFault.LOST)
 SECOND_CALL_CHANCE: Final = 0.25
 
 
@@ -102,18 +104,18 @@ class Kill:
 class Schedule:
     """What the first and the second call for each request meet, and where workers die."""
 
-    first: dict[Spot, Fault]
-    second: dict[Spot, Fault]
+    first: dict[Spot, ScheduledFault]
+    second: dict[Spot, ScheduledFault]
     kills: tuple[Kill, ...]
 
-    def fault(self, service: Service, request: int, call: int) -> Fault:
+    def fault(self, service: Service, request: int, call: int) -> ScheduledFault:
         """The fault of the `call`-th call (from 1) that `service` gets for `request`."""
-        first = self.first.get((service, request), Fault.NONE)
-        if first is Fault.OUTAGE and call <= OUTAGE_CALLS:
-            return Fault.SILENT if call == 1 else Fault.LOST
-        if call == 1 or first is Fault.REFUSED:
+        first = self.first.get((service, request), ScheduledFault.NONE)
+        if first is ScheduledFault.OUTAGE and call <= OUTAGE_CALLS:
+            return ScheduledFault.SILENT if call == 1 else ScheduledFault.LOST
+        if call == 1 or first is ScheduledFault.REFUSED:
             return first
-        return self.second.get((service, request), Fault.NONE) if call == 2 else Fault.NONE
+        return self.second.get((service, request), ScheduledFault.NONE) if call == 2 else ScheduledFault.NONE
 
     def kill(self, service: Service, request: int, moment: Moment) -> Kill | None:
         spot = (service, request, moment)
@@ -131,7 +133,7 @@ def event_of(request: int, service: Service) -> int:
 
 
 def make_schedule(seed: int) -> Schedule:
-    first: dict[Spot, Fault] = {
+    first: dict[Spot, ScheduledFault] = {
         (service, request): fault for service in SERVICES for request, fault in enumerate(_deal(seed, service), 1)
     }
     dice = random.Random(f"second calls/{seed}")
@@ -139,14 +141,14 @@ def make_schedule(seed: int) -> Schedule:
     return Schedule(first, second, tuple(sorted(_kills(seed, first), key=lambda kill: kill.event)))
 
 
-def _deal(seed: int, service: Service) -> list[Fault]:
+def _deal(seed: int, service: Service) -> list[ScheduledFault]:
     cards = [fault for fault, how_many in DECKS[service].items() for _ in range(how_many)]
-    cards += [Fault.NONE] * (REQUESTS - len(cards))
+    cards += [ScheduledFault.NONE] * (REQUESTS - len(cards))
     random.Random(f"deck/{seed}/{service}").shuffle(cards)
     return cards
 
 
-def _kills(seed: int, first: dict[Spot, Fault]) -> Iterator[Kill]:
+def _kills(seed: int, first: dict[Spot, ScheduledFault]) -> Iterator[Kill]:
     """Kills spread over the lanes, over each lane's beginning, middle and end, and over the services."""
     dice = random.Random(f"kills/{seed}")
     services = cycle(dice.sample(SERVICES, len(SERVICES)))
@@ -163,11 +165,11 @@ def _kills(seed: int, first: dict[Spot, Fault]) -> Iterator[Kill]:
             yield Kill(event_of(request, service), request, service, moment)
 
 
-def _fits(fault: Fault, moment: Moment) -> bool:
+def _fits(fault: ScheduledFault, moment: Moment) -> bool:
     """Whether a first call that meets this fault is a spot for a kill.
 
     What is refused has no effect to cut off, and an outage leaves no tries for a worker that died first.
     """
     if moment == "commit":
         return fault in COMMITS_AT_ONCE
-    return fault not in {Fault.REFUSED, Fault.OUTAGE}
+    return fault not in {ScheduledFault.REFUSED, ScheduledFault.OUTAGE}

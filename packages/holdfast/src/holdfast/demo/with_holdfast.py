@@ -28,10 +28,10 @@ from holdfast import (
 )
 from holdfast.demo.requests import CustomerRequest
 from holdfast.demo.shop import Refund, RefusedError, shop
-from holdfast.demo.world import Pace
+from holdfast.demo.world import DemoPace
 from holdfast.errors import KeyInProgress
 
-DOCUMENTED = Pace()
+DOCUMENTED = DemoPace()
 KEY_LIFE = timedelta(seconds=DOCUMENTED.key_ttl)
 SETTLES = timedelta(seconds=DOCUMENTED.late + DOCUMENTED.lag + 0.5)
 PATIENCE = timedelta(seconds=2)

@@ -18,14 +18,14 @@ from holdfast.demo.addresses import Addresses
 from holdfast.demo.requests import read_requests
 from holdfast.demo.schedule import Kill, Service, make_schedule
 from holdfast.demo.services.server import serving
-from holdfast.demo.world import Effect, World
+from holdfast.demo.world import DemoWorld, ServiceEffect
 
 
 class Ready(msgspec.Struct, frozen=True, tag="ready"):
     addresses: dict[str, Addresses]
 
 
-class Happened(msgspec.Struct, frozen=True, tag="effect"):
+class WitnessedEffect(msgspec.Struct, frozen=True, tag="effect"):
     side: str
     service: Service
     request: int
@@ -44,7 +44,7 @@ class Dead(msgspec.Struct, frozen=True, tag="dead"):
     event: int
 
 
-Told = Ready | Happened | KillNow
+Told = Ready | WitnessedEffect | KillNow
 
 
 class Witness:
@@ -53,7 +53,9 @@ class Witness:
     def __init__(self, seed: int, requests: Path, sides: Sequence[str]) -> None:
         schedule, customers = make_schedule(seed), read_requests(requests)
         self._dying: dict[tuple[str, int], asyncio.Event] = {}
-        self.worlds = {side: World(schedule, customers, kill=self._killer(side), seen=_teller(side)) for side in sides}
+        self.worlds = {
+            side: DemoWorld(schedule, customers, kill=self._killer(side), seen=_teller(side)) for side in sides
+        }
 
     async def run(self) -> None:
         orders = await _standard_input()
@@ -72,9 +74,9 @@ class Witness:
         return kill
 
 
-def _teller(side: str) -> Callable[[Effect], None]:
-    def tell(effect: Effect) -> None:
-        _tell(Happened(side, effect.service, effect.request))
+def _teller(side: str) -> Callable[[ServiceEffect], None]:
+    def tell(effect: ServiceEffect) -> None:
+        _tell(WitnessedEffect(side, effect.service, effect.request))
 
     return tell
 

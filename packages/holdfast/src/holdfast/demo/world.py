@@ -16,12 +16,12 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from holdfast.demo.requests import CustomerRequest
-from holdfast.demo.schedule import Fault, Kill, Moment, Schedule, Service
+from holdfast.demo.schedule import Kill, Moment, Schedule, ScheduledFault, Service
 
 T = TypeVar("T")
 
 
-class Pace(msgspec.Struct, frozen=True):
+class DemoPace(msgspec.Struct, frozen=True):
     """How fast the services are, in seconds. The services document these figures to their clients."""
 
     slow: float = 0.15  # a slow answer
@@ -48,7 +48,7 @@ class LoopClock:
         await asyncio.sleep(seconds)
 
 
-class Effect(msgspec.Struct, frozen=True):
+class ServiceEffect(msgspec.Struct, frozen=True):
     """Something that really happened at a service."""
 
     service: Service
@@ -69,21 +69,21 @@ async def _nobody_to_kill(_kill: Kill) -> None:
     """Used where the services run without workers."""
 
 
-def _nobody_listens(_effect: Effect) -> None:
+def _nobody_listens(_effect: ServiceEffect) -> None:
     """Used where nobody watches the effects."""
 
 
 @dataclass
-class World:
+class DemoWorld:
     """One side's services share it. `kill` returns once the worker is dead; `seen` hears of each effect."""
 
     schedule: Schedule
     customers: list[CustomerRequest]
-    pace: Pace = field(default_factory=Pace)
+    pace: DemoPace = field(default_factory=DemoPace)
     clock: WorldClock = field(default_factory=LoopClock)
     kill: Callable[[Kill], Awaitable[None]] = _nobody_to_kill
-    seen: Callable[[Effect], None] = _nobody_listens
-    effects: list[Effect] = field(default_factory=list[Effect])
+    seen: Callable[[ServiceEffect], None] = _nobody_listens
+    effects: list[ServiceEffect] = field(default_factory=list[ServiceEffect])
     _calls: Counter[tuple[Service, int]] = field(default_factory=Counter[tuple[Service, int]])
     _struck: set[Kill] = field(default_factory=set[Kill])
     _landing: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
@@ -95,11 +95,11 @@ class World:
         return next((customer for customer in self.customers if customer.email == email), None)
 
     def refuses(self, service: Service, request: int) -> bool:
-        return self.schedule.fault(service, request, 1) is Fault.REFUSED
+        return self.schedule.fault(service, request, 1) is ScheduledFault.REFUSED
 
     def record(self, service: Service, request: int) -> None:
         """Count one effect. Services call it at the moment when the effect becomes real."""
-        effect = Effect(service, request)
+        effect = ServiceEffect(service, request)
         self.effects.append(effect)
         self.seen(effect)
 
@@ -109,19 +109,19 @@ class World:
             return Reply.REFUSED
         self._calls[service, request] += 1
         fault = self.schedule.fault(service, request, self._calls[service, request])
-        if await self._strike(service, request, "arrival") or fault is Fault.LOST:
+        if await self._strike(service, request, "arrival") or fault is ScheduledFault.LOST:
             return Reply.DROPPED
-        if fault is Fault.LATE:
+        if fault is ScheduledFault.LATE:
             self._land_later(commit)
             return Reply.LATE
-        if fault is Fault.SLOW:
+        if fault is ScheduledFault.SLOW:
             await self.clock.sleep(self.pace.slow)
         answer = commit(self.clock.monotonic())
-        if await self._strike(service, request, "commit") or fault is Fault.SILENT:
+        if await self._strike(service, request, "commit") or fault is ScheduledFault.SILENT:
             return Reply.SILENT
-        return Reply.BROKEN if fault is Fault.BROKEN else answer
+        return Reply.BROKEN if fault is ScheduledFault.BROKEN else answer
 
-    async def quiet(self) -> list[Effect]:
+    async def quiet(self) -> list[ServiceEffect]:
         """All effects, once everything that was to land late has landed."""
         while self._landing:
             await asyncio.wait(self._landing)

@@ -22,7 +22,7 @@ The rooms:
   `facts`), `sealing` (steps that come too late), `messages`, `durable_waits` (sleep, events, time limits).
 - Transactions: `transactions` (boundaries in agent code), `saga` (closing one from its records).
 - One process: `process` (what its runs share), `engine` (open, close, lease), `recovery` (abandoned and due runs),
-  `crash_isolation`, `breaker`, `caches`, `housekeeping`, `outbox`, `commands`, `settings`.
+  `crash_isolation`, `breaker`, `caches`, `wakeup` (no lost commands), `housekeeping`, `outbox`, `commands`, `settings`.
 - The edges: `environment` (clock, chance, threads, crash points), `tool_protocol` (what the engine needs of a tool),
   `steps` (what agent code calls), `current_operation` (what a tool can learn), `masking` (secrets).
 

@@ -1,4 +1,8 @@
-"""Leaving it to a person: what no rule can decide, and what a person approves before it is sent."""
+"""Asking a person, standing permissions, verdicts and edits.
+
+An approval is used up in `model/transitions.py` (`_started`), by the record of the attempt that it permits. The use of
+a standing permission is posted in the same commit (`permit_use_post`).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Where a new operation meets the effects of others: reading and writing claims and repeats."""
+"""Business keys and repeats: whether another operation has the same effect already.
+
+It is looked up here, before the first attempt, and decided in `model/decision/send_rules.py` (`_elsewhere`). The race
+between two operations is closed by `taking_posts`, which claims the key in the commit of the attempt.
+"""
 
 from __future__ import annotations
 

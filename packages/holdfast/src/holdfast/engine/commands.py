@@ -1,7 +1,7 @@
 """Commands from outside: final once they are in the ledger, and applied by the process that holds the run's lease.
 
-`apply_commands` is the one applicator. It applies the commands of an idle run itself, under its lease; the driver of a
-busy run applies them between two steps (`take_commands`). Both add the records that `records_for` makes.
+`apply_commands` applies them. For an idle run it does so itself, under the lease of the run; the driver of a busy run
+does it between two steps (`take_commands`). Both append the records that `records_for` makes.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from holdfast.engine.claims import outcome_posts
 from holdfast.engine.contradictions import by_report, opening_posts
 from holdfast.engine.environment import Stamp
 from holdfast.engine.exceptions.call_end import clean
-from holdfast.engine.process import Process, notify_owner
+from holdfast.engine.process import Process
 from holdfast.engine.rulings import decision_posts
 from holdfast.engine.suspension import Ending, records_on_stopped, stopped_change
 from holdfast.engine.tool_protocol import ToolCode
+from holdfast.engine.wakeup import notify_owner
 from holdfast.errors import JournalError, LeaseLost, Unreadable, UsageError
 from holdfast.journal.entry_codec import read, set_aside
 from holdfast.journal.port import LeaseGranted, LedgerEntry, Post, RunChange, RunRow, Worker

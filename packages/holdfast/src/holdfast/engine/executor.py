@@ -1,8 +1,8 @@
 """The executor: performs one move after another until an operation is settled.
 
 First attempts, retries and recovery after a crash all run this one loop. `decide` says what to do; the
-methods here do it, record what came of it, and ask again. Nothing else touches the world. The file is long because
-every move that sends or settles is performed here.
+methods here do it, record what came of it, and ask again. `recovery.py` reads back the operations of stopped runs by
+the same moves, and sends nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One call of a tool: the only place where the product touches the outside world."""
+"""One call of a tool: the only place where the body of a tool is called."""
 
 from __future__ import annotations
 

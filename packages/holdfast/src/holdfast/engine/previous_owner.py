@@ -1,4 +1,4 @@
-"""Attempts whose call was given up: whether it still runs, in which process, and how it ended as far as is known."""
+"""Attempts of earlier owners of the run: whether the call is over, and on what proof."""
 
 from __future__ import annotations
 

@@ -26,7 +26,6 @@ from holdfast.journal.port import (
     Lease,
     LeaseGranted,
     NewRun,
-    Post,
     RunChange,
     RunRow,
     Worker,
@@ -204,29 +203,3 @@ def unchanged_listing(row: RunRow, now_ms: int) -> RunChange:
     """The listing of a run that was held for nothing. One that waits is due: somebody may have knocked meanwhile."""
     due = now_ms if row.status == "suspended" else row.due_ms
     return RunChange(row.status, row.reason, due, row.waits, release=True)
-
-
-# The door of a run: nobody leaves it asleep while somebody brings it something.
-#
-# Whoever brings an order or an event first puts it into the ledger, then finds the run driven by somebody else and
-# knocks. Whoever drives the run to a rest leaves in the same commit. Both write the same ledger key, one for each
-# lease, so one of them is second and knows it: the driver hears the knock and lets the run be driven again, or the
-# visitor finds that the driver has left and takes the run itself. A crash between their steps loses nothing.
-
-
-_KNOCK: Final = b'"knock"'
-_RELEASED: Final = b'"left"'
-
-
-async def notify_owner(journal: Journal, run: str, token: int) -> bool:
-    """Tell the owner of this lease that something came. False: it has left already."""
-    return (await journal.post(_owner_post(run, token, _KNOCK))).body == _KNOCK
-
-
-def release_post(run: str, token: int) -> Post:
-    """Goes with the commit that lets the run rest; `LedgerTaken` there means that somebody knocked."""
-    return _owner_post(run, token, _RELEASED)
-
-
-def _owner_post(run: str, token: int, word: bytes) -> Post:
-    return Post(f"door/{run}", str(token), word)

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, assert_never
 
 import msgspec
 
@@ -17,7 +17,7 @@ from holdfast.engine.commands import take_commands
 from holdfast.engine.driven_operation import driver_of
 from holdfast.engine.exceptions.call_end import recorded_error, storable
 from holdfast.engine.late_reports import file_known_ends, watch_late
-from holdfast.engine.process import Process, release_post
+from holdfast.engine.process import Process
 from holdfast.engine.recovery import first_reading_due
 from holdfast.engine.run_start import (
     admitted,
@@ -31,9 +31,10 @@ from holdfast.engine.run_start import (
 )
 from holdfast.engine.saga import call_off, resume_reopened, start_closing
 from holdfast.engine.sealing import abandon
-from holdfast.engine.steps import recover
+from holdfast.engine.steps import drive_open_operations
 from holdfast.engine.suspension import Ending, Pause, asks_until, encode_waits, stopped_change, unreadable_change
 from holdfast.engine.tool_protocol import Input
+from holdfast.engine.wakeup import release_post
 from holdfast.errors import (
     AmbiguousStep,
     ChainBroken,
@@ -199,10 +200,10 @@ async def _drive_instance(active: ActiveRun, agent: AgentCode) -> Conclusion:
         return await _undo(active)
     if active.ending.done():
         if history.cancelled is not None:
-            recover(active)  # what was never sent is cancelled with the run
+            drive_open_operations(active)  # what was never sent is cancelled with the run
         return await _tear_down(active, None)
     task = branch_task(active.root, agent.begin(active.root, bytes(history.started.input)))
-    recover(active)
+    drive_open_operations(active)
     active.waiters.consider_rest()
     await asyncio.wait({task, active.ending}, return_when=asyncio.FIRST_COMPLETED)
     if not active.ending.done():
@@ -325,16 +326,18 @@ async def _end_early(active: ActiveRun, ending: Ending, task: asyncio.Task[objec
         case "failed":
             return await _stopped(active, ending.error or HoldfastError(ending.reason))
         case "cancelled" | "quarantined":
-            return await _stopped_by_order(active, ending)
-        case _:
+            return await _stopped_without_error(active, ending)
+        case "suspended" | "shutdown" | "unavailable":
             return await _suspended(active, ending)
+        case _:
+            assert_never(ending.kind)
 
 
 async def _undo(active: ActiveRun) -> Conclusion:
     """Undo a finished run: its own boundary is called off, and closed from its records."""
     history = active.history
     active.evict("it is being undone")
-    recover(active)
+    drive_open_operations(active)
     rests = await close_boundaries(active)
     if rests is not None:
         return await _end_early(active, rests)
@@ -348,7 +351,7 @@ async def _undo(active: ActiveRun) -> Conclusion:
     return Conclusion(active.run, "stopped", "undone", f"undone by {whole.by}")
 
 
-async def _stopped_by_order(active: ActiveRun, ending: Ending) -> Conclusion:
+async def _stopped_without_error(active: ActiveRun, ending: Ending) -> Conclusion:
     order = active.history.cancelled
     taken = order is not None and order.command == TAKE_OVER
     reason: Literal["cancelled", "quarantined", "handed_over"] = (

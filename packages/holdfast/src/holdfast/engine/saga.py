@@ -1,4 +1,4 @@
-"""Closing a transaction: performs what `model.closing.close` decides, from the records alone.
+"""Closing a transaction: performs what `model.saga.close` decides, from the records alone.
 
 Once a boundary is being committed or called off, the agent's code is not needed any more: live and after a
 crash the same task finishes it. It settles, compensates, confirms and releases; each of these is an operation
@@ -26,16 +26,16 @@ from holdfast.model.run_history import RunHistory, Span, closing_boundaries, exi
 from holdfast.model.saga import (
     CONFIRM,
     UNDO,
-    Amend,
+    AwaitOperations,
     Backlog,
     Closing,
     Confirm,
     Finish,
     Member,
+    ParkTransaction,
     Release,
     Reread,
-    Settle,
-    Stop,
+    StartCompensations,
     TurnBack,
     close,
     serving,
@@ -137,13 +137,13 @@ async def _finish(active: ActiveRun, transaction: str) -> None:
 
 async def _perform(active: ActiveRun, boundary: Transaction, move: Closing, members: Members) -> None:
     match move:
-        case Settle():
+        case AwaitOperations():
             _drive_held(active, boundary, members.now())
             await _rest(active, boundary, Pause("operation", exit_of(boundary.name)))
-        case Amend(steps):
-            _serve(active, boundary, steps, UNDO)
+        case StartCompensations(steps):
+            _start_companions(active, boundary, steps, UNDO)
         case Confirm(steps):
-            _serve(active, boundary, steps, CONFIRM)
+            _start_companions(active, boundary, steps, CONFIRM)
         case Reread(steps):
             for step in steps:
                 members.reading[step] = await _reread(active, step)
@@ -152,7 +152,7 @@ async def _perform(active: ActiveRun, boundary: Transaction, move: Closing, memb
             active.waiters.wake(step)  # one that its caller left has a driver, and a second one could send it again
         case TurnBack(reason):
             call_off(active, boundary.name, reason)
-        case Stop():
+        case ParkTransaction():
             await _park(active, boundary, move, members)
         case Finish():
             await _end(active, boundary, move)
@@ -172,7 +172,7 @@ async def _rest(active: ActiveRun, boundary: Transaction, pause: Pause) -> None:
     await active.waiters.rest(exit_of(boundary.name), pause, slice_ms / 1000, None)
 
 
-def _serve(active: ActiveRun, boundary: Transaction, steps: tuple[str, ...], kind: str) -> None:
+def _start_companions(active: ActiveRun, boundary: Transaction, steps: tuple[str, ...], kind: str) -> None:
     """Plan the operations that make amends for these steps (or confirm them), and drive them."""
     history = active.history
     records: list[r.Record] = []
@@ -205,7 +205,7 @@ async def _reread(active: ActiveRun, step: str) -> Reading:
     return driver.found.reading
 
 
-async def _park(active: ActiveRun, boundary: Transaction, move: Stop, members: Members) -> None:
+async def _park(active: ActiveRun, boundary: Transaction, move: ParkTransaction, members: Members) -> None:
     """Show a person the exact partial outcome, once, and wait for a word or for evidence."""
     if (boundary.why, boundary.stuck) != (move.why, move.stuck):
         (undone, still), stamp = standing(members.every()), active.log.stamp()

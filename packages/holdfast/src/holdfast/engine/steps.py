@@ -254,7 +254,7 @@ async def _clear(scope: Scope) -> None:
         await active.waiters.wait(scope, active.waiters.watchers.setdefault(blocker, []), Pause("operation", blocker))
 
 
-def recover(active: ActiveRun) -> None:
+def drive_open_operations(active: ActiveRun) -> None:
     """Settle every open operation from its records, whether or not code comes back to it."""
     for operation in active.history.open_operations():
         if operation.phase != "held":  # that is for the end of its transaction

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -54,10 +54,16 @@ def _encoded_wait(pause: Pause) -> dict[str, object]:
     return {"kind": pause.kind, "step": pause.step, "asks": pause.asks, "due": due, "at": pause.at, **place}
 
 
-class Ending(msgspec.Struct, frozen=True):
-    """Why an instance ends before its agent returns."""
+EndingKind: TypeAlias = Literal[
+    "suspended", "diverged", "failed", "lost", "unavailable", "shutdown", "cancelled", "quarantined"
+]
+"""What ends the driving of a run. `run_driver._end_early` has a case for each."""
 
-    kind: str  # suspended, diverged, failed, lost, unavailable, shutdown, cancelled, quarantined
+
+class Ending(msgspec.Struct, frozen=True):
+    """Why an active run ends before its agent returns."""
+
+    kind: EndingKind
     reason: str = ""
     due: int | None = None
     waits: tuple[Pause, ...] = ()

@@ -17,7 +17,7 @@ from holdfast.model import records as r
 from holdfast.model.contract import Contract
 from holdfast.model.decision import moves as m
 from holdfast.model.decision.decide import decide
-from holdfast.model.decision.evidence import AttemptEvidence, key_left_ms, natural_left_ms, weigh
+from holdfast.model.decision.evidence import AttemptEvidence, evidence_of, key_left_ms, natural_left_ms
 from holdfast.model.decision.situation import Now, Situation
 from holdfast.model.operation import Attempt, OperationState
 from holdfast.model.outcome import RETURNED
@@ -112,7 +112,7 @@ async def explain(looking: JournalReader, operation: str, now: Now) -> Explanati
     contract = _contract(history, state)
     situation = await _situation(looking, history, contract, now)
     move = decide(state, situation, now)
-    weight = weigh(state, situation, now)
+    evidence = evidence_of(state, situation, now)
     return Explanation(
         operation=operation,
         tool=state.intent.tool,
@@ -125,8 +125,8 @@ async def explain(looking: JournalReader, operation: str, now: Now) -> Explanati
         attempted=_attempted(state),
         acknowledged=_acknowledged(state),
         proven=_proven(state, verdicts),
-        landed=_landed(state, weight),
-        retry=_retry(state, situation, weight, now),
+        landed=_landed(state, evidence),
+        retry=_retry(state, situation, evidence, now),
         amends=_amends(state, contract),
         policy=await _policing(looking, ruled[-1]) if ruled else None,
         decided_by=state.rule or ("returned" if state.settlement.basis == RETURNED else ""),
@@ -259,27 +259,27 @@ def _proven(state: OperationState, verdicts: list[r.Verified]) -> Answer:
     return Answer("yes", f"{state.status}: {proof}{read}")
 
 
-def _landed(state: OperationState, weight: AttemptEvidence) -> Answer:
+def _landed(state: OperationState, evidence: AttemptEvidence) -> Answer:
     if state.links.contradicted:
         return Answer("disputed", "the record and the evidence against it disagree: a person finds out")
     if state.phase == "succeeded":
         return Answer("yes", "not read back in time" if state.settlement.unverified else "")
     if state.final and state.settlement.basis is not None and state.settlement.basis.by == "person":
         return Answer("no", basis_text(state.settlement.basis))
-    if state.verification.forgotten and not state.final and not weight.ambiguous:
+    if state.verification.forgotten and not state.final and not evidence.ambiguous:
         return _FORGOTTEN
-    if state.phase == "unknown" and not weight.ambiguous:
+    if state.phase == "unknown" and not evidence.ambiguous:
         return Answer("perhaps", state.reason or "the answers to it disagree")
-    if state.final or not weight.ambiguous:
+    if state.final or not evidence.ambiguous:
         sent = any(a.end is None or a.end.kind != "not_sent" for a in state.attempts)
         return Answer("no", "every attempt is proven unsent, refused or absent" if sent else "nothing was sent")
     doubtful = ", ".join(
-        f"attempt {a.number} {_STANDING[a.standing(state.verification.absent_through)]}" for a in weight.ambiguous
+        f"attempt {a.number} {_STANDING[a.standing(state.verification.absent_through)]}" for a in evidence.ambiguous
     )
     return Answer("perhaps", doubtful)
 
 
-def _retry(state: OperationState, situation: Situation, weight: AttemptEvidence, now: Now) -> Answer:
+def _retry(state: OperationState, situation: Situation, evidence: AttemptEvidence, now: Now) -> Answer:
     if state.links.contradicted:
         return Answer("no", "first it must be known which of the two is true")
     if state.phase == "succeeded":
@@ -290,14 +290,14 @@ def _retry(state: OperationState, situation: Situation, weight: AttemptEvidence,
         return Answer("no", f"it is a part of {state.intent.completes}, and is never sent by itself")
     if state.verification.forgotten:
         return Answer("no", "first it must be known that nothing happened before the journal was restored")
-    if not weight.ambiguous:
+    if not evidence.ambiguous:
         settled = state.phase != "unknown"
         return (
             Answer("yes", "nothing took effect")
             if settled
             else Answer("no", "a person has to state first what happened")
         )
-    match weight.column:
+    match evidence.repeat_safety:
         case "keyed":
             left = key_left_ms(state, situation, now)
             return Answer("yes", f"the system dedupes on the same key{_left(left)}")

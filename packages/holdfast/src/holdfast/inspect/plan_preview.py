@@ -13,7 +13,7 @@ from holdfast.agent.tool import Tool
 from holdfast.errors import UsageError
 from holdfast.inspect.contracts import Danger, clauses
 from holdfast.model.plan import Call, Plan, PlanStep, facts_named, references, resolved
-from holdfast.model.plan_checks import Fault, Given, faults_of, parse_planned
+from holdfast.model.plan_checks import Given, PlanFault, faults_of, parse_planned
 from holdfast.planning.executor import known_of, parted
 
 AnyTool = Tool[Any, Any]
@@ -57,7 +57,7 @@ class ShownPlan(msgspec.Struct, frozen=True):
     digest: str
     together: bool
     steps: list[ShownStep]
-    faults: list[Fault]
+    faults: list[PlanFault]
 
 
 def read_plan(text: bytes) -> Plan:
@@ -92,7 +92,7 @@ async def dry_run(plan: Plan, tools: Mapping[str, AnyTool]) -> ShownPlan:
     return _plan(plan, tools, faults, answers)
 
 
-def _faults(plan: Plan, tools: Mapping[str, AnyTool]) -> list[Fault]:
+def _faults(plan: Plan, tools: Mapping[str, AnyTool]) -> list[PlanFault]:
     return faults_of(plan, Given({name: known_of(tool) for name, tool in tools.items()}), steps_used)
 
 
@@ -113,7 +113,7 @@ async def _read(tool: AnyTool, call: Call, answers: Mapping[str, Any]) -> Any:
     return msgspec.json.decode(stored)
 
 
-def _plan(plan: Plan, tools: Mapping[str, AnyTool], faults: list[Fault], answers: Mapping[str, Any]) -> ShownPlan:
+def _plan(plan: Plan, tools: Mapping[str, AnyTool], faults: list[PlanFault], answers: Mapping[str, Any]) -> ShownPlan:
     steps: list[ShownStep] = []
     for step in plan.steps:
         calls = [_call(call, tools.get(call.tool), answers) for call in step.calls]

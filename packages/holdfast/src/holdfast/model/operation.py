@@ -171,7 +171,11 @@ class Approval(msgspec.Struct, frozen=True, gc=False):
         return 0 < self.until <= wall_ms and self.on_expiry != "hold"
 
     def used(self, digest: str, preapproval: str) -> Approval:
-        """The approval once an attempt uses it: it covers every further attempt, and an order for one is consumed."""
+        """The approval once an attempt uses it: it no longer expires, and covers the retries of this operation.
+
+        No other operation can use it, because the digest covers the name of the operation (`ids.approval_digest`). A
+        command for one more attempt is used up.
+        """
         if not digest and not preapproval and not self.approved_until and not self.one_more:
             return self
         return replace(

@@ -22,7 +22,7 @@ SHORTEST_S: Final = 0.001
 LONGEST_S: Final = 30 * 24 * 3600
 
 
-class Known(msgspec.Struct, frozen=True):
+class KnownStep(msgspec.Struct, frozen=True):
     """What has to be known about a tool to check a call of it."""
 
     contract: Contract
@@ -37,12 +37,12 @@ class Given(msgspec.Struct, frozen=True):
     `facts` is None where no run is there to ask.
     """
 
-    tools: Mapping[str, Known]
+    tools: Mapping[str, KnownStep]
     facts: Mapping[str, Any] | None = None
     inside: bool = False
 
 
-class Fault(msgspec.Struct, frozen=True):
+class PlanFault(msgspec.Struct, frozen=True):
     """One thing that is wrong with a plan; `step` is empty where it is about the plan as a whole."""
 
     step: str
@@ -57,32 +57,32 @@ Parse = Callable[[str], Iterable[str]]
 """Parses a condition and gives the steps it mentions. Raises `ValueError` saying what is wrong."""
 
 
-def faults_of(plan: Plan, given: Given, parse: Parse) -> list[Fault]:
+def faults_of(plan: Plan, given: Given, parse: Parse) -> list[PlanFault]:
     """Everything that is wrong with the plan; an empty list means that it can run."""
     found = [*_as_a_whole(plan)]
     ids = {step.id for step in plan.steps}
     for step in plan.steps:
-        found += [Fault(step.id, what) for what in _of_step(plan, step, ids, given)]
+        found += [PlanFault(step.id, what) for what in _of_step(plan, step, ids, given)]
     cycle = _cycle(plan)
     if cycle:
-        found.append(Fault(cycle[0], f"it waits for itself: {' -> '.join((*cycle, cycle[0]))}"))
+        found.append(PlanFault(cycle[0], f"it waits for itself: {' -> '.join((*cycle, cycle[0]))}"))
     elif not any(fault.what.startswith("there is no step") for fault in found):
-        found += [Fault(step.id, what) for step in plan.steps for what in _of_conditions(plan, step, parse)]
+        found += [PlanFault(step.id, what) for step in plan.steps for what in _of_conditions(plan, step, parse)]
     return found
 
 
-def _as_a_whole(plan: Plan) -> Iterator[Fault]:
+def _as_a_whole(plan: Plan) -> Iterator[PlanFault]:
     if not plan.steps:
-        yield Fault("", "a plan has a step at least")
+        yield PlanFault("", "a plan has a step at least")
     if len(plan.steps) > MOST_STEPS:
-        yield Fault("", f"{len(plan.steps)} steps, and {MOST_STEPS} are allowed")
+        yield PlanFault("", f"{len(plan.steps)} steps, and {MOST_STEPS} are allowed")
     if not can_name(plan.name):
-        yield Fault("", f"{plan.name[:80]!r} cannot name a plan: use printable characters without / ~ and #")
+        yield PlanFault("", f"{plan.name[:80]!r} cannot name a plan: use printable characters without / ~ and #")
     for name, times in Counter(step.id for step in plan.steps).items():
         if times > 1:
-            yield Fault(name, f"there are {times} steps of this id")
+            yield PlanFault(name, f"there are {times} steps of this id")
         if not can_name(name) or "." in name:
-            yield Fault(name, "it cannot name a step: use printable characters without / ~ # and .")
+            yield PlanFault(name, "it cannot name a step: use printable characters without / ~ # and .")
 
 
 def _of_step(plan: Plan, step: PlanStep, ids: set[str], given: Given) -> Iterator[str]:
@@ -125,7 +125,7 @@ def _of_call(plan: Plan, step: PlanStep, call: Call, ids: set[str], given: Given
     yield from _of_arguments(plan, call, ids, given, tool)
 
 
-def _of_arguments(plan: Plan, call: Call, ids: set[str], given: Given, tool: Known) -> Iterator[str]:
+def _of_arguments(plan: Plan, call: Call, ids: set[str], given: Given, tool: KnownStep) -> Iterator[str]:
     """What is known now has to fit the annotation; a reference has to fit as far as types can tell."""
     known, facts = offered(tool.types, tool.required), given.facts or {}
     for name in sorted(call.arguments.keys() - known.keys()):
@@ -153,7 +153,7 @@ def _as_reference(source: str, path: tuple[str, ...]) -> dict[str, str]:
 
 
 def _of_reference(
-    plan: Plan, tools: Mapping[str, Known], source: str, path: tuple[str, ...], wanted: Any
+    plan: Plan, tools: Mapping[str, KnownStep], source: str, path: tuple[str, ...], wanted: Any
 ) -> Iterator[str]:
     if plan.step(source).hold:
         yield f"{source} is held: its result is known only after the commit"

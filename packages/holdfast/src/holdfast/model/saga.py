@@ -112,11 +112,11 @@ class Member(msgspec.Struct, frozen=True):
         return self.amends is not None and self.operation.links.overtaken == self.amends.step
 
 
-class Settle(msgspec.Struct, frozen=True):
+class AwaitOperations(msgspec.Struct, frozen=True):
     """Wait: some operation is still on its way."""
 
 
-class Amend(msgspec.Struct, frozen=True):
+class StartCompensations(msgspec.Struct, frozen=True):
     """Compensate these, side by side."""
 
     steps: tuple[str, ...]
@@ -146,7 +146,7 @@ class TurnBack(msgspec.Struct, frozen=True):
     reason: str
 
 
-class Stop(msgspec.Struct, frozen=True):
+class ParkTransaction(msgspec.Struct, frozen=True):
     """Only a person gets further."""
 
     why: str
@@ -160,7 +160,9 @@ class Finish(msgspec.Struct, frozen=True):
     still_standing: tuple[str, ...] = ()
 
 
-Closing: TypeAlias = Settle | Amend | Confirm | Reread | Release | TurnBack | Stop | Finish
+Closing: TypeAlias = (
+    AwaitOperations | StartCompensations | Confirm | Reread | Release | TurnBack | ParkTransaction | Finish
+)
 
 
 def close(boundary: Transaction, members: Sequence[Member]) -> Closing:
@@ -173,7 +175,7 @@ def close(boundary: Transaction, members: Sequence[Member]) -> Closing:
 
 def _back(boundary: Transaction, members: Sequence[Member]) -> Closing:
     if any(member.on_its_way for member in members):
-        return Settle()
+        return AwaitOperations()
     left = [member for member in members if not amended(boundary, member)]
     if not left:
         return Finish(*standing(members))
@@ -182,10 +184,12 @@ def _back(boundary: Transaction, members: Sequence[Member]) -> Closing:
     blocked = [member for member in turn if _blocked(boundary, member)]
     due = tuple(member.step for member in turn if member not in blocked and _due(boundary, member))
     if due:
-        return Amend(due)
+        return StartCompensations(due)
     if len(turn) > len(blocked):
-        return Settle()
-    return Stop("; ".join(_why_stuck(member) for member in blocked), tuple(member.step for member in blocked))
+        return AwaitOperations()
+    return ParkTransaction(
+        "; ".join(_why_stuck(member) for member in blocked), tuple(member.step for member in blocked)
+    )
 
 
 def amended(boundary: Transaction, member: Member) -> bool:
@@ -262,18 +266,20 @@ def standing(members: Sequence[Member]) -> tuple[tuple[str, ...], tuple[str, ...
 def _forward(boundary: Transaction, members: Sequence[Member]) -> Closing:
     held = [member for member in members if member.held]
     if any(not member.operation.final for member in members if not member.held):
-        return Settle()
+        return AwaitOperations()
     strays = [member for member in members if member.stray]
     if not isinstance(amends := _back(boundary, strays), Finish):
         return amends
     members = [member for member in members if not member.stray]
     if any(member.leaving for member in held):
-        return Settle()  # it may have been sent: whether there is a way back is known when it has ended
+        return AwaitOperations()  # it may have been sent: whether there is a way back is known when it has ended
     left = any(member.landed or member.operation.phase == "unknown" for member in held)
     if not left and (reason := _refusal(boundary, held)):
         return TurnBack(reason)
     if any(not member.operation.settled and member.operation.phase != "held" for member in held):
-        return Settle()  # a person may still refuse it: everything is answered before anything is confirmed or leaves
+        return (
+            AwaitOperations()
+        )  # a person may still refuse it: everything is answered before anything is confirmed or leaves
     if (move := _confirm(boundary, members, left=left)) is not None:
         return move
     unread = tuple(
@@ -327,11 +333,11 @@ def _confirm(boundary: Transaction, members: Sequence[Member], *, left: bool) ->
         return _fall(*refused[0], left=left)
     if due and not refused:
         return Confirm(tuple(due))
-    return Settle() if pending else None
+    return AwaitOperations() if pending else None
 
 
 def _fall(why: str, step: str, *, left: bool) -> Closing:
-    return Stop(why, (step,)) if left else TurnBack(why)
+    return ParkTransaction(why, (step,)) if left else TurnBack(why)
 
 
 def _release(boundary: Transaction, held: Sequence[Member]) -> Closing:
@@ -346,9 +352,11 @@ def _release(boundary: Transaction, held: Sequence[Member]) -> Closing:
         elif operation.phase == "held":
             return Release(member.step)
         else:
-            return Settle()  # whether it left is unknown: nothing else leaves before that is settled
+            return AwaitOperations()  # whether it left is unknown: nothing else leaves before that is settled
     if stuck:
-        return Stop("partly committed: " + "; ".join(_missed(one) for one in stuck), tuple(one.step for one in stuck))
+        return ParkTransaction(
+            "partly committed: " + "; ".join(_missed(one) for one in stuck), tuple(one.step for one in stuck)
+        )
     return Finish()
 
 

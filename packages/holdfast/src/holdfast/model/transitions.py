@@ -86,7 +86,7 @@ def apply(operation: OperationState | None, record: r.OperationRecord, boot: str
     come_from, lead_to = MOVES[type(record)]
     if before not in come_from:
         raise IllegalTransition(before, record)
-    after = _STEPS[type(record)](operation, record, boot)
+    after = _APPLY[type(record)](operation, record, boot)
     assert after.phase in lead_to or (after.phase == before and SAME in lead_to), (record, after)
     return after
 
@@ -151,14 +151,14 @@ def _approval_of(record: r.AttemptStarted) -> Approval:
 
 def _ended(operation: OperationState, record: r.AttemptEnded, boot: str) -> OperationState:
     over = _Over(boot, record.up) if record.over else _Over(boot, given_up=record.up)
-    return _off_the_air(operation, record, boot, _with_end(operation, record, record.end, over))
+    return _after_end(operation, record, boot, _with_end(operation, record, record.end, over))
 
 
 def _late(operation: OperationState, record: r.LateReport, boot: str) -> OperationState:
     if _disputes(operation, record):
         return _linked_to(operation, disputes=(*operation.links.disputes, record))
     attempts = _with_end(operation, record, record.end, _Over(boot, record.up), late=True)
-    return _off_the_air(operation, record, boot, attempts)
+    return _after_end(operation, record, boot, attempts)
 
 
 def _disputes(operation: OperationState, report: r.LateReport) -> bool:
@@ -172,7 +172,7 @@ def _disputes(operation: OperationState, report: r.LateReport) -> bool:
     return known is not None and not known.unfit and {known.kind, report.end.kind} == answers
 
 
-def _off_the_air(
+def _after_end(
     operation: OperationState, record: r.AttemptEnded | r.LateReport, boot: str, attempts: tuple[Attempt, ...]
 ) -> OperationState:
     """The phase after an end was filed: an open call that ended, or the news that a deferred answer waited for."""
@@ -494,7 +494,7 @@ def _settled_with(operation: OperationState, **changes: Any) -> OperationState:
     return replace(operation, settlement=replace(operation.settlement, **changes))
 
 
-_STEPS: Final[dict[type[r.OperationRecord], Callable[..., OperationState]]] = {
+_APPLY: Final[dict[type[r.OperationRecord], Callable[..., OperationState]]] = {
     r.OperationPlanned: _planned,
     r.Ruled: _ruled,
     r.AttemptStarted: _started,

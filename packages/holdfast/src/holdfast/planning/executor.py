@@ -29,7 +29,7 @@ from holdfast.model.errors import Shaken
 from holdfast.model.facts import Known as KnownFacts
 from holdfast.model.outcome import Outcome, told_by
 from holdfast.model.plan import Call, Plan, PlanStep, resolved
-from holdfast.model.plan_checks import Given, Known, faults_of, parse_planned
+from holdfast.model.plan_checks import Given, KnownStep, faults_of, parse_planned
 from holdfast.model.transaction import WHOLE_RUN, around
 from holdfast.planning.dependencies import APPROVE, NamedFacts, PlanDependencies
 
@@ -65,9 +65,9 @@ def check_plan(
         raise PlanRefused(f"the plan {plan.name!r} is refused for {reasons}: {'; '.join(listed)}", faults=listed)
 
 
-def known_of(tool: Tool[Any, Any]) -> Known:
+def known_of(tool: Tool[Any, Any]) -> KnownStep:
     """What checking has to know about a tool."""
-    return Known(tool.contract, tool.shape.types, tool.shape.required, tool.shape.returns)
+    return KnownStep(tool.contract, tool.shape.types, tool.shape.required, tool.shape.returns)
 
 
 async def execute(scope: Scope, plan: Plan, how: ExecuteOptions) -> PlanResult:

@@ -12,7 +12,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from holdfast.demo.world import Reply
 
 
-class Refusal(NamedTuple):
+class HttpRefusal(NamedTuple):
     """How a service says no."""
 
     status: int
@@ -35,7 +35,7 @@ class DroppableConnection(H11Protocol):
         super().connection_lost(exc)
 
 
-async def end_badly(request: Request, reply: Reply, refusal: Refusal) -> Response:
+async def end_badly(request: Request, reply: Reply, refusal: HttpRefusal) -> Response:
     """Turn a reply into what the client sees. Returns late or never where no answer is due."""
     if reply is Reply.REFUSED:
         return refusal.response()

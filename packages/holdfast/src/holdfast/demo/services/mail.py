@@ -16,23 +16,23 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from holdfast.demo.world import Reply, World
+from holdfast.demo.world import DemoWorld, Reply
 
 ACCEPTED = "250 OK"
 
 
-class Message(msgspec.Struct, frozen=True):
+class DemoMessage(msgspec.Struct, frozen=True):
     message_id: str
     to: str
     since: float
 
 
-class Mail:
+class DemoMail:
     """The messages that were taken, an aiosmtpd handler, and the mailbox's web API."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: DemoWorld) -> None:
         self.world = world
-        self.messages: list[Message] = []
+        self.messages: list[DemoMessage] = []
 
     def protocol(self) -> SMTP:
         """One SMTP connection; a factory for `loop.create_server`."""
@@ -74,6 +74,6 @@ class Mail:
         return JSONResponse([{"message_id": one.message_id, "to": one.to} for one in found])
 
     def _deliver(self, message_id: str, to: str, request: int, at: float) -> str:
-        self.messages.append(Message(message_id, to, at))
+        self.messages.append(DemoMessage(message_id, to, at))
         self.world.record("mail", request)
         return ACCEPTED

@@ -17,11 +17,11 @@ from starlette.routing import Mount, Route
 
 from holdfast.demo.addresses import LOOPBACK, Addresses
 from holdfast.demo.services.http import DroppableConnection
-from holdfast.demo.services.mail import Mail
-from holdfast.demo.services.payments import Payments
+from holdfast.demo.services.mail import DemoMail
+from holdfast.demo.services.payments import DemoPayments
 from holdfast.demo.services.tracker import Tracker
 from holdfast.demo.services.warehouse import Warehouse
-from holdfast.demo.world import World
+from holdfast.demo.world import DemoWorld
 
 
 class AnnouncedServer(uvicorn.Server):
@@ -37,9 +37,9 @@ class AnnouncedServer(uvicorn.Server):
 
 
 @contextlib.asynccontextmanager
-async def serving(worlds: Mapping[str, World]) -> AsyncGenerator[dict[str, Addresses]]:
+async def serving(worlds: Mapping[str, DemoWorld]) -> AsyncGenerator[dict[str, Addresses]]:
     """Serve each named world until the block ends."""
-    mails = {side: Mail(world) for side, world in worlds.items()}
+    mails = {side: DemoMail(world) for side, world in worlds.items()}
     app = Starlette(
         routes=[Mount(f"/{side}", routes=_routes(world, mails[side])) for side, world in worlds.items()],
         lifespan=_lifespan,
@@ -50,12 +50,12 @@ async def serving(worlds: Mapping[str, World]) -> AsyncGenerator[dict[str, Addre
         yield {side: Addresses(f"http://{LOOPBACK}:{port}/{side}", smtp_ports[side]) for side in worlds}
 
 
-def _routes(world: World, mail: Mail) -> list[Mount | Route]:
+def _routes(world: DemoWorld, mail: DemoMail) -> list[Mount | Route]:
     async def effects(_request: Request) -> Response:
         return JSONResponse(msgspec.to_builtins(await world.quiet()))
 
     return [
-        Mount("/payments", routes=Payments(world).routes()),
+        Mount("/payments", routes=DemoPayments(world).routes()),
         Mount("/mail", routes=mail.routes()),
         Mount("/tracker", routes=Tracker(world).routes()),
         Mount("/warehouse", routes=Warehouse(world).routes()),
@@ -91,7 +91,7 @@ async def _http(app: Starlette) -> AsyncGenerator[int]:
 
 
 @contextlib.asynccontextmanager
-async def _smtp(mail: Mail) -> AsyncGenerator[int]:
+async def _smtp(mail: DemoMail) -> AsyncGenerator[int]:
     logging.getLogger("mail.log").setLevel(logging.CRITICAL)  # a killed client is no news here
     server = await asyncio.get_running_loop().create_server(mail.protocol, LOOPBACK, 0)
     try:

@@ -11,8 +11,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from holdfast.demo.services.http import Refusal, end_badly
-from holdfast.demo.world import Reply, World
+from holdfast.demo.services.http import HttpRefusal, end_badly
+from holdfast.demo.world import DemoWorld, Reply
 
 
 class Draft(msgspec.Struct, frozen=True):
@@ -31,7 +31,7 @@ class Ticket(msgspec.Struct, frozen=True):
 class Tracker:
     """The tracker's tickets, and its web API."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: DemoWorld) -> None:
         self.world = world
         self.tickets: list[Ticket] = []
 
@@ -45,10 +45,10 @@ class Tracker:
         draft = msgspec.json.decode(await request.body(), type=Draft)
         customer = self.world.by_order(draft.order_id)
         if customer is None:
-            return Refusal(404, "no_such_order", f"no order {draft.order_id}").response()
+            return HttpRefusal(404, "no_such_order", f"no order {draft.order_id}").response()
         answer = await self.world.serve("tracker", customer.id, lambda at: self._open(draft, customer.id, at))
         if isinstance(answer, Reply):
-            return await end_badly(request, answer, Refusal(403, "closed", "this customer's file is closed"))
+            return await end_badly(request, answer, HttpRefusal(403, "closed", "this customer's file is closed"))
         return JSONResponse({"id": answer.id}, status_code=201)
 
     async def search(self, request: Request) -> Response:

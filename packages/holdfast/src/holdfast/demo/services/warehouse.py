@@ -10,8 +10,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from holdfast.demo.services.http import Refusal, end_badly
-from holdfast.demo.world import Reply, World
+from holdfast.demo.services.http import HttpRefusal, end_badly
+from holdfast.demo.world import DemoWorld, Reply
 
 
 class Restock(msgspec.Struct, frozen=True):
@@ -23,7 +23,7 @@ class Restock(msgspec.Struct, frozen=True):
 class Warehouse:
     """Takes goods back; there is no way to ask what it took."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: DemoWorld) -> None:
         self.world = world
 
     def routes(self) -> list[Route]:
@@ -33,10 +33,10 @@ class Warehouse:
         goods = msgspec.json.decode(await request.body(), type=Restock)
         customer = self.world.by_order(goods.order_id)
         if customer is None:
-            return Refusal(404, "no_such_order", f"no order {goods.order_id}").response()
+            return HttpRefusal(404, "no_such_order", f"no order {goods.order_id}").response()
         answer = await self.world.serve("warehouse", customer.id, lambda _at: self._shelve(customer.id))
         if isinstance(answer, Reply):
-            return await end_badly(request, answer, Refusal(410, "discontinued", f"{goods.sku} is discontinued"))
+            return await end_badly(request, answer, HttpRefusal(410, "discontinued", f"{goods.sku} is discontinued"))
         return JSONResponse({"shelved": answer}, status_code=201)
 
     def _shelve(self, request: int) -> bool:

@@ -5,8 +5,8 @@ and the rule behind it. First attempts, retries, recovery after a crash and the 
 all come through here. The rules are tried in order and judge *all* attempts together: a clean end of
 the last attempt never hides an earlier one that may have landed.
 
-An attempt whose process died must be given its end (`AttemptEnded`, kind `lost`) by whoever proved the
-death; until then it counts as one that may have landed, and nothing is sent after it.
+`engine/previous_owner.py` gives each attempt of an earlier owner of the run the end `lost`. Its field `over` is true
+where the death of the process is proven; an attempt that is not over may still land, and nothing is sent after it.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ def decide(operation: OperationState, situation: Situation, now: Now) -> Move:
     if operation.phase in FINAL:
         return Done("the outcome is final")
     case = Case(operation, situation, now)
-    parked = operation.phase == "unknown"
-    rules = _PARKED if parked else _OPEN if operation.attempts else _UNTRIED
+    unknown = operation.phase == "unknown"
+    rules = _AFTER_UNKNOWN if unknown else _OPEN if operation.attempts else _UNTRIED
     for rule in rules:
         if (move := rule(case)) is not None:
             if _calls_unsent(move) and case.forgotten:
                 return look_for_forgotten(case)
             return _once_landed(case, move) if type(move) is Settle and move.status == "succeeded" else move
-    return slow_reading(case) if parked else after_ambiguity(case)
+    return slow_reading(case) if unknown else after_ambiguity(case)
 
 
 def _once_landed(case: Case, success: Settle) -> Move:
@@ -65,7 +65,7 @@ def _once_landed(case: Case, success: Settle) -> Move:
     """
     if (window := case.contract.overtaken_ms) is None:
         return success
-    left = landing_ms(case.weight.ambiguous, window, case.situation, case.now)
+    left = landing_ms(case.evidence.ambiguous, window, case.situation, case.now)
     if left == 0:
         return success
     if left is None:
@@ -84,7 +84,7 @@ def _calls_unsent(move: Move) -> bool:
 
 def _returned(case: Case) -> Move | None:
     """Some attempt returned, a late report included: it happened."""
-    attempt = case.weight.returned
+    attempt = case.evidence.returned
     if attempt is None or attempt.end is None:
         return None
     operation = case.operation
@@ -112,15 +112,15 @@ def _happened(case: Case) -> Move | None:
 
 def _refused(case: Case) -> Move | None:
     """Refused, and nothing else can have landed (or the refusal is the key's one stored answer)."""
-    weight, attempt = case.weight, case.weight.rejected
-    if attempt is None or attempt.end is None or weight.returned is not None:
+    evidence, attempt = case.evidence, case.evidence.rejected
+    if attempt is None or attempt.end is None or evidence.returned is not None:
         return None
     end = attempt.end
-    if not (weight.ambiguous or case.forgotten) or weight.column == "read":
+    if not (evidence.ambiguous or case.forgotten) or evidence.repeat_safety == "read":
         return Settle("refused, and nothing landed", "failed", RETURNED, end.why, end.code, attempt.number)
     key = case.contract.key
     one_answer = key is not None and key.stores == "all" and key.in_progress != "runs_twice"
-    if one_answer and weight.column == "keyed":
+    if one_answer and evidence.repeat_safety == "keyed":
         return Settle("refused: the key's one answer", "failed", RETURNED, end.why, end.code, attempt.number)
     return None
 
@@ -202,15 +202,15 @@ def _sending_ended(case: Case) -> Move | None:
     reason = _stop_reason(case)
     if not reason:
         return None
-    weight = case.weight
-    if case.situation.stop == "stopped" and not weight.ambiguous:
+    evidence = case.evidence
+    if case.situation.stop == "stopped" and not evidence.ambiguous:
         return Wait("the run has stopped", why="person", until_woken=True)
-    if weight.column == "read":
+    if evidence.repeat_safety == "read":
         return Settle("sending ended", "failed", RULE, reason)
     code = INTERRUPTED if case.situation.stop == "told" else ""
-    if weight.unsent and case.situation.stop in {"cancel", "aborting", "corrected", "told"}:
+    if evidence.unsent and case.situation.stop in {"cancel", "aborting", "corrected", "told"}:
         return Settle("called off before it was sent", "cancelled", RULE, reason, code)
-    if not weight.ambiguous:
+    if not evidence.ambiguous:
         return Settle("sending ended, nothing landed", "failed", RULE, reason, code)
     return verify_or_unknown(case, reason)
 
@@ -229,7 +229,7 @@ def _stop_reason(case: Case) -> str:
         return f"a person was asked before; {last}"
     if used_up := _used_up(case):
         return f"{used_up}; {last}"
-    if case.weight.rejected is not None:
+    if case.evidence.rejected is not None:
         return "refused after an attempt that may have landed"
     return ""
 
@@ -239,7 +239,7 @@ def _used_up(case: Case) -> str:
     operation, contract = case.operation, case.contract
     retry, busy = contract.retry, operation.in_progress
     # Deaths are not among them, but a single attempt is the only one.
-    spent = case.weight.spent if retry.attempts > 1 else max(case.weight.spent, operation.deaths)
+    spent = case.evidence.spent if retry.attempts > 1 else max(case.evidence.spent, operation.deaths)
     if spent >= retry.attempts:
         return f"{spent} of {retry.attempts} attempts were made"
     cost = sum(attempt.end.cost for attempt in operation.attempts if attempt.end is not None)
@@ -287,4 +287,4 @@ _OPEN: Final[tuple[Rule, ...]] = (
 )
 _ABOUT_ATTEMPTS: Final = (_returned, _call_open, _refused, _unfit, _awaiting)  # without an attempt they say nothing
 _UNTRIED: Final = tuple(rule for rule in _OPEN if rule not in _ABOUT_ATTEMPTS)
-_PARKED: Final[tuple[Rule, ...]] = (_happened, returned_after_all, _refused, nothing_landed)
+_AFTER_UNKNOWN: Final[tuple[Rule, ...]] = (_happened, returned_after_all, _refused, nothing_landed)

@@ -17,23 +17,24 @@ from holdfast.model.operation import Attempt, OperationState, Standing
 from holdfast.model.outcome import Basis
 from holdfast.policies import milliseconds
 
-Column = Literal["read", "natural", "keyed", "verifiable", "none"]
+RepeatSafety = Literal["read", "natural", "keyed", "verifiable", "none"]
+"""The ground on which a call whose effect is uncertain may be repeated: `none` means on no ground."""
 FOREVER_MS = 2**62
 
 
 class AttemptEvidence:
-    """The attempts, sorted by what they prove, and the column of the decision table that applies.
+    """The attempts, sorted by what they prove, and on what ground a call may be repeated.
 
     `open`: some call has no end on record; it runs, or the death of its process is not proven yet.
     `live`: some call still runs in this process, given up or not. `unsent`: every attempt is proven
     unsent, or there is none. `spent` counts the attempts that are charged to the budget.
     """
 
-    __slots__ = ("_column", "_of", "ambiguous", "live", "open", "rejected", "returned", "spent", "unsent")
+    __slots__ = ("_of", "_repeat_safety", "ambiguous", "live", "open", "rejected", "returned", "spent", "unsent")
 
     def __init__(self, operation: OperationState, situation: Situation, now: Now) -> None:
         self._of = (operation, situation, now)
-        self._column: Column | None = None
+        self._repeat_safety: RepeatSafety | None = None
         self.returned: Attempt | None = None
         self.rejected: Attempt | None = None
         self.ambiguous: tuple[Attempt, ...] = ()
@@ -44,11 +45,11 @@ class AttemptEvidence:
             self._add(attempt, attempt.standing(operation.verification.absent_through), situation.live)
 
     @property
-    def column(self) -> Column:
-        """The column of the table, worked out when a rule first asks for it: most steps never do."""
-        if self._column is None:
-            self._column = _column(*self._of)
-        return self._column
+    def repeat_safety(self) -> RepeatSafety:
+        """The ground on which a call may be repeated, worked out when a rule first asks for it: most steps never do."""
+        if self._repeat_safety is None:
+            self._repeat_safety = _repeat_safety(*self._of)
+        return self._repeat_safety
 
     def _add(self, attempt: Attempt, standing: Standing, live: frozenset[int]) -> None:
         if standing == "returned":
@@ -65,12 +66,12 @@ class AttemptEvidence:
         self.spent += not (excused or attempt.in_progress)
 
 
-def weigh(operation: OperationState, situation: Situation, now: Now) -> AttemptEvidence:
+def evidence_of(operation: OperationState, situation: Situation, now: Now) -> AttemptEvidence:
     """Sort the attempts."""
     return AttemptEvidence(operation, situation, now)
 
 
-def _column(operation: OperationState, situation: Situation, now: Now) -> Column:
+def _repeat_safety(operation: OperationState, situation: Situation, now: Now) -> RepeatSafety:
     contract = situation.contract
     if contract.effect == "read":
         return "read"
@@ -239,14 +240,14 @@ RULE: Final = Basis("rule")
 class Case:
     """The operation, the situation, the moment, and what the attempts prove."""
 
-    __slots__ = ("contract", "now", "operation", "situation", "weight")
+    __slots__ = ("contract", "evidence", "now", "operation", "situation")
 
     def __init__(self, operation: OperationState, situation: Situation, now: Now) -> None:
         self.operation = operation
         self.situation = situation
         self.contract = situation.contract
         self.now = now
-        self.weight = AttemptEvidence(operation, situation, now)
+        self.evidence = AttemptEvidence(operation, situation, now)
 
     @property
     def forgotten(self) -> bool:

@@ -67,7 +67,7 @@ class Reuse(_Move, frozen=True):
 
 
 class Settle(_Move, frozen=True):
-    """Record an outcome."""
+    """Record an outcome. `unknown` is not final: an unknown operation is read back, and a person is asked."""
 
     status: Literal["succeeded", "failed", "unknown", "cancelled"] = "unknown"
     basis: Basis = Basis("rule")

@@ -28,7 +28,7 @@ _FIRST: Final = Attempt("first attempt")
 
 def clear_to_send(case: Case) -> Move | None:
     """Nothing can have landed: attempt, once everything that stands before it is out of the way."""
-    if case.weight.ambiguous:
+    if case.evidence.ambiguous:
         return None
     for rule in _BEFORE_ANY if case.operation.attempts else _BEFORE_FIRST:
         if (move := rule(case)) is not None:
@@ -38,10 +38,10 @@ def clear_to_send(case: Case) -> Move | None:
 
 def after_ambiguity(case: Case) -> Move:
     """Some attempt may have landed; what may be done depends on what the tool promises."""
-    column, order = case.weight.column, case.operation.approval.one_more
-    if order == "retry" or column in {"read", "natural"}:
+    repeat_safety, order = case.evidence.repeat_safety, case.operation.approval.one_more
+    if order == "retry" or repeat_safety in {"read", "natural"}:
         return _send(case)
-    if column == "keyed":
+    if repeat_safety == "keyed":
         return _send(case) if order else _keyed(case)
     return verify_or_unknown(case, "its key may be forgotten by now" if order else "an attempt may have landed")
 
@@ -116,7 +116,7 @@ def _gate(case: Case) -> Move | None:
 def _approved(case: Case) -> bool:
     """Whether a person approved exactly this; the approval closes early by the error of the clocks.
 
-    It is consumed by the first attempt after it was given, and then covers every one.
+    The first attempt after it was given ends its expiry (`Approval.used`); from then on it covers every retry.
     """
     operation, situation = case.operation, case.situation
     if not operation.approval.digest or (situation.asks and operation.approval.digest != situation.asks):
@@ -167,15 +167,15 @@ def _send(case: Case) -> Move:
 
 def _meanwhile(case: Case, otherwise: Move) -> Move:
     """Reading back goes on while a send has to wait: it has a reserve of its own."""
-    unproven = case.weight.ambiguous and case.weight.column != "read"
+    unproven = case.evidence.ambiguous and case.evidence.repeat_safety != "read"
     return next_reading(case) if unproven and case.can_verify and not verification_over(case) else otherwise
 
 
 def _earlier_call(case: Case) -> Move | None:
-    if case.weight.live:
-        asked = ask_about_hung(case, "an earlier call still runs") if case.weight.column != "read" else None
+    if case.evidence.live:
+        asked = ask_about_hung(case, "an earlier call still runs") if case.evidence.repeat_safety != "read" else None
         return asked or Wait("an earlier call still runs", why="call", until_woken=True)
-    if case.weight.open:
+    if case.evidence.open:
         return Wait("the end of an earlier call is not on record yet", why="end", until_woken=True)
     return None
 
@@ -252,14 +252,14 @@ def _until_it_is_done(retry: Retry, times: int, least: int) -> Wait:
 def _preconditions(case: Case) -> Move | None:
     """Preconditions are read before every attempt; a person's order for one more stands above them."""
     reading, operation = case.situation.reading, case.operation
-    if not case.contract.observes or case.weight.column == "read":
+    if not case.contract.observes or case.evidence.repeat_safety == "read":
         return None
     if reading == "unread":
         return Observe("preconditions before every attempt")
     if reading == "same" or operation.approval.one_more:
         return None
     why = f"its preconditions are {reading}"
-    if case.weight.ambiguous:
+    if case.evidence.ambiguous:
         return verify_or_unknown(case, why)
     return Settle("preconditions, nothing landed", "failed", RULE, why, "stale" if reading == "changed" else reading)
 
@@ -267,9 +267,9 @@ def _preconditions(case: Case) -> Move | None:
 def _why_again(case: Case) -> str:
     if case.operation.approval.one_more:
         return "a person ordered one more attempt"
-    if not case.weight.ambiguous:
+    if not case.evidence.ambiguous:
         return "nothing landed: attempt again"
-    return _AGAIN[case.weight.column]
+    return _AGAIN[case.evidence.repeat_safety]
 
 
 _AGAIN: Final[dict[str, str]] = {

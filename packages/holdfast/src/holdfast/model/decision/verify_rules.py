@@ -83,7 +83,7 @@ def verification_over(case: Case) -> bool:
     if operation.verification.checked_since == 0:
         return False
     quiet = quiet_ms(operation, situation, now)
-    if settle is None or case.weight.live:
+    if settle is None or case.evidence.live:
         return checking_ms(operation, situation, now) >= limit
     if quiet is None:
         return hung_too_long(case)
@@ -116,7 +116,7 @@ def recorded(case: Case, why: Literal["retry", "verify", "answer", "breaker"]) -
 
 def returned_after_all(case: Case) -> Move | None:
     """A late report says that it happened. Where evidence is expected, only that evidence (or a person) counts."""
-    attempt = case.weight.returned
+    attempt = case.evidence.returned
     if attempt is None or case.contract.expects:
         return None
     return Settle("a late report", "succeeded", RETURNED, attempt=attempt.number)

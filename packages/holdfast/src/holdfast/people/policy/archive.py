@@ -12,7 +12,7 @@ from holdfast.errors import Unreadable, UsageError
 from holdfast.inspect.reader import JournalReader
 from holdfast.journal.entry_codec import read
 from holdfast.model.policy import VARIABLES, Facts, Policy, Word
-from holdfast.people.policy.judge import Judge
+from holdfast.people.policy.judge import PolicyJudge
 from holdfast.people.policy.policy_files import read_yaml
 
 _NOON: Final[dict[str, Any]] = {"tool": "", "agent": "", "hour": 12, "weekday": "mon"}
@@ -75,7 +75,7 @@ def _case(path: Path, number: int, given: object) -> PolicyCase:
     return case
 
 
-def tried(judge: Judge, case: PolicyCase) -> Tried:
+def tried(judge: PolicyJudge, case: PolicyCase) -> Tried:
     """Let the policy judge a case. Nothing is drawn: a sampled rule says `sample`."""
     facts, arguments = facts_of(case.facts, judge)
     ruling = judge.ruling(facts, arguments, lambda _: 1.0)
@@ -84,7 +84,7 @@ def tried(judge: Judge, case: PolicyCase) -> Tried:
     return Tried(case.name, expect, ruling.word, ruling.rule, passed, ruling.why)
 
 
-def facts_of(given: dict[str, Any], judge: Judge | None) -> tuple[Facts, dict[str, Any]]:
+def facts_of(given: dict[str, Any], judge: PolicyJudge | None) -> tuple[Facts, dict[str, Any]]:
     """Facts as a case gives them: what it leaves out is unknown, and noon on a Monday. Raises `UsageError`."""
     if unknown := sorted(set(given) - set(VARIABLES)):
         raise UsageError(f"facts: there is no {unknown[0]}; there are: {', '.join(VARIABLES)}")

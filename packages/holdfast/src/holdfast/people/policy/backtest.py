@@ -19,7 +19,7 @@ from holdfast.model.contract import Contract
 from holdfast.model.ids import operation_id
 from holdfast.model.policy import WEEKDAYS, Facts, Ruling, chance
 from holdfast.model.system import is_system
-from holdfast.people.policy.judge import Judge
+from holdfast.people.policy.judge import PolicyJudge
 
 
 class JudgedCall(msgspec.Struct, frozen=True):
@@ -55,7 +55,7 @@ class Backtest(msgspec.Struct, frozen=True):
     rules: dict[str, dict[str, int]]
 
 
-async def backtest_policy(looking: JournalReader, judge: Judge) -> Backtest:
+async def backtest_policy(looking: JournalReader, judge: PolicyJudge) -> Backtest:
     """Judge every write that agents made, as it was when it was first judged."""
     found: list[JudgedCall] = []
     runs = 0
@@ -114,7 +114,7 @@ def _begun(record: r.Record) -> r.Intent | None:
     return None if intent is None or intent.serves else intent
 
 
-async def _of_run(looking: JournalReader, judge: Judge, run: str, agent: str) -> AsyncIterator[JudgedCall]:
+async def _of_run(looking: JournalReader, judge: PolicyJudge, run: str, agent: str) -> AsyncIterator[JudgedCall]:
     past: dict[str, _Past] = {}
     contracts: dict[str, Contract] = {}
     async for _, record in looking.readable_records(run):
@@ -136,7 +136,7 @@ class _Setting(msgspec.Struct, frozen=True):
     contract: Contract
 
 
-def _judged(judge: Judge, secret: bytes, name: str, one: _Past, setting: _Setting) -> JudgedCall:
+def _judged(judge: PolicyJudge, secret: bytes, name: str, one: _Past, setting: _Setting) -> JudgedCall:
     arguments = plain_arguments(bytes(one.intent.arguments))
     facts = msgspec.structs.replace(
         one.facts or _facts(one, setting),

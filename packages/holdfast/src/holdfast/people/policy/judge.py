@@ -36,7 +36,7 @@ class PolicyError(UsageError):
         self.faults = faults
 
 
-class Judge:
+class PolicyJudge:
     """One policy, checked. Raises `PolicyError` for conditions that nobody could judge."""
 
     def __init__(self, policy: Policy, where: str = "") -> None:
@@ -65,7 +65,7 @@ class Judge:
         values = {**facts.values(arguments), THRESHOLD: self._thresholds}
         return choose(self.policy, values, _holds, draw)
 
-    def moved(self, positions: Mapping[str, ThresholdPosition]) -> Judge:
+    def moved(self, positions: Mapping[str, ThresholdPosition]) -> PolicyJudge:
         """The same policy with its thresholds where they are now: it has another version."""
         starts = {name: one.at for name, one in positions.items()}
         moved = {
@@ -73,7 +73,9 @@ class Judge:
             for name, one in self.policy.thresholds.items()
         }
         return (
-            self if moved == self.policy.thresholds else Judge(msgspec.structs.replace(self.policy, thresholds=moved))
+            self
+            if moved == self.policy.thresholds
+            else PolicyJudge(msgspec.structs.replace(self.policy, thresholds=moved))
         )
 
     def _value(self, text: str | None, arguments: Mapping[str, Any]) -> object:

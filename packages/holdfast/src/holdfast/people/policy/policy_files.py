@@ -15,7 +15,7 @@ import msgspec
 
 from holdfast.errors import UsageError
 from holdfast.model.policy import OnExpiry, Policy, Rule, Word
-from holdfast.people.policy.judge import Judge, PolicyError, faults_of
+from holdfast.people.policy.judge import PolicyError, PolicyJudge, faults_of
 from holdfast.policies import Require
 
 _SPAN: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|d|w)")
@@ -24,17 +24,17 @@ _CHOICES: Final = {"then": get_args(Word), "default": get_args(Word), "on_expiry
 _FIELD: Final = re.compile(r"(?P<why>.*) - at `\$\.?(?P<field>[^`]*)`", re.DOTALL)
 
 
-def judge_of(policy: str | os.PathLike[str] | Policy | None) -> Judge | None:
+def judge_of(policy: str | os.PathLike[str] | Policy | None) -> PolicyJudge | None:
     """A policy as an app is given it: itself, or its file. Raises `UsageError` for one that cannot be meant."""
     if policy is None:
         return None
-    return Judge(policy) if isinstance(policy, Policy) else load_policy(Path(policy))
+    return PolicyJudge(policy) if isinstance(policy, Policy) else load_policy(Path(policy))
 
 
-def load_policy(path: Path) -> Judge:
+def load_policy(path: Path) -> PolicyJudge:
     """The policy of a file. Raises `PolicyError` naming the file, the rule and the field of whatever is wrong."""
     policy = read_policy(path)
-    return Judge(policy, str(path))
+    return PolicyJudge(policy, str(path))
 
 
 def read_policy(path: Path) -> Policy:

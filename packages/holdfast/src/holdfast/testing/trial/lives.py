@@ -23,11 +23,11 @@ LIMIT_S: Final = 3 * 3600.0
 """The time that may pass in one life. A run that waits for longer is suspended, and waits between two lives."""
 
 
-class TimeIsUp(Exception):
+class LifeTimedOut(Exception):
     """More time passed in one life than `LIMIT_S`: its code waits for what never comes."""
 
 
-class Died(BaseException):
+class LifeEnded(BaseException):
     """The process is gone. A `BaseException`: no code may handle it."""
 
 
@@ -95,7 +95,7 @@ class _Selector(selectors.DefaultSelector):
             self._passing.seconds += timeout
             if self._passing.seconds > self._passing.until:
                 self._passing.until = float("inf")  # said once: the loop has to run on while it is closed
-                raise TimeIsUp("three hours passed, and nothing came that it waits for")
+                raise LifeTimedOut("three hours passed, and nothing came that it waits for")
         return ready
 
 
@@ -109,7 +109,7 @@ class LifeJournal(MemoryJournal):
 
     def _call(self, name: str, *, needs_open: bool = True) -> Any:
         if self.dead:
-            raise Died
+            raise LifeEnded
         return super()._call(name, needs_open=needs_open)
 
     async def append(self, write: Write) -> None:
@@ -120,7 +120,7 @@ class LifeJournal(MemoryJournal):
     def ride(self, write: Write) -> None:
         """Let it ride, unless dead."""
         if self.dead:
-            raise Died
+            raise LifeEnded
         self._look(write)
         super().ride(write)
 
@@ -150,7 +150,7 @@ class Deaths:
     def reached(self, point: str) -> None:
         """Called by the engine at each boundary."""
         if self._journal.dead:
-            raise Died
+            raise LifeEnded
         self.count += 1
         if self.count in self._at:
             self._journal.dead = True
@@ -158,4 +158,4 @@ class Deaths:
             self.places.append(f"crash {point.replace('_', ' ')}")
             if self.died is not None and not self.died.done():
                 self.died.set_result(None)
-            raise Died
+            raise LifeEnded

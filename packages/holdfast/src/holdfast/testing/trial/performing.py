@@ -20,7 +20,7 @@ from holdfast.testing.clock import EPOCH_MS, SeededRng
 from holdfast.testing.faults import Effect
 from holdfast.testing.trial.faults import FaultKind, Mischief
 from holdfast.testing.trial.figures import Arm, Repeat
-from holdfast.testing.trial.lives import Deaths, LifeJournal, LifeLoop, Passing, TimeIsUp
+from holdfast.testing.trial.lives import Deaths, LifeJournal, LifeLoop, LifeTimedOut, Passing
 from holdfast.testing.wire import Underway, between, tools_of
 
 AnyAgent = Agent[Any, Any]
@@ -30,7 +30,7 @@ _LIVES: Final = 50
 """How often a run is driven again, after deaths and waits, before it counts as suspended."""
 
 
-class Ended(msgspec.Struct, frozen=True):
+class TrialEnded(msgspec.Struct, frozen=True):
     """How one life of a run ended, before it is judged. One that `waits` goes on after `wait_s` seconds."""
 
     status: str
@@ -97,9 +97,9 @@ class _Life(msgspec.Struct, frozen=True):
     underway: Underway
 
 
-def _live(life: _Life, journal: LifeJournal, environment: Environment, fate: Deaths) -> Ended:
+def _live(life: _Life, journal: LifeJournal, environment: Environment, fate: Deaths) -> TrialEnded:
     """Live until the run ends, beginning again after each death and after each long wait."""
-    passing, ended = journal.passing, Ended("suspended", "it never ended")
+    passing, ended = journal.passing, TrialEnded("suspended", "it never ended")
     for _ in range(_LIVES):
         passing.begin(ended.wait_s)
         journal.dead = False
@@ -108,14 +108,14 @@ def _live(life: _Life, journal: LifeJournal, environment: Environment, fate: Dea
             try:
                 life.underway.resume(runner.get_loop())
                 ended = runner.run(_one_life(life, journal, environment, fate))
-            except TimeIsUp as error:
-                return Ended("stopped", str(error))
+            except LifeTimedOut as error:
+                return TrialEnded("stopped", str(error))
         if ended.status not in ("died", "waits"):
             return ended
-    return Ended("suspended", f"it waits again and again: {ended.reason}")
+    return TrialEnded("suspended", f"it waits again and again: {ended.reason}")
 
 
-async def _one_life(life: _Life, journal: LifeJournal, environment: Environment, fate: Deaths) -> Ended:
+async def _one_life(life: _Life, journal: LifeJournal, environment: Environment, fate: Deaths) -> TrialEnded:
     """Drive the run until it ends, waits or dies."""
     loop = asyncio.get_running_loop()
     fate.died = loop.create_future()
@@ -128,7 +128,7 @@ async def _one_life(life: _Life, journal: LifeJournal, environment: Environment,
     if journal.dead:
         driving.cancel()
         journal.kill(worker)
-        return Ended("died")
+        return TrialEnded("died")
     ended = await driving
     await app.aclose()
     if ended.status != "waits":
@@ -136,20 +136,20 @@ async def _one_life(life: _Life, journal: LifeJournal, environment: Environment,
     return ended
 
 
-async def _drive(app: Holdfast, life: _Life) -> Ended:
+async def _drive(app: Holdfast, life: _Life) -> TrialEnded:
     try:
-        return Ended("completed", result=await app.run(life.agent, life.given, run_id=life.run))
+        return TrialEnded("completed", result=await app.run(life.agent, life.given, run_id=life.run))
     except RunSuspended as error:
         (row,) = await app.engine.journal.runs(run=life.run)
         reason = row.reason or error.message
         if row.due_ms is None or any(wait.kind == "person" for wait in waits_of(row)):
-            return Ended("suspended", reason)
-        return Ended("waits", reason, wait_s=max(0, row.due_ms - app.engine.environment.clock.wall_ms()) / 1000)
+            return TrialEnded("suspended", reason)
+        return TrialEnded("waits", reason, wait_s=max(0, row.due_ms - app.engine.environment.clock.wall_ms()) / 1000)
     except Exception as error:  # noqa: BLE001 - whatever agent code raised is how its run ended
-        return Ended("stopped", f"{type(error).__name__}: {error}")
+        return TrialEnded("stopped", f"{type(error).__name__}: {error}")
 
 
-def _judge(check: Check | None, given: object, run: str, ended: Ended, effects: list[Effect]) -> str:
+def _judge(check: Check | None, given: object, run: str, ended: TrialEnded, effects: list[Effect]) -> str:
     """Why it does not pass; empty where it does."""
     names = set(inspect.signature(check).parameters) if check is not None else set[str]()
     if check is None or (ended.status != "completed" and "status" not in names):

@@ -11,7 +11,7 @@ from holdfast.testing.trial.figures import ARMS, Arm, Group, InputFigures, Repea
 from holdfast.testing.trial.performing import Wanted, perform_both
 
 
-class Refused(msgspec.Struct, frozen=True):
+class TrialRefused(msgspec.Struct, frozen=True):
     """A line of the inputs that does not fit, and why."""
 
     line: int
@@ -42,7 +42,7 @@ class Report(msgspec.Struct, frozen=True):
     arms: dict[str, ArmFigures]
     figures: list[InputFigures]
     failures: list[Group]
-    refused: list[Refused]
+    refused: list[TrialRefused]
     runs: list[Repeat]
     planned: int
     interrupted: bool = False
@@ -53,7 +53,7 @@ class Report(msgspec.Struct, frozen=True):
         return self.arms.get("faults", self.arms.get("plain"))
 
 
-class Plan(msgspec.Struct, frozen=True):
+class TrialPlan(msgspec.Struct, frozen=True):
     """What to try: the inputs by their line, how often, from which seed."""
 
     inputs: Mapping[int, object]
@@ -62,20 +62,24 @@ class Plan(msgspec.Struct, frozen=True):
     seed: int
 
 
-def try_all(wanted: Wanted, plan: Plan) -> Iterator[Repeat]:
+def try_all(wanted: Wanted, plan: TrialPlan) -> Iterator[Repeat]:
     """Run every input `repeat` times in each arm, and give each run as it has ended."""
     for line, given in plan.inputs.items():
         for number in range(plan.repeat):
             yield from perform_both(wanted, line, given, plan.seed + number)
 
 
-def planned(wanted: Wanted, plan: Plan) -> int:
+def planned(wanted: Wanted, plan: TrialPlan) -> int:
     """How many runs that is."""
     return len(plan.inputs) * plan.repeat * (2 if wanted.kinds else 1)
 
 
 def report(
-    wanted: Wanted, plan: Plan, runs: Sequence[Repeat], refused: Iterable[Refused], command: Callable[[Group], str]
+    wanted: Wanted,
+    plan: TrialPlan,
+    runs: Sequence[Repeat],
+    refused: Iterable[TrialRefused],
+    command: Callable[[Group], str],
 ) -> Report:
     """The figures of these runs. `command` says how a failure is repeated."""
     arms: dict[str, ArmFigures] = {

@@ -31,7 +31,7 @@ from holdfast.testing.world.meaning import Same, seen
 from holdfast.testing.world.outside import Outside, stub
 from holdfast.testing.world.processes import in_processes
 from holdfast.testing.world.service import Service
-from holdfast.testing.world.stage import Ended, Task, in_this_process
+from holdfast.testing.world.stage import StageEnded, Task, in_this_process
 from holdfast.testing.world.story import Crash, Exploration, Finding
 
 T = TypeVar("T")
@@ -40,7 +40,7 @@ AnyTool = Tool[Any, Any]
 Called = AnyTool | CompanionTool
 """What can meet a fault: a tool, or its companion as `book.compensate`."""
 
-Way = Callable[[Task, Outside, Sequence[int]], Ended]
+Way = Callable[[Task, Outside, Sequence[int]], StageEnded]
 """How a run is performed whose processes die at the given boundaries."""
 
 __all__ = ["Crash", "Effect", "Exploration", "Finding", "Ran", "Service", "World"]
@@ -203,7 +203,7 @@ class World:
             raise AssertionError(exploration.told(agent.name))
         return exploration
 
-    def _perform(self, task: Task, kills: Sequence[int], way: Way) -> tuple[Ended, list[Effect]]:
+    def _perform(self, task: Task, kills: Sequence[int], way: Way) -> tuple[StageEnded, list[Effect]]:
         outside = self._outside
         outside.begin_anew()
         with _quiet(), outside.around(task.agent):

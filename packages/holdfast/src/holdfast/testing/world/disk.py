@@ -40,7 +40,7 @@ from holdfast.testing.world.loop import Actor, Died
 RIDE_S: Final = 0.005
 
 
-class Ground(Protocol):
+class DiskSetup(Protocol):
     """What simulated processes stand on: one store, one machine, and somebody who may strike at any point."""
 
     boot: str
@@ -118,7 +118,7 @@ class Store(MemoryJournal):
 class Disk:
     """The journal port of one process."""
 
-    def __init__(self, world: Ground, actor: Actor, *, contained: bool) -> None:
+    def __init__(self, world: DiskSetup, actor: Actor, *, contained: bool) -> None:
         self._world = world
         self._actor = actor
         self._contained = contained

@@ -10,7 +10,7 @@ import msgspec
 
 from holdfast.agent.tool import Tool
 from holdfast.testing.world.meaning import Seen, identity_of
-from holdfast.testing.world.stage import Ended
+from holdfast.testing.world.stage import StageEnded
 from holdfast.testing.world.story import TITLE, Crash, Exploration, Finding, wrapped
 
 MOST_PAIRS: Final = 1000
@@ -25,7 +25,7 @@ _OTHER_WAY: Final = (
 class Performed(msgspec.Struct, frozen=True):
     """How a run ended, and what the world saw."""
 
-    end: Ended
+    end: StageEnded
     effects: Sequence[Seen]
 
 
@@ -69,7 +69,7 @@ def search(perform: Perform, contracts: Contracts, rules: Rules) -> Exploration:
     )
 
 
-def _hopeless(end: Ended, rules: Rules) -> str:
+def _hopeless(end: StageEnded, rules: Rules) -> str:
     """Why crashes could show nothing that is not wrong without them."""
     if end.failed or end.status == "stuck":
         return f"the run is {end.status}: {end.reason}"

@@ -28,7 +28,7 @@ from holdfast.testing.world.loop import Actor
 ANCHOR_S: Final = 1.0
 
 
-class Ground(Protocol):
+class WorkingCopy(Protocol):
     """What simulated processes stand on here; see `disk.Ground`."""
 
     boot: str
@@ -64,7 +64,7 @@ class Ground(Protocol):
 class Files:
     """The file that all processes share, and somebody who reads along. `stored` hears what became durable."""
 
-    def __init__(self, world: Ground, directory: Path, seed: int, stored: Callable[[Write], None]) -> None:
+    def __init__(self, world: WorkingCopy, directory: Path, seed: int, stored: Callable[[Write], None]) -> None:
         self.world: Final = world
         self.path: Final = directory / "journal.db"
         self.dead: Final[set[str]] = set()
@@ -201,7 +201,7 @@ class Strained:
 class Afterwards:
     """In the place of the thread behind a journal: the same duties, as timers of the simulated loop."""
 
-    def __init__(self, committer: Committer, deliver: Callable[[list[CommitItem]], None], world: Ground) -> None:
+    def __init__(self, committer: Committer, deliver: Callable[[list[CommitItem]], None], world: WorkingCopy) -> None:
         self._committer = committer
         self._deliver = deliver
         self._world = world

@@ -25,20 +25,20 @@ from holdfast.testing.world.forking import Line, last_word
 from holdfast.testing.world.loop import Actor
 from holdfast.testing.world.outside import Outside
 from holdfast.testing.world.service import unpacked
-from holdfast.testing.world.stage import RESTART_S, Before, Ended, Stage, Task, ignore
+from holdfast.testing.world.stage import RESTART_S, Before, Stage, StageEnded, Task, ignore
 
 
 class Word(msgspec.Struct, frozen=True):
     """The last word of a process: it stands at a boundary and waits for its death, or has come to the end."""
 
     kind: Literal["boundary", "end"]
-    ended: Ended
+    ended: StageEnded
     outside: Any
     dead: Sequence[str] = ()
     now_s: float = 0.0
 
 
-def in_processes(task: Task, outside: Outside, kills: Sequence[int]) -> Ended:
+def in_processes(task: Task, outside: Outside, kills: Sequence[int]) -> StageEnded:
     """Perform the task in one process after another, each killed at its boundary, until it ends or waits."""
     if not hasattr(os, "fork"):
         raise UsageError("--holdfast-sigkill needs a system that forks processes", next_step="explore without it")

@@ -55,7 +55,7 @@ class Task(msgspec.Struct, frozen=True):
     run_id: str | None = None
 
 
-class Ended(msgspec.Struct):
+class StageEnded(msgspec.Struct):
     """How a run ended. `boundaries` are the points it came by, in order; `stopped` is why, in one word, if it did.
 
     `unknown` is the first step that was left unknown, `unknown_tool` what it called; `error` is what the agent's code
@@ -108,7 +108,7 @@ class Home(Protocol):
         ...
 
 
-def in_this_process(task: Task, outside: Outside, kills: Sequence[int]) -> Ended:
+def in_this_process(task: Task, outside: Outside, kills: Sequence[int]) -> StageEnded:
     """Perform the task in processes that are simulated in this one, over a journal in memory."""
     return Stage(task, outside, kills, InMemory, Before()).perform()
 
@@ -125,7 +125,7 @@ class Stage:
         self.skew_ms = 0
         self.full_until = 0
         self.before: Final = before
-        self.ended: Final = Ended(boundaries=list(before.boundaries))
+        self.ended: Final = StageEnded(boundaries=list(before.boundaries))
         self._task = task
         self._outside = outside
         outside.reached = self.outside
@@ -196,7 +196,7 @@ class Stage:
 
     # --- running -----------------------------------------------------------------------------------------------
 
-    def perform(self) -> Ended:
+    def perform(self) -> StageEnded:
         """Run the agent until it ends, or waits for a person or an event; a process that dies is started again."""
         try:
             self.loop.run(self._main(), until=LIMIT_S + self.before.now_s)

@@ -33,7 +33,9 @@ _ENDS: Final = {"resume": "reopen", "take_over": "take_over", "abandon": "cancel
 _VERDICTS: Final = (r.ApprovalGranted, r.ApprovalRefused, r.ArgumentsEdited, r.ResultGiven, r.Resolved)
 
 
-async def answer_again(service: Service, item: str | LoadedItem, given: Answer, *, by: str, shown: str = "") -> Applied:
+async def answer_idempotently(
+    service: Service, item: str | LoadedItem, given: Answer, *, by: str, shown: str = ""
+) -> Applied:
     """As `answer`, and the same answer of the same person may be given again: it ends alike, and adds nothing."""
     try:
         return await answer(service, item, given, by=by, shown=shown)
@@ -44,7 +46,7 @@ async def answer_again(service: Service, item: str | LoadedItem, given: Answer, 
         return applied
 
 
-async def answer_all_again(service: Service, answers: Sequence[OneOf], *, by: str) -> list[Applied]:
+async def answer_all_idempotently(service: Service, answers: Sequence[OneOf], *, by: str) -> list[Applied]:
     """As `answer_all`, and the same answers of the same person may be given again: all of them were taken, or none."""
     try:
         return await answer_all(service, answers, by=by)
@@ -67,7 +69,7 @@ async def _taken(service: Service, item: str | LoadedItem, given: Answer, by: st
     return applied if by and await _was_taken(service, now, given, by) else None
 
 
-async def decide_transaction_again(
+async def decide_transaction_idempotently(
     service: Service, item: str, word: Literal["retry", "accept", "abort"], *, by: str, why: str
 ) -> Applied:
     """Decide about a transaction. The same decision of the same person may be given again, and adds nothing."""
