@@ -42,7 +42,7 @@ class Retry(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Budget(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What one operation may cost over all its attempts, in the unit that its tool reports.
+    """The limit of one operation's cost over all its attempts, in the unit that its tool reports.
 
     A tool reports with `current_operation().spend(...)`. No attempt is begun once `cost` is spent; what an
     attempt costs is known only at its end, so the last one may go over.
@@ -71,7 +71,7 @@ class Require(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
 
 
 def strictest(*required: Require | None) -> Require | None:
-    """What satisfies each of these; None where none requires anything."""
+    """The requirement that satisfies each of these; None where none requires anything."""
     found = [one for one in required if one is not None]
     fresh = [one.fresh_sign_in for one in found if one.fresh_sign_in is not None]
     return Require(min(fresh, default=None), any(one.person for one in found)) if found else None
@@ -80,7 +80,7 @@ def strictest(*required: Require | None) -> Require | None:
 class Gate(msgspec.Struct, frozen=True, omit_defaults=True):
     """When a person approves a call before it is sent.
 
-    `when` is a condition in CEL over the parameters. `people` have to say yes, each under another name; one no ends it.
+    `when` is a condition in CEL over the parameters. `people` must approve, each under another name; one no ends it.
     `within` is how long they have: then the call is refused with the code `expired`. None: as long as the run has.
     `require` says how they have to be known.
     """

@@ -18,7 +18,7 @@ SPECIAL: Final[tuple[Network, ...]] = tuple(
         "10.0.0.0/8",  # private use
         "100.64.0.0/10",  # shared between a provider and its customers; one cloud has its metadata here
         "127.0.0.0/8",  # loopback
-        "168.63.129.16/32",  # what a virtual machine asks its host in one cloud; a public number that leads inside
+        "168.63.129.16/32",  # host services of one cloud's virtual machines; a public number that leads inside
         "169.254.0.0/16",  # link-local; metadata of most clouds
         "172.16.0.0/12",  # private use
         "192.0.0.0/24",  # protocol assignments
@@ -36,13 +36,13 @@ SPECIAL: Final[tuple[Network, ...]] = tuple(
     )
 )
 GLOBAL_UNICAST: Final = ipaddress.IPv6Network("2000::/3")
-"""What else there is of IPv6 is loopback, local (fc00::/7, fe80::/10, 64:ff9b:1::/48), multicast or not assigned."""
+"""The rest of IPv6 is loopback, local (fc00::/7, fe80::/10, 64:ff9b:1::/48), multicast or not assigned."""
 TEREDO: Final = ipaddress.IPv6Network("2001::/32")
 NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
 
 
 def is_public(address: str) -> bool:
-    """Whether an IP address leads outside, also where it carries another one inside. Raises `ValueError` for others."""
+    """True if an IP address is public, judged by those that it embeds, if any. Raises `ValueError` for others."""
     found = ipaddress.ip_address(address.partition("%")[0])
     inside = _inside(found) if isinstance(found, ipaddress.IPv6Address) else ()
     return all(_is_public(one) for one in inside or (found,))

@@ -67,7 +67,7 @@ class Key(msgspec.Struct, frozen=True, omit_defaults=True, tag="key"):
 
 
 class Natural(msgspec.Struct, frozen=True, omit_defaults=True, tag="natural"):
-    """Repeating the effect changes nothing, unless somebody else acted in between.
+    """Repeating the effect changes nothing, unless another party acted in between.
 
     Without `observe` it is repeated only `within` that time of its first attempt. `settle_window` is how long after
     its call is over an attempt without an answer may still land. Until then the operation is not settled, so that such
@@ -88,7 +88,7 @@ class Once:
     """When a call that a model chose repeats an earlier one, for how long, and what then happens.
 
     It does where all arguments are those of the newest call with the same `parameters`. With `reworded` those
-    alone decide, whatever the others are: a model that asks again finds other words for the same thing.
+    alone decide, whatever the others are: a model that asks again rewords the same thing.
     """
 
     parameters: tuple[str, ...]
@@ -107,7 +107,7 @@ class Once:
 
 @dataclass(frozen=True, init=False)
 class Pending:
-    """What a success of the tool leaves pending, and what that is about: `Pending("an answer", about="lead")`.
+    """The thing that a success of the tool leaves pending, and its subject: `Pending("an answer", about="lead")`.
 
     While it is pending, a further call of the tool about the same thing is not sent. `about` names the parameters that
     say what a call is about; left empty, those of `claim` or `once` do, else all that hold no wording. Without an
@@ -136,7 +136,7 @@ class Rejection(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Contract(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is declared about one tool. Durations are milliseconds; `settle_ms` None means unknown."""
+    """The declared properties of one tool. Durations are milliseconds; `settle_ms` None means unknown."""
 
     tool: str
     effect: Effect = "write"
@@ -151,7 +151,7 @@ class Contract(msgspec.Struct, frozen=True, omit_defaults=True):
     compensates: bool = False
     restores: bool = False
     absent_safe: bool = False
-    amends: str = ""  # the tool that makes amends for it
+    amends: str = ""  # the tool that compensates it
     confirms: str = ""  # the tool that completes the reservation it makes
     lapses_ms: int | None = None  # how long that reservation holds
     timeout_ms: int = 60_000
@@ -190,12 +190,12 @@ class Contract(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def irreversible(self) -> bool:
-        """Whether nothing restores the world after it: inside a transaction it waits for the commit."""
+        """True if its effect cannot be reverted: inside a transaction it waits for the commit."""
         return self.effect == "write" and not self.restores
 
     @property
     def rides(self) -> bool:
-        """Whether a success may be committed with the next thing that waits.
+        """True if a success may be committed with the next thing that waits.
 
         Losing it must cost no more than asking the system again: a key, or a verifier.
         """
@@ -236,7 +236,7 @@ def stricter(old: Contract, new: Contract) -> Contract:
 
 
 def _amends(old: Contract, new: Contract) -> dict[str, bool | str]:
-    """What makes amends is what was declared when the operation was begun: one call may have named its own."""
+    """The compensation is the one declared when the operation began: a call may have named its own."""
     if not old.compensates:
         return {}
     return {

@@ -1,4 +1,4 @@
-"""Contradictions: evidence against a final outcome. The outcome stays as recorded, and a person reviews both.
+"""Contradictions: evidence against a final outcome. The outcome stays as recorded; a person reviews both.
 
 Each operation has a ledger stream. The commit that records a contradiction opens it under its number, and an answer
 closes every contradiction up to a number. So a contradiction on record is open or answered, whatever dies when, and

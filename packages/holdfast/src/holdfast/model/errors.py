@@ -38,7 +38,7 @@ LONGEST_WAIT_S: Final = 366 * 86_400
 
 
 def checked_wait(retry_after: float | None) -> float | None:
-    """A time in seconds that a tool names. Raises `ArgumentError` for what is no length of time."""
+    """A time in seconds that a tool names. Raises `ArgumentError` for anything else."""
     number = isinstance(retry_after, (int, float)) and not isinstance(retry_after, bool)
     if retry_after is None or (number and 0 <= retry_after <= LONGEST_WAIT_S):
         return retry_after
@@ -53,7 +53,7 @@ def checked_wait(retry_after: float | None) -> float | None:
 
 
 class NotSent(HoldfastError):
-    """The tool's word that nothing landed: the request never reached the system, or was turned away whole.
+    """The tool's statement that nothing landed: the request never reached the system, or was turned away whole.
 
     `retry_after` is the time in seconds after which the system asks to be tried again, at most a year.
     Raises `ArgumentError` for anything else.
@@ -67,7 +67,7 @@ class NotSent(HoldfastError):
 
 
 class Ambiguous(HoldfastError):
-    """The tool's word that the effect may or may not have landed."""
+    """The tool's statement that the effect may or may not have landed."""
 
 
 class KeyInProgress(Ambiguous):
@@ -89,10 +89,10 @@ LONGEST_ANSWER: Final = timedelta(days=36_525)
 
 
 class Deferred(HoldfastError):
-    """The system's word that it accepted, and that its answer comes later ("confirmation within 24 hours").
+    """The system accepted the call, and its answer comes later ("confirmation within 24 hours").
 
     `within` is the deadline for the answer, counted from now. `key` is the name under which the answer will come
-    (a confirmation number, say); it must stand for this one effect. Left empty, it is the operation's own
+    (a confirmation number, say); it must identify this one effect. Left empty, it is the operation's own
     idempotency key. `every` is how often `verify` looks for it meanwhile. Until the answer comes the operation is
     pending and nothing is sent again; when the deadline passes it is verified, and else a person is asked. Time alone
     never makes it `failed`.
@@ -250,7 +250,7 @@ class ClaimUnproven(RunError):
 
 
 class TransactionAborted(RunError):
-    """A transaction was called off: `undone` names what was amended, `still_standing` what was not."""
+    """A transaction was called off: `undone` names what was compensated, `still_standing` what was not."""
 
     def __init__(
         self,
@@ -295,11 +295,11 @@ class PlanAborted(PlanError):
 
 
 class PlanStepFailed(PlanError):
-    """A step and all its fallbacks are proven to have failed, or nobody knows whether one of its calls landed."""
+    """A step and all its fallbacks are proven to have failed, or it is unknown whether one of its calls landed."""
 
 
 class Shaken(NamedTuple):
-    """What corrections did to a plan: the facts, and the steps that relied on them, never executed or standing."""
+    """The effect of corrections on a plan: the facts, and the steps that relied on them, dropped or executed."""
 
     facts: tuple[str, ...]
     dropped: tuple[str, ...] = ()
@@ -307,7 +307,7 @@ class Shaken(NamedTuple):
 
 
 class NewPlanNeeded(PlanError):
-    """What a step relies on has changed, so the plan has to be made anew. `results` is what is known so far.
+    """The basis of a step has changed, so the plan has to be remade. `results` is what is known so far.
 
     Where facts were corrected, `corrected` names them. Of the steps that relied on them `dropped` were never executed;
     the effects of `executed` are there, and have to be compensated or reviewed.
@@ -334,7 +334,7 @@ class NewPlanNeeded(PlanError):
 
 
 class NotAllowed(HoldfastError):
-    """Somebody may not do this: their role, or their part in it, forbids it. Nothing was done."""
+    """The person may not do this: their role, or their part in it, forbids it. Nothing was done."""
 
 
 class SignInNeeded(NotAllowed):
@@ -344,7 +344,7 @@ class SignInNeeded(NotAllowed):
 class SignInRefused(HoldfastError):
     """A name, password, token or session was not accepted; the text never says which part of it was wrong.
 
-    `retry_after` is the time in seconds before which another try is not looked at; 0 where it may come at once.
+    `retry_after` is the time in seconds before which another try is not considered; 0: try at any time.
     """
 
     def __init__(self, message: str, *, retry_after: float = 0.0, next_step: str = "") -> None:
@@ -384,7 +384,7 @@ class LeaseLost(JournalError):
 
 
 class LedgerTaken(JournalError):
-    """A ledger entry that had to be new exists already; nothing was written. `body` is the entry that stands."""
+    """A ledger entry that had to be new exists already; nothing was written. `body` is the existing entry."""
 
     def __init__(self, stream: str, key: str, body: bytes) -> None:
         super().__init__(f"{stream} already has an entry {key!r}")

@@ -1,4 +1,4 @@
-"""What a run knows of the world: facts that are known or inferred, and what leans on them. Pure."""
+"""The knowledge of a run: facts that are known or inferred, and what relies on them. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from holdfast.model.transaction import encloses
 class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
     """One thing held to be true. `confidence` is from 0 to 1; `at_ms` is the wall clock at which it was learned.
 
-    `source` says who or what said it. Where a tool reported it, that is the tool, and `operation` its operation.
+    `source` is its origin. Where a tool reported it, that is the tool, and `operation` its operation.
     """
 
     name: str
@@ -30,7 +30,7 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Guess(msgspec.Struct, frozen=True):
-    """What would be inferred, how sure that is, and from which facts."""
+    """A possible inference: its value, how sure it is, and from which facts."""
 
     value: Any
     confidence: float
@@ -39,7 +39,7 @@ class Guess(msgspec.Struct, frozen=True):
 
 
 class Stakes(msgspec.Struct, frozen=True):
-    """What a question costs, and what acting on a wrong guess costs, in one unit of your choice.
+    """The costs of a question and of acting on a wrong guess, in one unit of your choice.
 
     `within` is how long an answer is waited for: then the guess is taken after all, if there is one.
     """
@@ -60,7 +60,7 @@ class Weighed(msgspec.Struct, frozen=True):
 
 
 class Correction(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a new value did away with.
+    """The effect of a new value on what relied on the old one.
 
     `invalidated` facts were inferred from it, directly or not; `dropped` steps had not been executed; `executed`
     ones had, and have to be compensated or reviewed. `underway` steps had begun: nothing more is sent for them, and
@@ -96,14 +96,14 @@ class Known:
         self.planned: dict[str, str] = {}
         """The steps of plans that are being executed now, begun or not, with their plan."""
         self.shaken: dict[str, frozenset[str]] = {}
-        """What those of them relied on that was corrected since."""
+        """The corrected facts that some of these steps relied on."""
 
     def values(self) -> dict[str, Any]:
         """Every fact's value by name."""
         return {name: fact.value for name, fact in self.facts.items()}
 
     def learn(self, fact: Fact, by: str = "") -> Correction | None:
-        """Take a fact. A value other than the one before is a correction, and invalidates what leaned on that.
+        """Take a fact. A value other than the one before is a correction, and invalidates what relied on that.
 
         `by` is the step of the tool that reported it, if one did: what a plan itself changed corrects no step of it.
         """
@@ -188,7 +188,7 @@ class Known:
                 self.reliance.pop(step, None)
 
     def undone(self, transaction: str, still_standing: Iterable[str]) -> None:
-        """A transaction was called off: of the executed steps in it, only what still stands counts."""
+        """A transaction was called off: of the executed steps in it, only what was not undone counts."""
         inside = {step for step in self.executed if encloses(transaction, step)}
         standing = {step for step in inside if any(one == step or encloses(step, one) for one in still_standing)}
         for step in inside - standing:

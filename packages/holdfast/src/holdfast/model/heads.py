@@ -75,7 +75,7 @@ def sign(head: SignedHead, key: str) -> SignedHead:
 
 
 def is_signed(head: SignedHead, keys: Sequence[str]) -> bool:
-    """Whether one of `keys` made the signature."""
+    """True if one of `keys` made the signature."""
     plain = msgspec.structs.replace(head, signature="")
     return any(hmac.compare_digest(_mac(plain, key), head.signature) for key in keys if key_id(key) == head.key)
 

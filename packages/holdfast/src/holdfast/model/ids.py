@@ -30,7 +30,7 @@ def checked_run_id(run: str) -> str:
 
 
 def can_name(name: str) -> bool:
-    """Whether `name` may be a part of a step: of a tool, a branch, or a step that code names itself.
+    """True if `name` may be a part of a step: of a tool, a branch, or a step that code names itself.
 
     What separates the parts of a step is left out. A name that looked like one that the runtime gives
     (`refund#2`) would make two effects of one key, and the outside system would do only the first.
@@ -44,7 +44,7 @@ def operation_id(run: str, step: str) -> str:
 
 
 def approval_digest(namespace: str, operation: str, *parts: bytes) -> str:
-    """What an approval is bound to: this operation of this journal, its contract, its arguments, and what it relies on.
+    """The digest of an approval: this operation of this journal, its contract, its arguments, and what it relies on.
 
     Each part goes in with its length, so that no two lists of parts are one text.
     """
@@ -55,7 +55,7 @@ def approval_digest(namespace: str, operation: str, *parts: bytes) -> str:
 
 
 def split_operation_id(operation: str) -> tuple[str, str]:
-    """The run and the step of an operation's name. Raises `UsageError` if it is none."""
+    """The run and the step of an operation's name. Raises `UsageError` for any other text."""
     run, slash, step = operation.partition("/")
     if not (slash and run and step):
         raise UsageError(f"{operation!r} is no operation", next_step="name it as RUN/STEP, as `holdfast show RUN` does")
@@ -81,7 +81,7 @@ def idempotency_key(namespace: str, identity: str) -> str:
 
 
 def claim_identity(tool: str, business_key: str, generation: int) -> str:
-    """What a key is derived from when the tool declares a business key (`claim=`)."""
+    """The source of a key when the tool declares a business key (`claim=`)."""
     return f"claim\0{tool}\0{business_key}\0{generation}"
 
 

@@ -1,4 +1,4 @@
-"""What outlives a run: facts about a user, lessons from failures, and conversations. Never what was done.
+"""Memory that outlives a run: facts about a user, lessons from failures, and conversations. Never what was done.
 
 What a run did is its own records, and a `Receipt` is the only proof of it. These are of other types and in other
 streams of the ledger, so that "the invoice was sent" cannot come from a memory. A compacted conversation is shown as
@@ -62,7 +62,7 @@ def lessons_stream(topic: str) -> str:
 
 
 def known(entries: Iterable[Remembered], now_ms: int) -> dict[str, Remembered]:
-    """What is known now: the newest word on each name, if it is neither forgotten nor too old."""
+    """Present knowledge: the newest entry on each name, if it is neither forgotten nor too old."""
     newest = {entry.name: entry for entry in entries}
     return {
         name: entry
@@ -109,7 +109,7 @@ def conversation_stream(name: str) -> str:
 
 
 def view_of(entries: Mapping[int, Spoken], through: int) -> ConversationView:
-    """What is shown of these entries, up to the one `through`: the summary that covers most, and what it does not."""
+    """The view of these entries, up to the one `through`: the summary that covers most, and what it does not."""
     heard = [(number, entries[number]) for number in sorted(entries) if number <= through]
     summary, covers = "", 0
     for _, entry in heard:

@@ -1,7 +1,7 @@
-"""What was said to a run, who of its code has heard it, and what was called off by it. A fold of records; pure.
+"""Messages to a run, which of its code has received them, and what they called off. A fold of records; pure.
 
-Each branch of code hears a message where it would begin its next write. What had been begun before the message came,
-and of which nothing can have landed, is called off by it: the code that waits for it hears there.
+Each branch of code receives a message where it would begin its next write. An operation that began before the message
+came, and of which nothing can have landed, is called off by it: the code that waits for it receives the message there.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ def message_of(record: MessageReceived) -> Message:
 
 
 class Messages:
-    """The messages of one run, by the ledger entries that they are; those entries rise with time."""
+    """The messages of one run, by their ledger entries, whose numbers rise with time."""
 
     def __init__(self) -> None:
         self.received: dict[int, MessageReceived] = {}
         self.heard: dict[str, tuple[int, ...]] = {}
-        """What was told at which step."""
+        """The messages delivered at each step."""
         self.called_off: dict[str, int] = {}
-        """Operations that a message called off, and the first entry that is news to whoever waits for them."""
+        """Operations that a message called off, and the first entry that is news to the code that waits for them."""
         self._came: dict[str, int] = {}
         """The first message that came while an operation was open, whether that called it off or not."""
         self.stop = 0
-        """The first message that said to stop."""
+        """The first message that requested a stop."""
 
     @property
     def last(self) -> int:
@@ -53,7 +53,7 @@ class Messages:
 
     @property
     def unheard(self) -> tuple[MessageReceived, ...]:
-        """Those that no code was told of, in order."""
+        """Messages that no code has received, in order."""
         told = {entry for entries in self.heard.values() for entry in entries}
         return tuple(message for entry, message in sorted(self.received.items()) if entry not in told)
 
@@ -69,9 +69,9 @@ class Messages:
                     self.called_off.setdefault(operation.step, first)
 
     def begin(self, operation: OperationState) -> None:
-        """An operation was recorded for the first time: where nobody has heard a message yet, it is not sent either.
+        """An operation was recorded for the first time: while a message is undelivered, it is not sent either.
 
-        Its branch may not even know what others have heard: that is news to it as well.
+        Messages that other branches have received are news to its branch as well.
         """
         waiting = self.unheard
         if _of_code(operation) and (waiting or self.stop):
@@ -80,11 +80,11 @@ class Messages:
             self.called_off[operation.step] = min((first, *beside))
 
     def hear(self, record: MessageHeard) -> None:
-        """Code was told, at this step."""
+        """Code received messages, at this step."""
         self.heard[record.step] = record.messages
 
     def forget(self, step: str) -> None:
-        """Whoever heard this is gone, or its way is not taken any more: it was not heard there."""
+        """Undo a delivery: its receiver is gone, or its branch is not taken any more."""
         self.heard.pop(step, None)
 
     def forget_those(self, gone: Callable[[str], bool]) -> None:
@@ -93,17 +93,17 @@ class Messages:
             del self.heard[step]
 
     def told_at(self, step: str) -> tuple[MessageReceived, ...]:
-        """What code was told at this step."""
+        """The messages that code received at this step."""
         return tuple(self.received[entry] for entry in self.heard.get(step, ()))
 
     def since(self, entry: int) -> tuple[int, ...]:
-        """The messages after this one; where there are none, that which said to stop."""
+        """The messages after this one; where there are none, the one that requested a stop."""
         found = tuple(one for one in sorted(self.received) if one > entry)
         return found or ((self.stop,) if self.stop else ())
 
 
 def was_interrupted(operation: OperationState) -> bool:
-    """Whether a message called it off: its caller is told the message, rather than an outcome."""
+    """True if a message called it off: its caller receives the message, rather than an outcome."""
     return (
         operation.settlement.code == INTERRUPTED
         and operation.settlement.basis is not None
@@ -112,14 +112,14 @@ def was_interrupted(operation: OperationState) -> bool:
 
 
 def _beside(step: str, other: str) -> bool:
-    """Whether these are steps of two branches beside each other."""
+    """True if these are steps of two parallel branches."""
     pairs = zip(step.split("/"), other.split("/"), strict=False)
     here, there = next((pair for pair in pairs if pair[0] != pair[1]), ("", ""))
     return here.startswith("~") and there.startswith("~")
 
 
 def _of_code(operation: OperationState) -> bool:
-    """Whether code waits for it: not what serves another operation, and not what is held for a commit."""
+    """True if code waits for it: it serves no other operation, and is not held for a commit."""
     return not (
         operation.intent.serves or operation.intent.completes or operation.released or operation.phase == "held"
     )

@@ -10,12 +10,12 @@ from typing import Final
 
 
 def plain_name(name: str) -> str:
-    """One form for what can be typed in several: case, width and outer spaces say nothing about who somebody is."""
+    """One form for what can be typed in several: case, width and outer spaces do not distinguish people."""
     return unicodedata.normalize("NFKC", name).strip().casefold()
 
 
 def same_person(one: str, other: str) -> bool:
-    """Whether two names are one, or look like one: with letters of another script, or signs that are not drawn."""
+    """True if two names are equal or look equal: with letters of another script, or signs that are not drawn."""
     return _as_read(one) == _as_read(other)
 
 
@@ -27,7 +27,7 @@ def _as_read(name: str) -> str:
 
 
 def is_among(name: str, names: Iterable[str]) -> bool:
-    """Whether somebody of that name is among these."""
+    """True if a person of that name is among these."""
     return any(same_person(name, other) for other in names)
 
 
@@ -73,7 +73,7 @@ def foreign(text: str) -> Mapping[int, str]:
     """The places of letters that are not what they look like, each with what it is.
 
     That is a letter of another script in a word of Latin ones, a sign that looks like a Latin one among them, and each
-    letter of a word that is read as a Latin one and is none, unless the text is written in that script.
+    letter of a non-Latin word that reads as a Latin one, unless the text is written in that script.
     """
     if text.isascii():
         return {}
@@ -83,7 +83,7 @@ def foreign(text: str) -> Mapping[int, str]:
 
 
 def remarks(text: str) -> tuple[str, ...]:
-    """What a reader of this text has to know: one sentence for each word with such letters."""
+    """Warnings for a reader of this text: one sentence for each word with such letters."""
     if text.isascii():
         return ()
     places = foreign(text[:SEARCHED])
@@ -121,7 +121,7 @@ def _foreign_in(word: str, start: int, own: set[str]) -> Iterator[tuple[int, str
 
 
 def _own_scripts(word: str) -> set[str]:
-    """The scripts in which a word is written that no reader takes for another one."""
+    """The scripts of a word that no reader takes for another word."""
     table = _table()
     scripts = {_script(sign) for sign in word if sign.isalpha()}
     return scripts if len(scripts) == 1 and any(sign.isalpha() and sign not in table for sign in word) else set()

@@ -1,4 +1,4 @@
-"""One operation as its records tell it: a frozen value, folded by `transitions.apply`."""
+"""One operation as its records describe it: a frozen value, folded by `transitions.apply`."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from holdfast.model.records import NOTHING, End, Intent, LateReport, Raw, RunSta
 from holdfast.policies import Require, milliseconds
 
 OTHERWISE: Final = "otherwise"
-"""What stands for the digest of a question while it is void and nobody was asked anew: no word can be about it."""
+"""A placeholder for the digest of a void question until a new one is asked: no answer can refer to it."""
 
 SIGNED_IN: Final = frozenset({"password", "oidc", "proxy"})
-"""How a name is known of a person who is there, and not of a program or by its spelling."""
+"""How the name of a present person is known, as opposed to a program's, or a name that was only typed."""
 Charged = Literal["", "attempts", "in_progress"]
 Standing = Literal["open", "returned", "rejected", "unsent", "absent", "ambiguous"]
 
@@ -46,16 +46,16 @@ class Attempt(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def unsent(self) -> bool:
-        """Whether it is proven that nothing was sent."""
+        """True if it is proven that nothing was sent."""
         return self.end is not None and self.end.kind == "not_sent"
 
     @property
     def in_progress(self) -> bool:
-        """Whether the system answered that another request with our key is still being worked on."""
+        """True if the system answered that it still works on another request with our key."""
         return self.end is not None and self.end.kind == "key_in_progress"
 
     def standing(self, absent_through: int) -> Standing:
-        """What this attempt proves, given that a believed absence covers attempts up to `absent_through`."""
+        """The proof that this attempt gives, given that a believed absence covers attempts up to `absent_through`."""
         end = self.end
         if end is None:
             return "open"
@@ -96,7 +96,7 @@ class Settlement(msgspec.Struct, frozen=True, gc=False):
     """The outcome of an operation and its proof.
 
     `lost` and `missing` may be known before the outcome: a verifier found the effect, without its result or in part.
-    `stood_in`: a person answered in the place of the tool, so nothing was sent. `met` is what was pending about the
+    `stood_in`: a person answered in place of the tool, so nothing was sent. `met` is what was pending about the
     same thing, so nothing was sent either.
     """
 
@@ -112,7 +112,7 @@ class Settlement(msgspec.Struct, frozen=True, gc=False):
 
 
 class Verification(msgspec.Struct, frozen=True, gc=False):
-    """What reading the world back has shown.
+    """The results of reading the world back.
 
     `checks` counts all verifications, `checked_since` those after the last attempt, the first of them at `checked_up`,
     and `believable_checks` those of them made when an absence could be believed. A believed absence covers attempts 1
@@ -141,14 +141,14 @@ class Verification(msgspec.Struct, frozen=True, gc=False):
 
 
 class Approval(msgspec.Struct, frozen=True, gc=False):
-    """What people were asked about the operation, and what they answered.
+    """The question to people about the operation, and their answers.
 
     `asked` stays set once a person was asked about something that may have landed; `asked_at` is the wall clock.
-    `one_more` is a person's order for one more attempt: it did not happen (`retry`), or the system dedupes on its key
+    `one_more` is a person's command for one more attempt: it did not happen (`retry`), or the system dedupes on its key
     (`same_key`). `asks` is the digest of what is to be approved, by so many `people`, `until` that wall clock, in that
     `queue`; `require` says how they have to be known. `changed`: people are asked about something else than at first.
     `digest` is what was approved, by `approvers`, until `approved_until`; `preapproval` is the permission, given
-    beforehand, that stands for it.
+    beforehand, that replaces it.
     """
 
     asked: bool = False
@@ -167,7 +167,7 @@ class Approval(msgspec.Struct, frozen=True, gc=False):
     preapproval: str = ""
 
     def expired(self, wall_ms: int) -> bool:
-        """Whether the time to answer is over; where the question is held open, it never is."""
+        """True if the time to answer is over; where the question is held open, it never is."""
         return 0 < self.until <= wall_ms and self.on_expiry != "hold"
 
     def used(self, digest: str, preapproval: str) -> Approval:
@@ -283,17 +283,17 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def settled(self) -> bool:
-        """Whether there is an outcome, `unknown` included."""
+        """True if there is an outcome, `unknown` included."""
         return self.phase in SETTLED
 
     @property
     def final(self) -> bool:
-        """Whether the state can never change again."""
+        """True if the state can never change again."""
         return self.phase in FINAL
 
     @property
     def wants_approval(self) -> bool:
-        """Whether a person is asked now to approve it; once approved and then unknown, it is asked about otherwise."""
+        """True if a person is asked now to approve it; once approved and then unknown, the question is another one."""
         return self.phase == "gated" and bool(self.approval.asks)
 
     def proposers(self, started: RunStarted | None) -> tuple[str, ...]:
@@ -303,44 +303,44 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def meets_others(self) -> bool:
-        """Whether its outcome is news for other operations: they share its business key, its words, or its thing."""
+        """True if its outcome concerns other operations: they share its business key, its words, or its thing."""
         return self.intent.meets_others or bool(self.deferral.thing)
 
     @property
     def edits(self) -> bool:
-        """Whether a person changed what code called with: only the record holds what will be sent."""
+        """True if a person changed the arguments of the call: only the record holds what will be sent."""
         return self.editing.called is not None
 
     @property
     def as_called(self) -> Intent:
-        """What code called with: a person may have changed what is sent."""
+        """The intent that code called with: a person may have changed what is sent."""
         return self.editing.called or self.intent
 
     @property
     def landed(self) -> bool:
-        """Whether there is an effect: it succeeded, or was contradicted after it had not."""
+        """True if there is an effect: it succeeded, or was contradicted after it had not."""
         return (self.phase == "succeeded" and not self.settlement.stood_in) or bool(self.links.contradicted)
 
     @property
     def key_unread(self) -> bool:
-        """Whether an attempt of a keyed tool may have landed without its key, so that nothing was deduped."""
+        """True if an attempt of a keyed tool may have landed without its key, so that nothing was deduped."""
         return any(
             attempt.end is not None and not attempt.end.key_read and not attempt.unsent for attempt in self.attempts
         )
 
     @property
     def may_have_been_sent(self) -> bool:
-        """Whether there was an attempt, on record or forgotten."""
+        """True if there was an attempt, on record or forgotten."""
         return self.verification.forgotten or bool(self.attempts)
 
     @property
     def may_have_landed(self) -> bool:
-        """Whether an effect may be there: of an attempt on record, or of one that is forgotten."""
+        """True if an effect may be there: of an attempt on record, or of one that is forgotten."""
         return self.verification.forgotten or self.unproven
 
     @property
     def unproven(self) -> bool:
-        """Whether some attempt on record is not proven unsent, refused or absent."""
+        """True if some attempt on record is not proven unsent, refused or absent."""
         harmless = {"unsent", "rejected", "absent"}
         return any(attempt.standing(self.verification.absent_through) not in harmless for attempt in self.attempts)
 
@@ -361,7 +361,7 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def in_progress(self) -> bool:
-        """Whether the last answer said that our key is still being worked on."""
+        """True if the last answer said that our key is still being worked on."""
         return bool(self.attempts) and self.attempts[-1].in_progress
 
     @property

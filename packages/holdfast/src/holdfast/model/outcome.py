@@ -1,4 +1,4 @@
-"""What is durably known about an operation, and what a verifier may answer."""
+"""The durable outcome of an operation, and the answers that a verifier may give."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SETTLED: frozenset[Phase] = frozenset({"succeeded", "failed", "cancelled", "unkn
 
 
 class Basis(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """Who proved an outcome: the call returned, evidence was read back, or a named person said so."""
+    """Who proved an outcome: the call returned, evidence was read back, or a named person stated it."""
 
     by: Literal["returned", "evidence", "person", "rule"]
     name: str = ""
@@ -42,9 +42,9 @@ MISMATCH = "mismatch"
 
 
 class Met(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is pending: the operation that left it, the names of its parts, and since when.
+    """A pending thing: the operation that left it, the names of its parts, and since when.
 
-    A deferred outcome has no parts; `said` is what its system said when it accepted the call.
+    A deferred outcome has no parts; `said` is what its system answered when it accepted the call.
     """
 
     source: str
@@ -72,11 +72,11 @@ class Receipt(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Outcome(msgspec.Struct, Generic[R], frozen=True):
-    """What is known about one operation now.
+    """The present knowledge about one operation.
 
     `result` is the decoded result of a success; reading it on anything else raises, so that a
     failure is never mistaken for a value of type None. `pending` names the parts of a success whose end comes
-    later (see `run.wait_pending`), and `facts` what its tool said about the world besides. `arguments` are those that
+    later (see `run.wait_pending`), and `facts` what its tool reported about the world. `arguments` are those that
     were sent: where a person changed what was called, `edited_by` is that person.
     """
 
@@ -111,24 +111,24 @@ class Outcome(msgspec.Struct, Generic[R], frozen=True):
 
 
 DECLINED: Final = "declined"
-"""The code of an operation that a person said no to."""
+"""The code of an operation that a person refused."""
 ASKED_BACK: Final = "asked_back"
-"""The code of an operation that a person asked something about instead of saying yes: the agent may propose it anew."""
+"""The code of an operation that a person asked about instead of approving it: the agent may propose it again."""
 REFUSALS: Final = frozenset({DECLINED, ASKED_BACK, "expired", "refused"})
-"""The codes of what was never sent because people did not say yes, or a policy refused it."""
+"""The codes of operations that were never sent: people did not approve them, or a policy refused them."""
 REFUSED: Final = "refused"
-"""The code of an operation that a policy does not let through."""
+"""The code of an operation that a policy refused."""
 PENDING: Final = "pending"
 """The code of an operation that was not sent, since something is pending about the same thing."""
 INTERRUPTED: Final = "interrupted"
 """The code of an operation that was called off before anything landed, since a message came for its run."""
 STOPPED: Final = "stopped"
-"""As `interrupted`, where the message said to stop."""
+"""As `interrupted`, where the message requested a stop."""
 EXPIRED: Final = "expired"
-"""The code of an operation that nobody said yes to in time."""
+"""The code of an operation that was not approved in time."""
 
 
-# --- verdicts: what a verifier may answer --------------------------------------------------------------
+# --- verdicts: the answers of a verifier ---------------------------------------------------------------
 
 
 class Happened(msgspec.Struct, Generic[R_co], frozen=True, omit_defaults=True):
@@ -136,7 +136,7 @@ class Happened(msgspec.Struct, Generic[R_co], frozen=True, omit_defaults=True):
 
     Constructing it asserts identity; a mere likeness is `CannotTell(evidence=...)`. `missing` names
     what is not there yet when the effect is ours but partial: each part once, up to 10,000 of them.
-    Raises `ValueError` for names that name no part.
+    Raises `ValueError` for names that do not name a part.
     """
 
     result: R_co
@@ -233,7 +233,7 @@ class OperationCancelled(OperationFailed):
 
 
 class PreconditionsChanged(OperationFailed):
-    """What the effect relied on changed before it could be sent: the plan must be remade."""
+    """The preconditions of the effect changed before it could be sent: the plan must be remade."""
 
 
 class OutcomeUnknown(HoldfastError):
@@ -315,7 +315,7 @@ def text_of(outcome: Outcome[Any]) -> str:
 
 
 def told_by(outcome: Outcome[Any]) -> Basis | None:
-    """Who said what, where a message came for the run and called this off."""
+    """The sender and text of the message to the run that called this off, if one did."""
     told = outcome.code in {INTERRUPTED, STOPPED} and outcome.basis is not None and outcome.basis.by == "person"
     return outcome.basis if told else None
 

@@ -52,7 +52,7 @@ def parse_arguments(
     *,
     limit: Limits = Limits(),  # noqa: B008 - frozen
 ) -> dict[str, object]:
-    """What a model sent, as typed arguments; raises ArgumentError, whose text is fit to be sent back to it.
+    """Parse what a model sent into typed arguments; raises ArgumentError, whose text can be sent back to it.
 
     Strict: "5" is not 5 (an integer may stand for a float). Unknown and missing parameters, duplicate keys, NaN and
     bad UTF-8 are refused.
@@ -209,7 +209,7 @@ def strict(
 ) -> tuple[Schema, dict[str, Schema]] | None:
     """The schema in strict form, with the definitions that it needs; None where it has none.
 
-    `prefix` comes before the names under which its definitions will stand.
+    `prefix` comes before the names of its definitions.
     """
     needed: dict[str, Schema] = {}
 

@@ -1,4 +1,4 @@
-"""What a call is about: while something is pending about a thing, a further call about the same thing is not sent."""
+"""The subject of a call: while something is pending about a thing, a further call about that thing is not sent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FREE_TEXT: Final = frozenset({
 })  # fmt: skip
 """The names of parameters that hold wording: they do not say what a call is about, unless nothing else does."""
 LITERAL: Final = ("",)
-"""What stands for the names of parameters where a thing was named by its own text."""
+"""A placeholder for the names of parameters where a thing was named by its own text."""
 WAYS: Final = "pending-by/"
 """How the ledger streams of ways begin."""
 _VALUES: Final = 100
@@ -45,7 +45,7 @@ def literal(secret: bytes, text: str) -> str:
 
 
 def literals(arguments: Mapping[str, Any]) -> tuple[str, ...]:
-    """The texts in arguments that may name a thing: those that are no wording, alone or in a list."""
+    """The texts in arguments that may name a thing: those that are not wording, alone or in a list."""
     found: dict[str, None] = {}
     for name, value in arguments.items():
         if name in FREE_TEXT:

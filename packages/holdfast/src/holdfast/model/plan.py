@@ -36,7 +36,7 @@ class PlanStep(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
     result is judged after it. `ask_if` is a condition under which a person has to agree
     first. `timeout_s` limits one call, `attempts` how often one call is tried; neither goes beyond what the tool
     declares. `hold` keeps an irreversible effect
-    until everything else has succeeded. `relies_on` are facts that it rests on besides those that its arguments name:
+    until everything else has succeeded. `relies_on` are facts that it needs besides those that its arguments name:
     where one of them is corrected, it is dropped.
     """
 
@@ -54,7 +54,7 @@ class PlanStep(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
 
     @property
     def calls(self) -> tuple[Call, ...]:
-        """What is tried, in order."""
+        """The calls to try, in order."""
         return (self.primary, *self.fallbacks)
 
 
@@ -124,7 +124,7 @@ def facts_named(value: object) -> Iterator[str]:
 
 
 def resolved(value: Any, results: Mapping[str, Any], facts: Mapping[str, Any]) -> Any:
-    """An argument with every reference and fact replaced, once: what takes their place is not looked at again.
+    """An argument with every reference and fact replaced, once: the replacements are not searched again.
 
     Raises `LookupError` for a part that a result does not have, or a fact that is missing.
     """

@@ -32,9 +32,9 @@ class KnownStep(msgspec.Struct, frozen=True):
 
 
 class Given(msgspec.Struct, frozen=True):
-    """What is around a plan: the tools, the run's facts by name, and whether it is executed inside a transaction.
+    """The context of a plan: the tools, the run's facts by name, and whether it is executed inside a transaction.
 
-    `facts` is None where no run is there to ask.
+    `facts` is None without a run.
     """
 
     tools: Mapping[str, KnownStep]
@@ -228,8 +228,8 @@ def parse_planned(
 ) -> dict[str, object]:
     """The arguments of a planned call, typed. Raises `ArgumentError`.
 
-    As `parse_arguments`, but null for a parameter that may be left out and knows no null is as if it were left out,
-    and text for one whose type has no strict schema is read as JSON where it is no value itself.
+    As `parse_arguments`, but null for a parameter that may be left out and accepts no null is as if it were left out,
+    and text for one whose type has no strict schema is read as JSON unless it is a value itself.
     """
     known, plain = offered(types, required), dict(sent)
     for name, value in sent.items():
@@ -251,13 +251,13 @@ def _fits(value: object, annotation: object) -> bool:
 
 
 def _said_as_text(annotation: object) -> bool:
-    """Whether the schema of a plan asks for the JSON text of such a value."""
+    """True if the schema of a plan asks for the JSON text of such a value."""
     schema = parameters_schema({"value": annotation}, ())
     return strict(schema["properties"]["value"], schema.get("$defs", {})) is None
 
 
 def _from_text(text: str) -> Any:
-    """The value that this JSON text says; the text itself where it says none, so that the error is about that."""
+    """The value of this JSON text; the text itself where it is invalid, so that the error is about that."""
     try:
         return parse_arguments(f'{{"value": {text}}}', {"value": Any}, {"value"})["value"]
     except ArgumentError:

@@ -1,6 +1,6 @@
 """Approval policies: data that says which operations are sent unattended, and which a person approves first.
 
-Below the data stands the choice: facts in, a ruling out.
+The choice follows the data: facts in, a ruling out.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ OnExpiry = Literal["refuse", "hold", "escalate"]
 Banded = Literal["amount", "confidence"]
 
 RATE: Final = 0.15
-"""The share of a sampled stratum that people see, where its rule says nothing else."""
+"""The share of a sampled stratum that people review, unless its rule says otherwise."""
 SURE: Final = (0.5, 0.7, 0.8, 0.9, 0.95)
-"""The bands of confidence from which samples are drawn, where a policy says nothing else."""
+"""The bands of confidence from which samples are drawn, unless a policy says otherwise."""
 DEFAULT: Final = "default"
-"""The name under which a ruling stands that no rule made."""
+"""The name of a ruling that no rule made."""
 
 
 class Rule(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What happens to the operations for which the condition `when` (in CEL) is the first of its policy that holds.
+    """The treatment of operations for which the condition `when` (in CEL) is the first of its policy that holds.
 
-    - `then`: `auto` lets it leave; `sample` lets it leave except for the share `rate`, which is asked about; `ask` and
+    - `then`: `auto` sends it; `sample` sends it except for the share `rate`, which is asked about; `ask` and
       `two` ask that many people (`people` says how many, if not one or two); `refuse` never sends it.
     - `queue`: where the question is put. `within`: how long people have, and `on_expiry` what happens then: it is
       refused, or it goes on waiting (`hold`), or it goes on waiting in the queue `escalates_to`.
     - `busy_rate`: the share that is asked about instead of `rate` while the policy's `busy` holds.
-    - `shadow`: the share of what left without a person that people look at afterwards.
+    - `shadow`: the share of calls sent unattended that people review afterwards.
     - `require`: how the people who approve it have to be known: `fresh_sign_in`, `person`.
     """
 
@@ -60,12 +60,12 @@ class Rule(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
 
     @property
     def asks_people(self) -> int:
-        """How many people have to say yes where it asks."""
+        """How many people have to approve where it asks."""
         return self.people or (2 if self.then == "two" else 1)
 
 
 def _problems(rule: Rule) -> Iterator[str]:
-    """What cannot be meant, each beginning with the field that says it."""
+    """Faults of a rule, each beginning with the field at fault."""
     if not rule.name or rule.name == DEFAULT:
         yield f"name: {rule.name!r} cannot name a rule"
     for field in ("rate", "shadow", "busy_rate"):
@@ -87,7 +87,7 @@ def _problems(rule: Rule) -> Iterator[str]:
 class Policy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """Rules in their order, and what they are judged over.
 
-    `default` is the word where no rule holds. `amounts` says for a tool (by its name) how much a call of it is worth,
+    `default` is the decision where no rule holds. `amounts` says for a tool (by its name) how much a call is worth,
     `subjects` whom it concerns, both in CEL over `arguments`; `history` is about one tool and one subject, over the
     last `remembers`. `bands` cuts a variable into strata for samples. `busy` is a condition over `queue`: people cannot
     keep up. `thresholds` are numbers that conditions name as `threshold.NAME`, and that may be moved.
@@ -136,14 +136,14 @@ def version_of(policy: Policy) -> str:
 
 
 Test: TypeAlias = Callable[[str, Mapping[str, Any]], bool]
-"""Whether a condition holds for these values. Raises `ValueError` where that has no answer."""
+"""Evaluates a condition for these values. Raises `ValueError` where it has no answer."""
 Draw: TypeAlias = Callable[[str], float]
 """A number from 0 to 1 for a text, the same for the same text and operation."""
 WEEKDAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 
 class Past(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is known of this tool and this subject: calls that were sent, their amounts together, people's words."""
+    """The past of this tool and this subject: calls that were sent, their amounts together, people's decisions."""
 
     sent: int = 0
     amount: float = 0.0
@@ -152,14 +152,14 @@ class Past(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Queue(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What waits for people: how many things, and since when the oldest of them, in hours."""
+    """The backlog for people: how many items wait, and how long the oldest has waited, in hours."""
 
     depth: int = 0
     oldest_hours: float = 0.0
 
 
 class Facts(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a policy judges, beside the arguments. None is what nobody knows: a rule that uses it cannot be judged.
+    """The facts that a policy judges, beside the arguments. None: unknown, so a rule that uses it cannot be judged.
 
     `hour` and `weekday` (`mon` to `sun`) are in UTC. `origin` is `model` where a model chose the call,
     `subject` whom it concerns, as the policy says.
@@ -196,9 +196,9 @@ def _plain(value: object) -> object:
 
 
 class Ruling(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a policy says about one operation, and the rule that says it. Times are milliseconds.
+    """The decision of a policy on one operation, and the rule behind it. Times are milliseconds.
 
-    `sampled`: it was drawn, so a person is asked; `shadow`: it leaves, and a person looks at it afterwards. `stratum`
+    `sampled`: it was drawn, so a person is asked; `shadow`: it is sent, and a person reviews it afterwards. `stratum`
     is what it was drawn from. `why` says why it could not be judged, if it could not.
     """
 
@@ -217,24 +217,24 @@ class Ruling(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def asks(self) -> bool:
-        """Whether a person is asked before it is sent."""
+        """True if a person is asked before it is sent."""
         return asks(self.word, sampled=self.sampled)
 
     @property
     def may_be_allowed(self) -> bool:
-        """Whether a yes that was given beforehand is enough: not for a sample, which people want to see."""
+        """True if a preapproval is enough: not for a sample, which people want to see."""
         return self.word == "ask" and not self.why
 
 
 def asks(word: Word, *, sampled: bool) -> bool:
-    """Whether this word means that a person is asked first."""
+    """True if this decision means that a person is asked first."""
     return word in {"ask", "two"} or (word == "sample" and sampled)
 
 
 def choose(policy: Policy, values: Mapping[str, Any], test: Test, draw: Draw) -> Ruling:
     """The ruling of the first rule that holds, or that cannot be judged: then people are asked.
 
-    A word of the policy's own, where no rule holds, stands under the name `default`.
+    Where no rule holds, the policy's own decision has the rule name `default`.
     """
     for rule in policy.rules:
         try:
@@ -291,7 +291,7 @@ def _band(value: object, cuts: tuple[float, ...]) -> str:
 
 
 def chance(secret: bytes, operation: str, what: str) -> float:
-    """A number from 0 to 1 that nobody can guess without the journal's `secret`, the same each time it is asked for.
+    """A number from 0 to 1 that cannot be guessed without the journal's `secret`; the same on every call.
 
     Operations are drawn independently of each other: in each stratum the share that is drawn tends to its rate.
     """
@@ -308,11 +308,11 @@ def asked_before(ruling: Ruling) -> Ruling:
     )
 
 
-# --- what people are given ----------------------------------------------------------------------------------------
+# --- the terms for people -----------------------------------------------------------------------------------------
 
 
 class Terms(msgspec.Struct, frozen=True):
-    """On which terms people are asked: how many of them, how they have to be known, how long they have, and so on."""
+    """The terms on which people are asked: how many, how they have to be known, how long they have, and so on."""
 
     people: int = 1
     within_ms: int = 0

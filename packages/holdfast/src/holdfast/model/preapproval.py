@@ -1,7 +1,7 @@
-"""Standing permissions: a person's yes given beforehand, for calls of one tool that fit a condition, up to a bound.
+"""Standing permissions: a person's advance approval of calls of one tool that fit a condition, up to a bound.
 
-Pure data and one pure decision. Uses of one permission are numbered from 1, and each carries the sum so far: whoever
-takes a number under compare-and-set has seen every use before it, so two can never spend what one of them may.
+Pure data and one pure decision. Uses of one permission are numbered from 1, and each carries the sum so far: a
+use that takes a number under compare-and-set has seen every use before it, so two can never spend what one may.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ GIVEN = "standing"
 class Standing(msgspec.Struct, frozen=True, omit_defaults=True):
     """One permission. `where` is a condition in CEL over the parameters, `until_ms` a wall clock.
 
-    `times` and `total` bound its uses, and the sum of the parameter `amount` over them; 0 is no bound.
+    `times` and `total` bound its uses, and the sum of the parameter `amount` over them; 0: no bound.
     """
 
     id: str
@@ -47,7 +47,7 @@ class Use(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Spent(msgspec.Struct, frozen=True):
-    """How a permission stands after all entries about its use. `operations` used it, in order."""
+    """The state of a permission after all entries about its use. `operations` used it, in order."""
 
     number: int = 0
     times: int = 0
@@ -62,7 +62,7 @@ def uses_stream(permission: str) -> str:
 
 
 def spent_by(uses: Sequence[Use]) -> Spent:
-    """How a permission stands after these entries, in order."""
+    """The state of a permission after these entries, in order."""
     if not uses:
         return Spent()
     operations = tuple(use.operation for use in uses if use.operation)

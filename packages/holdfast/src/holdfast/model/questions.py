@@ -20,7 +20,7 @@ _YES_NO: Final = {"yes": True, "true": True, "no": False, "false": False}
 
 
 class Question(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is asked, and what counts as an answer: one of `choices`, or where there are none, any value of the form."""
+    """A question, and what counts as an answer: one of `choices`, or where there are none, any value of the form."""
 
     text: str
     form: Form = "text"
@@ -28,7 +28,7 @@ class Question(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def expected(self) -> str:
-        """What may be answered, in words."""
+        """The accepted answers, in words."""
         return f"one of: {', '.join(map(_written, self.choices))}" if self.choices else _MEANT[self.form]
 
     def checked(self, value: object) -> Scalar:
@@ -39,7 +39,7 @@ class Question(msgspec.Struct, frozen=True, omit_defaults=True):
         return answer
 
     def read(self, text: str) -> Scalar:
-        """The answer that a person wrote. Raises `UsageError` where it is none."""
+        """The answer that a person wrote. Raises `UsageError` for any other text."""
         if self.form == "text":
             return self.checked(text)
         if self.form == "yes_no":
@@ -51,10 +51,10 @@ class Question(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Answered(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The first answer, which is final. `by` is empty where the deadline gave it; `late`: and had none to give.
+    """The first answer, which is final. `by` is empty where the deadline gave it; `late`: and had no default.
 
-    `over`: nothing goes back to the code, for whoever answers takes the run over, and says why in `note`. `via` is how
-    the giver's name is known.
+    `over`: nothing goes back to the code, for the person takes the run over, and says why in `note`. `via` is how their
+    name is known.
     """
 
     value: Scalar | None
@@ -87,44 +87,44 @@ def _written(value: Scalar) -> str:
 
 
 ANYBODY: Final = "person"
-"""To hand over to this name is to hand over to whoever looks; any other name is a queue."""
+"""The name that hands over to any reviewer; any other name is a queue."""
 DEEPEST: Final = 8
 """How many agents deep one run may be handed over."""
 TAKE_OVER: Final = "take_over"
-"""The order by which a person goes on in the place of the agent: the run ends."""
+"""The command by which a person goes on in place of the agent: the run ends."""
 
 HALTED: Final = frozenset({"diverged", "error", "quarantined"})
-"""Why a run stopped without an end or an order: a person says how it goes on."""
+"""Reasons of a stop without an end or a command: a person decides how it goes on."""
 
 
 class Ended(Protocol):
-    """An order that ends a run."""
+    """A command that ends a run."""
 
     @property
     def command(self) -> str:
-        """Which one."""
+        """The name of the command."""
         ...
 
     @property
     def by(self) -> str:
-        """Whose it is."""
+        """The person who gave it."""
         ...
 
     @property
     def note(self) -> str:
-        """Why."""
+        """The reason given."""
         ...
 
 
 def why_ended(order: Ended) -> str:
-    """Why a run ended by order, in words."""
+    """Why a command ended a run, in words."""
     if order.command == TAKE_OVER:
         return f"{order.by} took it over" + (f": {order.note}" if order.note else "")
     return order.note or f"cancelled by {order.by}"
 
 
 def after_stop(run: str, reason: str) -> tuple[str, str]:
-    """What is known of a run that stopped for this reason, and how it goes on; empty where it does not."""
+    """Texts about a run that stopped for this reason: what is known, and how it goes on; empty where it does not."""
     if reason == "undone":
         return "what could be undone is undone; it does not go on", ""
     if reason == "handed_over":
@@ -135,7 +135,7 @@ def after_stop(run: str, reason: str) -> tuple[str, str]:
 
 
 class Authority(msgspec.Struct, frozen=True):
-    """What code may do that a run was handed over to: the tools it may call, and how deep it stands."""
+    """The authority of code that a run was handed over to: the tools it may call, and its depth."""
 
     agent: str
     tools: frozenset[str]
@@ -143,7 +143,7 @@ class Authority(msgspec.Struct, frozen=True):
 
 
 def within(held: Authority | None, agent: str, tools: frozenset[str], run: str) -> Authority:
-    """The authority of `agent`, which wants these tools: no more than whoever hands over has. Raises `UsageError`."""
+    """The authority of `agent`, which wants these tools: no more than the present holder has. Raises `UsageError`."""
     depth = 1 if held is None else held.depth + 1
     if depth > DEEPEST:
         raise UsageError(

@@ -1,7 +1,7 @@
-"""What a run may say that it did: only what the records prove. Free text is not parsed.
+"""A run may claim only effects that the records prove. Free text is not parsed.
 
-A claim is a typed value: a `Receipt` in the run's result, or a tool whose effect the agent declared required. It stands
-where an operation of this run succeeded, or met an effect that stands already, and nothing has undone it since.
+A claim is a typed value: a `Receipt` in the run's result, or a tool whose effect the agent declared required. It is
+proven if an operation of this run succeeded, or met an existing effect, and nothing has undone it since.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _stands(history: RunHistory, operation: OperationState) -> bool:
 
 
 def unproven(history: RunHistory, requires: Iterable[str], result: object) -> list[str]:
-    """What is claimed and not proven, one sentence each."""
+    """The unproven claims, one sentence each."""
     stands = proven(history)
     tools = {operation.intent.tool for operation in stands.values()}
     missing = [f"no {tool} of this run succeeded and stands" for tool in requires if tool not in tools]
@@ -72,7 +72,7 @@ def _parts(value: Any) -> Iterable[object]:
 
 
 def digest(*histories: RunHistory) -> str:
-    """What is done and what is pending, as a block for a prompt: a model whose memory was cut still knows it."""
+    """Summarize what is done and what is pending for a prompt: a model whose memory was cut still knows it."""
     done = [
         f"- {operation.intent.tool} {_shown(operation.intent.arguments)}:"
         f" {_shown(operation.settlement.result)} [{name}]"

@@ -1,7 +1,7 @@
-"""One run as its records tell it: folded record by record, without asking anybody.
+"""One run as its records describe it: folded record by record, from the records alone.
 
-`deliveries` are the things agent code was told, in order; replay tells them in that order. The first
-record that answers a step is its delivery, whatever is learned later. What was told again is taken
+`deliveries` are the things agent code received, in order; replay delivers them in that order. The first
+record that answers a step is its delivery, whatever is learned later. What was delivered again is taken
 out, and settled steps are then forgotten, so that a long run needs no more memory than a short one.
 """
 
@@ -35,13 +35,13 @@ Answer: TypeAlias = (
 )
 
 ANSWERS: Final = (r.ReadRecorded, r.DecisionRecorded, r.ValueRecorded, r.TimerFired, r.EventReceived, r.HandedOff)
-"""The records that answer a step other than a write: what they hold is what code is told."""
+"""The records that answer a step other than a write: what they hold is what code receives."""
 
 
 class Delivery(msgspec.Struct, gc=False):
-    """What one step was told: its `outcome`, that it is `unknown`, or nothing because its caller had `left`.
+    """The answer that one step received: its `outcome`, `unknown`, or nothing because its caller had `left`.
 
-    `attempts` is how many there were where it was told something before its outcome.
+    `attempts` is how many there were where it received something before its outcome.
     """
 
     index: int
@@ -59,7 +59,7 @@ class Span(NamedTuple):
 
 
 def turned_out_otherwise(before: OperationState | None, after: OperationState) -> bool:
-    """Whether there is an effect that was not counted on, or none that was."""
+    """True if there is an unexpected effect, or an expected one is missing."""
     if before is None:
         return False
     found = after.phase == "succeeded" and (before.phase == "unknown" or bool(after.links.overtaken))
@@ -76,19 +76,19 @@ PENDING: Final = "pending"
 
 
 def is_about_operation(record: r.Record) -> TypeGuard[r.OperationRecord]:
-    """Whether the record is about one operation, rather than about the run."""
+    """True if the record is about one operation, rather than about the run."""
     return type(record) in MOVES
 
 
 def exit_of(transaction: str) -> str:
-    """The name under which code is told how a boundary ended; no step ends like that."""
+    """The name under which code receives the end of a boundary; no step ends like that."""
     return transaction + "/"
 
 
 class RunHistory:
     """The fold of one run. Mutable, and a function of the records alone.
 
-    `whole` keeps what only a look back over the whole run needs: in which order its operations began and ended.
+    `whole` keeps what only a review of the whole run needs: in which order its operations began and ended.
     """
 
     def __init__(self, run: str, *, whole: bool = False) -> None:
@@ -99,7 +99,7 @@ class RunHistory:
         self.started: r.RunStarted | None = None
         self.completed: r.RunCompleted | None = None
         self.stopped: r.RunStopped | None = None
-        self.halted: r.RunStopped | None = None  # the last stop of which a person was asked
+        self.halted: r.RunStopped | None = None  # the last stop about which a person was asked
         self.operations: dict[str, OperationState] = {}
         self.answers: dict[str, Answer] = {}
         self.timers: dict[str, r.TimerSet] = {}
@@ -110,10 +110,10 @@ class RunHistory:
         self.given = 0
         self.left: set[str] = set()
         self.given_up: set[str] = set()
-        """Steps of plans that were dropped: what is open below them is sent no more."""
+        """Steps of plans that were dropped: what is open below them is not sent any more."""
         self.told_unknown: set[str] = set()
         self.promised: set[str] = set()
-        """Held effects for which code was given a promise: their outcomes are no deliveries of their own."""
+        """Held effects for which code was given a promise: their outcomes are not delivered separately."""
         self.partial: set[str] = set()
         """Operations with parts whose end comes later: these are still asked about the whole."""
         self.transactions: dict[str, Transaction] = {}
@@ -123,7 +123,7 @@ class RunHistory:
         self.former: dict[str, OperationState] = {}
         """The operations of transactions that began anew."""
         self.dropped: set[int] = set()
-        """Deliveries inside transactions that began anew: nobody takes them any more."""
+        """Deliveries inside transactions that began anew: no code takes them any more."""
         self.raised: set[str] = set()
         """Operations that turned out otherwise since their transaction was called off."""
         self.owners: dict[int, r.Claimed] = {}
@@ -132,10 +132,10 @@ class RunHistory:
         self.boot_up = 0
         """When the run was first taken on the present boot: from then on that boot's clock measures everything."""
         self.exits: dict[str, Transaction] = {}
-        """Each boundary as it stood at its first end: what code is told about it, whatever is learned later."""
+        """Each boundary as of its first end: what code receives about it, whatever is learned later."""
         self.messages: Messages | None = None
         self.fruitless: tuple[r.Claimed, ...] = ()
-        """The claims since the run last got anywhere."""
+        """The claims since the run last made progress."""
         self.entry_seen = 0
         self.forked_from = ""
         self.events_taken: set[int] = set()
@@ -145,13 +145,13 @@ class RunHistory:
 
     @property
     def claims_without_progress(self) -> int:
-        """How many processes may have died of this run since it last got anywhere, the present one included."""
+        """How many processes this run may have killed since it last made progress, the present one included."""
         return self.fruitless[-1].number if self.fruitless else 0
 
     def measured_since(self, now: Now, *, trusted: bool, worker: str = "") -> int:
         """Since when the present boot's clock has measured time for this run, on that clock (`Now.up`).
 
-        Whoever drove it on this boot waited on the same clock, so a window need not begin anew with each owner.
+        Every owner on this boot waited on the same clock, so a window need not begin anew with each of them.
         What a restored journal says about its last owners is old: there, only since this process first had the run.
         """
         if trusted:
@@ -208,7 +208,7 @@ class RunHistory:
         return [operation for operation in self.operations.values() if operation.phase not in FINAL]
 
     def forget(self, step: str) -> None:
-        """Let go of a settled step that was told: it never comes back under this name."""
+        """Forget a settled step that was delivered: it never comes back under this name."""
         operation = self.operations.get(step)
         if (self.transactions or self.partial) and self._kept(step):
             return
@@ -222,13 +222,13 @@ class RunHistory:
         self.decisions_begun.pop(step, None)
 
     def _kept(self, step: str) -> bool:
-        """Whether a told step is still needed: a promise points to it, or it may have to be compensated."""
+        """True if a delivered step is still needed: a promise points to it, or it may have to be compensated."""
         if step in self.promised or step in self.partial:
             return True
         return any(not one.over for one in around(step, self.transactions))
 
     def forget_within(self, transaction: str, keep: Container[str] = ()) -> None:
-        """Let go of what an outermost boundary that is over was kept for, except what promises still point to."""
+        """Forget what an outermost boundary that is over was kept for, except what promises still point to."""
         for step in [step for step in self.operations if encloses(transaction, step)]:
             if step in self.promised or step in self.deliveries or step in self.partial:
                 continue
@@ -261,14 +261,14 @@ class RunHistory:
         self._deliver(step)
 
     def _begin(self, operation: OperationState) -> None:
-        """The first record of an operation that is a part of another, or that a message may stand in the way of."""
+        """The first record of an operation that is a part of another, or that a message may block."""
         if operation.intent.completes:
             self.partial.add(operation.intent.completes)
         if self.messages is not None:
             self.messages.begin(operation)
 
     def _raise(self, news: OperationState) -> None:
-        """There is news: about an operation of code, or about a part of one after its compensation had begun."""
+        """Note news about an operation of code, or about a part of one after its compensation had begun."""
         step = news.intent.completes or news.step
         whole = self.operations.get(step)
         if whole is None or whole.intent.serves or (gone := self.called_off(step)) is None:
@@ -295,13 +295,13 @@ class RunHistory:
         return next((one for one in around(step, self.transactions) if one.backward), None)
 
     def recall(self, whole: RunHistory, wanted: Callable[[str], bool]) -> None:
-        """Take back from the `whole` history the operations that are wanted again and were let go of."""
+        """Take back from the `whole` history the forgotten operations that are wanted again."""
         inside = {step: one for step, one in whole.operations.items() if wanted(step)}
         self.operations = {**inside, **self.operations}
         self.spans = {**{step: span for step, span in whole.spans.items() if step in inside}, **self.spans}
 
     def _settle_raised(self, record: TransactionRecord) -> None:
-        """The boundary is over: what its end tells truly is no news any more."""
+        """The boundary is over: what its end reports correctly is not news any more."""
         for step in [step for step in self.raised if encloses(record.transaction, step)]:
             operation = self.operations[step]
             if isinstance(record, r.TransactionAborted):
@@ -313,7 +313,7 @@ class RunHistory:
                 self.raised.discard(step)
 
     def unheard(self, step: str) -> bool:
-        """Whether code is never told about this recorded operation."""
+        """True if code never receives this recorded operation."""
         if self.operations[step].intent.serves:
             return True
         return self.called_off(step) is not None and not (
@@ -378,7 +378,7 @@ class RunHistory:
         self.deliveries[record.step].attempts = len(self.operations[record.step].attempts)
 
     def _run(self, record: r.RunRecord) -> None:
-        """A record about the run: what its code is told, or how the run stands."""
+        """A record about the run: what its code receives, or the state of the run."""
         match record:
             case r.ContractStored():
                 self.contracts[record.digest] = record
@@ -414,7 +414,7 @@ class RunHistory:
                 self.status = "running" if self.status == "suspended" else self.status
             case r.RunSuspended():
                 self.status, self.reason = "suspended", record.reason
-                self.fruitless = ()  # its owner came to an end of its own: nobody died of it
+                self.fruitless = ()  # its owner ended on its own: no process died of it
             case r.RunReopened():
                 self._renew(self.stopped.renews if self.stopped is not None else ())
                 self._ask_again()
@@ -436,7 +436,7 @@ class RunHistory:
             messages.receive(record, self.operations.values())
             return
         messages.hear(record)
-        if record.step not in self.operations:  # an operation's outcome is what its code is told
+        if record.step not in self.operations:  # an operation's outcome is what its code receives
             self.answers[record.step] = record
             self._deliver(record.step)
 
@@ -507,14 +507,14 @@ def open_boundaries(history: RunHistory) -> list[Transaction]:
 
 
 def closing_boundaries(history: RunHistory) -> list[Transaction]:
-    """Boundaries whose end was begun and has not come, and that lie in no other such one."""
+    """Boundaries that began to close and have not ended, and that lie in no other such one."""
     return _outermost(one for one in history.transactions.values() if not one.over and one.phase != "open")
 
 
 def members_of(history: RunHistory, transaction: str) -> list[OperationState]:
     """The operations of code inside a boundary, in order of start.
 
-    Those of inner ones that were called off are theirs, unless they turned out otherwise since.
+    Operations of inner boundaries that were called off belong to those, unless they turned out otherwise since.
     """
     gone = [
         one.name

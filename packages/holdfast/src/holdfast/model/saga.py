@@ -1,9 +1,9 @@
-"""What happens next to a transaction that is being closed: one pure decision over all of its operations.
+"""The next step of closing a transaction: one pure decision over all of its operations.
 
 On the way back everything ambiguous is settled first; then what landed is compensated, in reverse order of
 start, side by side where nothing started after something else had ended. On the way forward reservations are
-confirmed, what held effects rely on is read again, and then they leave: the one that cannot be repeated (the
-pivot) first. Until one of them has left, a refusal turns the transaction back; afterwards it only goes forward.
+confirmed, what held effects rely on is read again, and then they are sent: the one that cannot be repeated (the
+pivot) first. Until one of them was sent, a refusal turns the transaction back; afterwards it only goes forward.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Member(msgspec.Struct, frozen=True):
     """One operation of the boundary.
 
     `begun` and `ended` are places in the run's record (`ended` is 0 while it goes on). `amends` and `confirmation`
-    are the newest operations that make amends for it and confirm it; `amendable` and `confirmable` say whether the
+    are the newest operations that compensate and confirm it; `amendable` and `confirmable` say whether the
     code for that is here. `reading` is what reading its preconditions gave at this commit, and `lapsed` that the
     reservation's own time is over. `parts` are the parts of its effect whose end came, or comes, later. A `stray`
     belongs to an inner part that was called off, and landed later.
@@ -57,58 +57,58 @@ class Member(msgspec.Struct, frozen=True):
 
     @property
     def held(self) -> bool:
-        """Whether it waits for the commit, or did."""
+        """True if it waits for the commit, or did."""
         return bool(self.operation.intent.hold)
 
     @property
     def leaving(self) -> bool:
-        """Whether its commit let it leave, and its end is not on record."""
+        """True if its commit released it, and its end is not on record."""
         return self.operation.released and not self.operation.settled
 
     @property
     def landed(self) -> bool:
-        """Whether there is an effect of its own."""
+        """True if it has an effect of its own."""
         return self.operation.landed
 
     @property
     def reserved(self) -> bool:
-        """Whether its own call succeeded, so that there is something to confirm."""
+        """True if its own call succeeded, so that there is something to confirm."""
         return self.operation.phase == "succeeded" and not self.operation.settlement.stood_in
 
     @property
     def missed(self) -> bool:
-        """Whether it ended without any effect."""
+        """True if it ended without any effect."""
         return self.operation.phase in _MISSED and not self.operation.links.reused
 
     @property
     def on_its_way(self) -> bool:
-        """Whether it, a part of it or its confirmation has not come to an end yet, `unknown` included."""
+        """True if it, a part of it or its confirmation has not ended yet, `unknown` included."""
         confirmation = () if self.confirmation is None else (self.confirmation,)
         return any(one.phase not in _OVER for one in (self.operation, *self.parts, *confirmation))
 
     @property
     def doubtful(self) -> OperationState | None:
-        """Itself or the first part of it of which nobody knows whether it happened."""
+        """The first `unknown` one of itself and its parts; None where there is none."""
         return next((one for one in (self.operation, *self.parts) if one.phase == "unknown"), None)
 
     @property
     def half_confirmed(self) -> bool:
-        """Whether nobody knows if its reservation was confirmed: then nobody knows what there is to release."""
+        """True if it is unknown whether its reservation was confirmed, and so what there is to release."""
         return self.confirmation is not None and self.confirmation.phase == "unknown"
 
     @property
     def undone(self) -> bool:
-        """Whether amends were made, and nothing that came later says that they met another world."""
+        """True if its compensation succeeded, and later evidence has not overtaken that."""
         return self.amends is not None and self.amends.phase == "succeeded" and not self.overtaken
 
     @property
     def being_amended(self) -> bool:
-        """Whether amends are on their way, and nobody is asked about them."""
+        """True if its compensation is under way, and no person is asked about it."""
         return self.amends is not None and self.amends.phase not in _OVER | {"gated"}
 
     @property
     def overtaken(self) -> bool:
-        """Whether it turned out otherwise after its amends had been begun."""
+        """True if it turned out otherwise after its compensation had begun."""
         return self.amends is not None and self.operation.links.overtaken == self.amends.step
 
 
@@ -135,13 +135,13 @@ class Reread(msgspec.Struct, frozen=True):
 
 
 class Release(msgspec.Struct, frozen=True):
-    """Let this held effect leave."""
+    """Send this held effect."""
 
     step: str
 
 
 class TurnBack(msgspec.Struct, frozen=True):
-    """It cannot commit, and nothing irreversible has left: call it off."""
+    """It cannot commit, and nothing irreversible was sent: call it off."""
 
     reason: str
 
@@ -193,7 +193,7 @@ def _back(boundary: Transaction, members: Sequence[Member]) -> Closing:
 
 
 def amended(boundary: Transaction, member: Member) -> bool:
-    """Whether nothing is left to do for it on the way back."""
+    """True if nothing is left to do for it on the way back."""
     if member.step in boundary.accepted or member.undone:
         return True
     if member.operation.phase == "unknown":
@@ -202,7 +202,7 @@ def amended(boundary: Transaction, member: Member) -> bool:
 
 
 def _blocked(boundary: Transaction, member: Member) -> bool:
-    """Whether only a person gets further with it."""
+    """True if only a person can decide what happens to it."""
     amends = member.amends
     if amends is not None and not _given_up(boundary, member):
         return amends.phase in _STUCK or (amends.phase == "succeeded" and member.overtaken)
@@ -212,12 +212,12 @@ def _blocked(boundary: Transaction, member: Member) -> bool:
 
 
 def _due(boundary: Transaction, member: Member) -> bool:
-    """Whether its compensation has to be started now."""
+    """True if its compensation has to be started now."""
     return member.amends is None or _given_up(boundary, member)
 
 
 def _given_up(boundary: Transaction, member: Member) -> bool:
-    """Whether its last compensation came to nothing, and a person asked for another one since."""
+    """True if its last compensation had no effect, and a person asked for another one since."""
     amends = member.amends
     if amends is None or attempt_number(amends.step) >= boundary.tries:
         return False
@@ -225,7 +225,7 @@ def _given_up(boundary: Transaction, member: Member) -> bool:
 
 
 def serving(step: str, kind: str, number: int = 1) -> str:
-    """The name of the operation that makes amends for `step` for the `number`-th time, or confirms it."""
+    """The name of the operation that compensates `step` for the `number`-th time, or confirms it."""
     return f"{step}/{kind}" if number == 1 else f"{step}/{kind}#{number}"
 
 
@@ -250,7 +250,7 @@ def _why_stuck(member: Member) -> str:
 
 
 def standing(members: Sequence[Member]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """What was undone, and what still stands (or may), each in order of start."""
+    """The steps that were undone, and those whose effects remain (or may), each in order of start."""
     undone = tuple(member.step for member in members if member.undone)
     still = tuple(
         member.step
@@ -260,7 +260,7 @@ def standing(members: Sequence[Member]) -> tuple[tuple[str, ...], tuple[str, ...
     return undone, still
 
 
-# --- forward: what was held leaves --------------------------------------------------------------------------
+# --- forward: held effects are sent -------------------------------------------------------------------------
 
 
 def _forward(boundary: Transaction, members: Sequence[Member]) -> Closing:
@@ -293,7 +293,7 @@ def _forward(boundary: Transaction, members: Sequence[Member]) -> Closing:
 
 
 def _refusal(boundary: Transaction, held: Sequence[Member]) -> str:
-    """Why the commit cannot be made, as long as nothing has left."""
+    """Why the commit cannot be made, as long as nothing was sent."""
     blunt = [member.step for member in held if not repeatable(member.contract)]
     if len(blunt) > 1 and boundary.pivot == "one":
         return f"more than one held effect cannot be repeated: {', '.join(blunt)}"
@@ -307,7 +307,7 @@ def _refusal(boundary: Transaction, held: Sequence[Member]) -> str:
 
 
 def repeatable(contract: Contract) -> bool:
-    """Whether an attempt that may have landed can be followed by another one, without a person."""
+    """True if an attempt that may have landed can be followed by another one, without a person."""
     return contract.idempotency is not None or contract.verifies
 
 
@@ -341,14 +341,14 @@ def _fall(why: str, step: str, *, left: bool) -> Closing:
 
 
 def _release(boundary: Transaction, held: Sequence[Member]) -> Closing:
-    """Let held effects leave one after another: what cannot be repeated first, the others in order."""
+    """Send held effects one after another: what cannot be repeated first, the others in order."""
     stuck: list[Member] = []
     for member in sorted(held, key=lambda one: repeatable(one.contract)):
         operation = member.operation
         if operation.phase == "succeeded" or operation.links.reused or member.step in boundary.accepted:
             continue
         if member.missed:
-            stuck.append(member)  # something else has left before: there is no way back
+            stuck.append(member)  # something else was sent before: there is no way back
         elif operation.phase == "held":
             return Release(member.step)
         else:
@@ -380,7 +380,7 @@ class Backlog:
         self._left: dict[str, Member] = {}  # something is left to do about them
         self._going: dict[str, Member] = {}  # they have not come to an end
         self._held: dict[str, Member] = {}  # they wait for a commit that will not come
-        self._busy: dict[str, Member] = {}  # amends are being made
+        self._busy: dict[str, Member] = {}  # they are being compensated
         # What is left, by where it began and where it ended: entries that are not true any more are passed over.
         self._by_begin: list[tuple[int, str]] = []
         self._by_end: list[tuple[float, str]] = []
@@ -388,7 +388,7 @@ class Backlog:
             self.put(member)
 
     def __contains__(self, step: str) -> bool:
-        """Whether an operation of that name belongs to the boundary."""
+        """True if an operation of that name belongs to the boundary."""
         return step in self._place
 
     def put(self, member: Member) -> None:
@@ -406,7 +406,7 @@ class Backlog:
         _file(self._held, member, member.held and not member.operation.final)
 
     def front(self) -> list[Member]:
-        """Those on which the next decision rests, in order of start; empty where nothing is left to do."""
+        """Those on which the next decision depends, in order of start; empty where nothing is left to do."""
         going = next(iter(self._going.values()), None)
         found = dict(self._held)
         if going is not None:
@@ -418,13 +418,13 @@ class Backlog:
         return sorted(found.values(), key=lambda member: self._place[member.step])
 
     def _newest(self) -> int | None:
-        """Where the last of what is left began."""
+        """The place where the last remaining member began."""
         while self._by_begin and self._by_begin[-1][1] not in self._left:
             self._by_begin.pop()
         return self._by_begin[-1][0] if self._by_begin else None
 
     def _turn(self, newest: int) -> dict[str, Member]:
-        """What nothing stands after: of those whose amends are being made, one is enough to wait for."""
+        """Members that ended after the last began; of those being compensated, one is enough to wait for."""
         found: dict[str, Member] = {}
         while self._by_end and self._by_end[-1][0] >= newest:
             end, step = self._by_end.pop()

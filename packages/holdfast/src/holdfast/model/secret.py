@@ -33,7 +33,7 @@ def resolver_from(variables: Mapping[str, str]) -> Callable[[str], str]:
 # How names become values, set around each call of a tool: recovery calls it with nothing but the name.
 RESOLVER: Final[ContextVar[Callable[[str], str] | None]] = ContextVar("holdfast_secrets", default=None)
 
-# Who is told of each value that is revealed, so that it can be masked in what goes on record.
+# Receives each value that is revealed, so that it can be masked in what goes on record.
 REVEALED: Final[ContextVar[Callable[[str], None] | None]] = ContextVar("holdfast_revealed", default=None)
 
 
@@ -50,7 +50,7 @@ class Secret:
 
     def __init__(self, name: str) -> None:
         if not _NAME.fullmatch(name):
-            # The text is not repeated: whoever mixes the two up has passed the value itself.
+            # The text is not repeated: a caller who mixes the two up has passed the value itself.
             raise ValueError("a secret is named by letters, digits and . _ / : - only; pass its name, not its value")
         self.name: Final = name
         self._held: str | None = None
@@ -64,11 +64,11 @@ class Secret:
 
     @property
     def resolvable(self) -> bool:
-        """Whether the value can be found again from the name alone."""
+        """True if the value can be found again from the name alone."""
         return self._held is None
 
     def reveal(self) -> str:
-        """The value itself; raises SecretUnavailableError where nobody knows it."""
+        """The value itself; raises SecretUnavailableError where it cannot be found."""
         value = self._held if self._held is not None else self._resolved()
         if (revealed := REVEALED.get()) is not None:
             revealed(value)

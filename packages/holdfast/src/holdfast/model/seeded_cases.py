@@ -1,7 +1,7 @@
-"""Planted cases: known-bad questions among the others, which show whether people look. Nothing is ever sent for them.
+"""Planted cases: known-bad questions among the real ones, which show whether reviewers check. They never send anything.
 
-A planted case is a run of no agent: its name belongs to the system, so no code drives it, and the order that answers it
-ends it in the same commit. To who answers it looks like any other; afterwards that person is told.
+A planted case is a run without an agent: its name belongs to the system, so no code drives it, and the command that
+answers it ends it in the same commit. To the reviewer it looks like any other case, and is disclosed after the answer.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ RULE: Final = "it was planted"
 
 
 class Case(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A call that nobody should let through, and `why`, which is told afterwards.
+    """A call that no reviewer should let through, and `why`, which is shown afterwards.
 
     `run` names the run under which it is shown; empty: a name like that of another run. `confidence` and `thought` are
     what a model would have said about it, and `seen` what it would have read: empty, what one read for a real question.
@@ -36,7 +36,7 @@ class Case(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
 
 
 class Ended(msgspec.Struct, frozen=True):
-    """How a planted case ended, as the result of its run. `withdrawn`: nobody answered it."""
+    """How a planted case ended, as the result of its run. `withdrawn`: it was never answered."""
 
     end: Literal["caught", "missed", "withdrawn"]
     by: str
@@ -44,7 +44,7 @@ class Ended(msgspec.Struct, frozen=True):
 
 
 def ending(history: RunHistory, word: r.Record | None, by: str, at: int, up: int) -> list[r.Record]:
-    """The records that end a planted run after a person's `word` about it; None: it is withdrawn."""
+    """The records that end a planted run after a person's decision (`word`) about it; None: it is withdrawn."""
     assert history.started is not None, history.run
     why = msgspec.json.decode(history.started.input, type=Case).why
     missed = isinstance(word, r.ApprovalGranted)
@@ -58,6 +58,6 @@ def ending(history: RunHistory, word: r.Record | None, by: str, at: int, up: int
 
 
 def told(ended: Ended) -> str:
-    """What the person who answered is told."""
+    """The text shown to the person who answered."""
     end = "you caught it" if ended.end == "caught" else "you let it through"
     return f"This one was planted, and {end}: {ended.why}. Nothing was sent."

@@ -1,6 +1,6 @@
-"""Shadow reviews: a share of what left without a person is put before one afterwards, who says whether that was right.
+"""Shadow reviews: a share of the calls sent unattended is reviewed by a person afterwards.
 
-Each is a stream of the ledger: the first entry says what left, the next one what a person says. The run is not touched.
+Each is a stream of the ledger: the first entry holds the call, the next one the judgement. The run is not touched.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ import msgspec
 from holdfast.model.ids import stream
 
 SHADOW: Final = "shadow/"
-"""How an item begins that is a shadow review, and its stream; the name of the operation follows."""
+"""How the item of a shadow review and its stream begin; the name of the operation follows."""
 SAID: Final = "said"
-"""The key of the word that counts: the first one."""
+"""The key of the judgement that counts: the first one."""
 Word = Literal["right", "wrong"]
 _SHOWN: Final = 300
 
 
 class Traits(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """What an operation is grouped by. None is what nobody stated.
+    """The traits by which an operation is grouped. None: not stated.
 
     `stratum` is what a sample was drawn from, and empty where nothing was drawn; `rule` is the rule that decided.
     """
@@ -34,7 +34,7 @@ class Traits(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class Left(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An operation that was drawn when it left: the call, and what it is grouped by."""
+    """An operation that was drawn when it was sent: the call, and its traits."""
 
     run: str
     step: str
@@ -43,7 +43,7 @@ class Left(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Judged(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a person says about it afterwards. `via` is how their name is known."""
+    """A person's judgement afterwards. `via` is how their name is known."""
 
     word: Word
     by: str
@@ -62,6 +62,6 @@ def shadow_item(run: str, step: str) -> str:
 
 
 def asked_afterwards(tool: str, arguments: str) -> str:
-    """What a person is asked."""
+    """The question to a person."""
     shown = arguments if len(arguments) <= _SHOWN else arguments[:_SHOWN] + "..."
     return f"was it right that {tool} {shown} left without a person?"

@@ -1,4 +1,4 @@
-"""The system's own agents: their runs send notices. What they do is no news, and no question to a person."""
+"""The system's own agents: their runs send notices. They cause no further notices and no questions to people."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ PLANTED: Final = f"{PREFIX}planted:"
 
 
 def is_system(agent: str) -> bool:
-    """Whether a run of this agent belongs to the system itself."""
+    """True if a run of this agent belongs to the system itself."""
     return agent.startswith(PREFIX)
 
 
 def is_planted(agent: str) -> bool:
-    """Whether a run of this agent was planted."""
+    """True if a run of this agent was planted."""
     return agent.startswith(PLANTED)
 
 

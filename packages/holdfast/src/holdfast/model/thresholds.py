@@ -1,4 +1,4 @@
-"""Thresholds of a policy: a number that parts what goes by itself from what is asked about, and the moves it made."""
+"""Thresholds of a policy: a number that separates calls sent unattended from calls asked about, and its moves."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ Measure = Literal["confidence", "amount"]
 
 
 class Threshold(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A number that parts what goes by itself from what is asked about, and how it may move.
+    """A number that separates calls sent unattended from calls asked about, and how it may move.
 
-    `safe` is the side on which nobody is asked: above it for a confidence, below it for an amount. `goal` is the rate
+    `safe` is the side without a question: above it for a confidence, below it for an amount. `goal` is the rate
     of errors at which asking costs what not asking does. It moves by `step`, never out of `least` to `most`, by what
     was found within `width` of it on either side, on `enough` cases of that side; `slack` is the part of the goal by
     which a finding has to miss it before anything moves.
@@ -44,15 +44,15 @@ class Threshold(msgspec.Struct, frozen=True, omit_defaults=True):
             raise ValueError(f"{self.name}: goal is a rate between 0 and 1, slack the part of it that is let pass")
 
     def asks(self, value: float, at: float) -> bool:
-        """Whether a person is asked about a case with this `value` while the threshold stands `at`."""
+        """True if a person is asked about a case with this `value` while the threshold is `at`."""
         return value < at if self.safe == "above" else value > at
 
     def beside(self, value: float, at: float) -> bool:
-        """Whether a case is near enough to say something about the threshold."""
+        """True if a case is near enough to count for the threshold."""
         return abs(value - at) <= self.width
 
     def moved(self, at: float, direction: Direction) -> float:
-        """Where it stands after a move: one step on, and within its bounds."""
+        """The threshold after a move: one step on, and within its bounds."""
         if direction == "stay":
             return at
         up = (direction == "tighten") == (self.safe == "above")
@@ -60,7 +60,7 @@ class Threshold(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Move(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A threshold stands elsewhere from now on: who moved it, and why."""
+    """A move of a threshold: its new place, who moved it, and why."""
 
     name: str
     before: float

@@ -1,6 +1,6 @@
-"""What is remembered of one tool and one subject, over all runs: the ledger entries behind a policy's `history`.
+"""The history of one tool and one subject, over all runs: the ledger entries behind a policy's `history`.
 
-An entry is written in the commit that makes it true: with the first attempt, and with a person's last word. So a crash
+An entry is written in the commit that makes it true: with the first attempt, and with a person's last answer. A crash
 can neither lose one nor count it twice. Two calls that are judged at the same moment do not know of each other yet.
 """
 
@@ -30,7 +30,7 @@ def deeds_stream(tool: str, subject: str) -> str:
 
 
 def past_of(deeds: Iterable[Deed], since_ms: int) -> Past:
-    """What a policy knows of them: those since that wall clock."""
+    """The past that a policy judges by: the entries since that wall clock."""
     found = [deed for deed in deeds if deed.at >= since_ms]
     sent = [deed for deed in found if deed.word == "sent"]
     approved, declined = (sum(deed.word == word for deed in found) for word in ("approved", "declined"))
@@ -38,5 +38,5 @@ def past_of(deeds: Iterable[Deed], since_ms: int) -> Past:
 
 
 def deed_of(facts: Facts | None, word: Literal["sent", "approved", "declined"], operation: str, at: int) -> Deed | None:
-    """What is to be remembered of an operation; None where its policy does not say whom it concerns."""
+    """The history entry of an operation; None where its policy does not say whom it concerns."""
     return None if facts is None or not facts.subject else Deed(word, at, operation, facts.amount or 0.0)

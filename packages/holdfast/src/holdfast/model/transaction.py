@@ -1,4 +1,4 @@
-"""One transaction as its records tell it: a boundary in a run, and the table of what may follow what.
+"""One transaction as its records describe it: a boundary in a run, and the table of what may follow what.
 
 A boundary is named by the path of its steps: `book-trip/charge#1` belongs to `book-trip`, and to every
 boundary around it. The whole run is one as well, named `""`: undoing a finished run is aborting that one.
@@ -39,10 +39,10 @@ class IllegalBoundary(HoldfastError):
 
 
 class Transaction(msgspec.Struct, frozen=True, gc=False):
-    """Where one boundary stands.
+    """The state of one boundary.
 
-    `backward`: it is being called off, or was. `told` is how much code had been told when that was decided: what
-    was delivered later, its body never heard. `accepted` are steps that a person lets stand, `tries` says how
+    `backward`: it is being called off, or was. `told` is how much code had received when that was decided: what
+    was delivered later, its body never received. `accepted` are steps whose effects a person accepts, `tries` says how
     often a person asked for what is stuck to be tried again.
     """
 
@@ -64,7 +64,7 @@ class Transaction(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def over(self) -> bool:
-        """Whether it has come to its end: everything stands, or what could be undone is."""
+        """True if it has ended: it was committed, or undone as far as possible."""
         return self.phase in {"committed", "aborted"}
 
 
@@ -72,7 +72,7 @@ def follow(before: Transaction | None, record: r.TransactionRecord, told: int) -
     """The transaction after `record`. Raises `IllegalBoundary` where the table does not allow it."""
     come_from, phase = TRANSACTION_MOVES[type(record)]
     if before is None and isinstance(record, r.TransactionAborting) and record.transaction == WHOLE_RUN:
-        before = Transaction(WHOLE_RUN)  # nobody opens the run's own boundary
+        before = Transaction(WHOLE_RUN)  # the run's own boundary is never opened
     if (before.phase if before is not None else "new") not in come_from:
         raise IllegalBoundary(before.phase if before is not None else "new", record)
     if isinstance(record, r.TransactionOpened):
@@ -120,5 +120,5 @@ def base_of(name: str) -> str:
 
 
 def encloses(transaction: str, step: str) -> bool:
-    """Whether `step` (or the inner boundary of that name) lies inside `transaction`."""
+    """True if `step` (or the inner boundary of that name) lies inside `transaction`."""
     return transaction == WHOLE_RUN or step.startswith(transaction + "/")

@@ -162,7 +162,7 @@ def _late(operation: OperationState, record: r.LateReport, boot: str) -> Operati
 
 
 def _disputes(operation: OperationState, report: r.LateReport) -> bool:
-    """Whether a deferred answer is on record that says the opposite: the first one counts.
+    """True if the deferred answer on record says the opposite: the first one counts.
 
     Without an outcome the later one is kept as evidence against it. After an outcome it is evidence at once.
     """
@@ -175,7 +175,7 @@ def _disputes(operation: OperationState, report: r.LateReport) -> bool:
 def _after_end(
     operation: OperationState, record: r.AttemptEnded | r.LateReport, boot: str, attempts: tuple[Attempt, ...]
 ) -> OperationState:
-    """The phase after an end was filed: an open call that ended, or the news that a deferred answer waited for."""
+    """The phase after an end was filed: an open call that ended, or the deferred answer that came."""
     last = attempts[-1].standing(operation.verification.absent_through)
     if operation.phase == "running" and not _has_open(attempts):
         return replace(operation, attempts=attempts, phase="verifying" if last == "ambiguous" else "ready")
@@ -216,9 +216,9 @@ def _verified(operation: OperationState, record: r.Verified, boot: str) -> Opera
 
 
 def _reobserved(operation: OperationState, record: r.Reobserved, _boot: str) -> OperationState:
-    """A change voids the approval that was given for what was there before, while nothing can have landed.
+    """A change voids an approval given for the earlier state, while nothing can have landed.
 
-    Nobody is asked anew yet: a word about what was asked before is about nothing any more, a no included.
+    No new question is asked yet: an answer to the earlier question is void, a no included.
     """
     if operation.approval.digest and record.reading == "changed" and not operation.may_have_landed:
         reason = "its preconditions changed after it was approved"
@@ -309,7 +309,7 @@ def _settled(operation: OperationState, record: r.OperationSettled, boot: str) -
 
 
 def _may_settle(operation: OperationState, attempts: tuple[Attempt, ...], status: Status) -> bool:
-    """Cancelled is what was never sent, unknown what may have landed; from unknown neither is reached."""
+    """An operation never sent is cancelled, one that may have landed is unknown; from unknown neither is reached."""
     if status in {"succeeded", "failed"}:
         return True
     if operation.phase == "unknown":
@@ -343,12 +343,12 @@ def _linked(operation: OperationState, record: r.CompensationLinked, _boot: str)
 
 
 def _has_open(attempts: tuple[Attempt, ...]) -> bool:
-    """Whether a call has no end on record: only the last one can be, for no other begins before."""
+    """True if a call has no end on record: only the last one can be open, for no other begins before it ends."""
     return bool(attempts) and attempts[-1].end is None
 
 
 def _unanswered(operation: OperationState) -> bool:
-    """Whether nothing is known yet about the attempt whose answer comes later."""
+    """True if the attempt whose answer comes later is still ambiguous."""
     return operation.attempts[-1].standing(operation.verification.absent_through) == "ambiguous"
 
 
@@ -371,7 +371,7 @@ def _with_end(
     known = attempt.end
     if attempt.over_up is not None and not late:
         raise IllegalTransition(operation.phase, record)
-    facts = known.facts if known is not None else () if late else end.facts  # what code may be told stays as it was
+    facts = known.facts if known is not None else () if late else end.facts  # what code may receive stays as it was
     if known is not None and _proof(known) > _proof(end):
         end = known
     if end.facts != facts:
@@ -386,7 +386,7 @@ def _proof(end: r.End) -> int:
     return 0 if end.unfit else PROVES.get(end.kind, 0)
 
 
-# --- what people say about an operation, and what they are asked ----------------------------------------------------
+# --- questions to people about an operation, and their answers ------------------------------------------------------
 
 
 def _ruled(operation: OperationState, record: r.Ruled, _boot: str) -> OperationState:
@@ -430,7 +430,7 @@ def _edited(operation: OperationState, record: r.ArgumentsEdited, _boot: str) ->
 
 
 def _stood_in(operation: OperationState, record: r.ResultGiven, _boot: str) -> OperationState:
-    """A person's answer in the place of the tool: it counts as a success of which nothing was sent."""
+    """A person's answer in place of the tool: it counts as a success without a send."""
     basis = Basis("person", record.by, record.note)
     return replace(
         operation, phase="succeeded", rule="a person answered as the tool would have", reason="", wait=None,
@@ -458,7 +458,7 @@ def _parked(operation: OperationState, record: r.OperationParked, _boot: str) ->
 
 
 def _resolved(operation: OperationState, record: r.Resolved, _boot: str) -> OperationState:
-    """A person says what happened, or orders one more attempt."""
+    """A person says what happened, or requests one more attempt."""
     before, links = operation.settlement, operation.links
     if record.orders:
         return replace(
@@ -478,7 +478,7 @@ def _resolved(operation: OperationState, record: r.Resolved, _boot: str) -> Oper
 
 
 def _contradicted(operation: OperationState, record: r.Contradicted, _boot: str) -> OperationState:
-    """Evidence against a final outcome: the outcome stays, and a compensation that was begun before counts no more."""
+    """Evidence against a final outcome: the outcome stays, and a compensation begun before no longer counts."""
     links = operation.links
     return _linked_to(
         operation, contradicted=(*links.contradicted, record.evidence), contradicted_at=record.at,

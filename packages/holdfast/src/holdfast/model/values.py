@@ -1,4 +1,4 @@
-"""Results: how a tool's return value becomes bytes, and what the agent is given instead of it.
+"""Results: how a tool's return value becomes bytes, and what the agent receives instead.
 
 The agent always receives the decoded form, the first time as on replay, so both see the same types. A value that
 does not survive the trip is refused before it is recorded as a result.
@@ -84,7 +84,7 @@ class ResultCodec:
         return data, decoded
 
     def _compare(self, decoded: object, value: object) -> None:
-        """What to do where `==` sees a difference: classes without an equality, tuples become lists, or a loss."""
+        """Judge a difference that `==` sees: classes without an equality, tuples become lists, or a loss."""
         if self._is_any:
             _refuse_typed(value, "the result")
             return
@@ -177,7 +177,7 @@ def _builtins(value: object) -> object:
 
 
 def to_plain(value: Any) -> object:
-    """What msgspec writes for a value that it does not know; raises TypeError where there is no stored form."""
+    """The form that msgspec writes for a value that it does not know; raises TypeError where there is none."""
     kind = cast("Any", type(value))
     if is_model(kind):
         # By alias and without computed fields: that is what validation takes back.
@@ -193,7 +193,7 @@ def from_plain(kind: type, plain: object) -> object:
 
 
 def from_plain_strictly(kind: type, plain: object) -> object:
-    """As `from_plain`, but a model takes no text for a number: what a language model sent is never guessed at."""
+    """As `from_plain`, but a model takes no text for a number: input from a language model is never guessed at."""
     return _read(kind, plain, strict=True)
 
 

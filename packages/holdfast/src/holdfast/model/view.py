@@ -1,4 +1,4 @@
-"""What handlers (verify, observe, expect, compensate) are given: one operation, read-only."""
+"""The input of handlers (verify, observe, expect, compensate): one operation, read-only."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ R = TypeVar("R")
 class Operation(msgspec.Struct, Generic[R], frozen=True):
     """One operation as a handler sees it.
 
-    `serves` is the operation that this one makes amends for or confirms; `confirmed` says that a reservation was.
+    `serves` is the operation that this one compensates or confirms; `confirmed` says that a reservation was.
     `arguments` are decoded by the tool's annotations, `observed` and `expected` are the stored JSON
     values, `attempts` counts the attempts made so far, and `started_ms` is the wall clock of the first.
     """

@@ -1,4 +1,4 @@
-"""What a resting run waits for that people can give, and the command that gives it."""
+"""The waits of a suspended run that people can end, and the commands that end them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from holdfast.model.run_history import RunHistory
 
 Then = Literal["", "refuse", "escalate", "hold", "default", "timeout"]
-"""What happens at a deadline: see `after_deadline`."""
+"""The action at a deadline: see `after_deadline`."""
 Item = Literal["approval", "question", "review", "handoff", "shadow", "unreadable"]
 PEOPLE: Final[dict[str, Item]] = {"approval": "approval", "question": "question", "person": "review",
                                  "handoff": "handoff", "halted": "handoff", "unreadable": "unreadable"}  # fmt: skip
@@ -22,7 +22,7 @@ AMENDABLE: Final = "contradicted, amendable"
 """The same, where its tool declares a compensation."""
 BRIEF: Final = 12
 SHOWN: Final = 300
-"""How many characters of the arguments stand in a question."""
+"""How many characters of the arguments a question shows."""
 HALT: Final = "halted"
 """The kind of wait of a run that stopped and cannot go on by itself. It is about the whole run: it has no step."""
 
@@ -41,17 +41,17 @@ _AFTER: Final[dict[Then, str]] = {
 
 
 def after_deadline(then: Then) -> str:
-    """What happens if nobody answers in time, in words."""
+    """The consequence of a missed deadline, in words."""
     return _AFTER[then]
 
 
 def then_of(default: object) -> Then:
-    """What happens at the deadline of a question with this default."""
+    """The action at the deadline of a question with this default."""
     return "timeout" if default is None else "default"
 
 
 def is_whole(arguments: bytes) -> bool:
-    """Whether a question shows these arguments whole. Where it does not, no command beside it approves them."""
+    """True if a question shows these arguments whole. Where it does not, no command beside it approves them."""
     return len(arguments.decode("utf-8", "replace")) <= SHOWN
 
 
@@ -100,7 +100,7 @@ def answer_with(run: str, kind: str, step: str, *, sent: bool = True, shown: str
 
 
 def question_of(operation: OperationState, rule: str = "") -> str:
-    """What a person is asked: the title of the call, why it waits, and what the last call said."""
+    """The question to a person: the title of the call, why it waits, and what the last call answered."""
     title, why = operation.intent.title, _why_asked(operation, rule)
     return f"{title}: {why}" if title else why
 
@@ -117,7 +117,7 @@ def _why_asked(operation: OperationState, rule: str) -> str:
 class ListedWait(msgspec.Struct, frozen=True, gc=False):
     """One thing that a run waits for, as the listing has it. `due` and `at`: wall clock, milliseconds.
 
-    What a person is asked has the deadline for an answer as `due`, and `then` says what happens at that moment. `shown`
+    A question to a person has the deadline for an answer as `due`, and `then` says what happens at that moment. `shown`
     is the digest of what an approval asks.
     """
 

@@ -1,4 +1,4 @@
-"""Webhooks out: who is told, of what, and how a notice is worded. Pure.
+"""Outgoing webhooks: endpoints, notices, and the wording of notices. Pure.
 
 Endpoints are a fold of notes in the ledger; a notice is posted to the outbox in the commit that makes it true.
 """
@@ -15,7 +15,7 @@ import msgspec
 from holdfast.model.heads import SignedHead
 from holdfast.model.waits import answer_with
 
-AGENT: Final = "holdfast:webhook"  # the agent of the runs that send notices; what these do is no news itself
+AGENT: Final = "holdfast:webhook"  # the agent of the runs that send notices; these runs cause no notices
 TOOL: Final = "webhook:"
 ENDPOINTS: Final = "webhook-endpoints"
 OUTBOX: Final = "outbox"
@@ -23,11 +23,11 @@ OUTBOX: Final = "outbox"
 Kind = Literal["run.completed", "run.stopped", "run.undone", "run.waits_for_person", "journal.head"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 ABOUT_RUNS: Final[tuple[Kind, ...]] = tuple(kind for kind in KINDS if kind != "journal.head")
-"""What an endpoint is sent that names no kinds: heads are sent only to an endpoint that asks for them."""
+"""The notices for an endpoint that names no kinds: heads are sent only to an endpoint that asks for them."""
 
 
 class Note(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One word about an endpoint. `add` carries everything; the others only say what became of it."""
+    """One change of an endpoint. `add` carries everything; the others only say what became of it."""
 
     word: Literal["add", "enable", "disable", "remove"]
     name: str
@@ -39,7 +39,7 @@ class Note(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """Somebody who is told. `secrets` are names of secrets, newest first, never values.
+    """A webhook endpoint. `secrets` are names of secrets, newest first, never values.
 
     `since` is the ledger entry from which on notices are sent to it: nothing older is. `disabled` is why it is sent
     nothing, empty where it is enabled; `turned_on` is the entry that enabled it the last time.
@@ -56,12 +56,12 @@ class Endpoint(msgspec.Struct, frozen=True):
 
     @property
     def open(self) -> bool:
-        """Whether notices are sent to it."""
+        """True if notices are sent to it."""
         return not self.disabled and not self.removed
 
 
 class Waiting(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a person is asked: which step, in words, until when (wall clock, milliseconds)."""
+    """A question to a person: which step, in words, until when (wall clock, milliseconds)."""
 
     kind: str
     step: str
@@ -73,7 +73,7 @@ class Waiting(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Something that happened to a run, as the outbox keeps it. `turn` tells like notices of one run apart.
+    """Something that happened to a run, as the outbox keeps it. `turn` distinguishes like notices of one run.
 
     `head` is what a notice of the kind `journal.head` brings; it belongs to no run.
     """
@@ -89,7 +89,7 @@ class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def identity(self) -> str:
-        """One name for one piece of news: the same wait, come to rest on twice, is told once."""
+        """The deduplication id: suspending again on the same wait does not notify again."""
         asked = ",".join(sorted(f"{wait.kind} {wait.step} {wait.times} {wait.at_ms}" for wait in self.waits))
         return f"{self.run}\0{self.kind}\0{asked or self.turn}"
 
@@ -102,7 +102,7 @@ class Message(msgspec.Struct, frozen=True):
 
 
 def delivery_run(endpoint: str, notice: Notice) -> str:
-    """The run that sends this notice to this endpoint: the same news has the same run, and so the same webhook-id."""
+    """The run that sends this notice to this endpoint; notices of one identity share it, and so the webhook-id."""
     return f"webhook-{endpoint}-{hashlib.sha256(notice.identity.encode()).hexdigest()[:24]}"
 
 

@@ -216,7 +216,7 @@ def _has_name_in_forms(kind: type[Any]) -> bool:
 
 
 def _parts(part: Any) -> Iterator[object]:
-    """What is found one step further from a part of an annotation."""
+    """The types one step below a part of an annotation."""
     yield from typing.get_args(part)
     for attribute in ("__origin__", "__value__", "__supertype__", "__bound__"):
         if (inner := getattr(part, attribute, None)) is not None:
@@ -253,7 +253,7 @@ def _resolved_in_part(kind: Any) -> list[object]:
 
 
 class _Names(dict[str, object]):
-    """What the names in a class's annotations stand for; one that only the type checker knows leads nowhere."""
+    """The meaning of the names in a class's annotations; one that only the type checker knows leads nowhere."""
 
     def __init__(self, kind: object) -> None:
         super().__init__()

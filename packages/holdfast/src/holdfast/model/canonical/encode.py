@@ -38,9 +38,9 @@ class Forms(msgspec.Struct, frozen=True, gc=False):
     identity: bytes
     """The canonical form: what `digest` is taken of."""
     stored: bytes
-    """What the journal keeps: exact, without secrets and redacted values."""
+    """The form that the journal keeps: exact, without secrets and redacted values."""
     executable: bool
-    """Whether a tool can be called again from the stored form alone."""
+    """True if a tool can be called again from the stored form alone."""
 
 
 def canonical(arguments: Mapping[str, object], *, limit: Limits = DEFAULT_LIMITS) -> bytes:
@@ -54,7 +54,7 @@ def stored(
 ) -> tuple[bytes, bool]:
     """The form that the journal keeps, and whether a tool can be called again from it.
 
-    A secret is stored as its name; a parameter in `redact` is left out, and then nobody can call the tool from
+    A secret is stored as its name; a parameter in `redact` is left out, and then the tool cannot be called from
     the record alone. Raises ArgumentError as `canonical` does.
     """
     both = forms(arguments, redact, limit=limit)
@@ -139,7 +139,7 @@ def _fast(arguments: Mapping[str, object], limit: Limits) -> bytes | None:
 
 
 def _is_plain(value: Mapping[str, Any] | list[Any], levels: int) -> bool:
-    """Whether all below `value` is text, safe integers, booleans, None, and lists and dicts of these."""
+    """True if everything below `value` is text, safe integers, booleans, None, and lists and dicts of these."""
     if isinstance(value, list):
         items: Collection[Any] = value
     else:

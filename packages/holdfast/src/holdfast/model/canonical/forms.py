@@ -1,6 +1,6 @@
 """The form of each type of argument: how a Python value becomes plain JSON with tags, or is refused by name.
 
-A tag is an object whose only key begins with `$`. A user's own object of that look gets one more `$`, so no two
+A tag is an object whose only key begins with `$`. A user's own object of that form gets one more `$`, so no two
 different values share a form. Every form exists twice: *identity* (equal values have equal forms) and *exact*
 (nothing that a tool could notice is lost, so that recovery can call it with the very same values).
 """
@@ -29,7 +29,7 @@ from holdfast.model.secret import Secret
 
 
 def is_model(kind: type[Any]) -> bool:
-    """Whether `kind` is a pydantic model; told by its face, so that pydantic is never imported for it."""
+    """True if `kind` is a pydantic model; detected by its attributes, so that pydantic is never imported for it."""
     return hasattr(kind, "__pydantic_fields__") and hasattr(kind, "model_construct")
 
 
@@ -78,7 +78,7 @@ Form: TypeAlias = "Callable[[Walk, Any], Plain]"
 
 @final
 class Redacted:
-    """Stands for a value that is left out of the stored form."""
+    """Represents a value that is left out of the stored form."""
 
 
 REDACTED: Final = Redacted()
@@ -119,7 +119,7 @@ class Walk:
         return form(self, value)
 
     def inside(self, container: object, items: Callable[[], Plain]) -> Plain:
-        """What `items` makes of a container's content, one level deeper; refuses cycles and too many levels."""
+        """The result of `items` on a container's content, one level deeper; refuses cycles and too many levels."""
         if any(outer is container for outer in self._above):
             self.refuse("the value contains itself", "Pass a tree without cycles.")
         if len(self._above) == self.limits.depth:
@@ -136,7 +136,7 @@ class Walk:
             self.refuse(f"the arguments are larger than {self.limits.size} bytes", "Store it, and pass its address.")
 
     def refuse(self, problem: str, todo: str) -> NoReturn:
-        """Raise ArgumentError for the place where the walk stands."""
+        """Raise ArgumentError for the present place of the walk."""
         raise argument_error("".join(self._path).removeprefix(".") or "(arguments)", problem, todo)
 
 

@@ -19,7 +19,7 @@ def plain_arguments(stored: bytes) -> dict[str, Any]:
 
 
 class _Unseen:
-    """What a condition is not shown."""
+    """A marker for values that are hidden from conditions."""
 
 
 _NOT_SHOWN: Final = _Unseen()
@@ -36,7 +36,7 @@ def _plain(value: Any) -> Any:
 
 
 def hides(stored: bytes) -> bool:
-    """Whether the plain form may lack a value: something in these arguments is redacted, secret or binary."""
+    """True if the plain form may lack a value: something in these arguments is redacted, secret or binary."""
     return any(f'"{tag}"'.encode() in stored for tag in _UNSEEN)
 
 

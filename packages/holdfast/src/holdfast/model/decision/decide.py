@@ -75,7 +75,7 @@ def _once_landed(case: Case, success: Settle) -> Move:
 
 
 def _calls_unsent(move: Move) -> bool:
-    """Whether it rests on the records alone that nothing happened, and not on an answer or on what was read."""
+    """True if the records alone prove that nothing happened, without an answer or a reading."""
     return type(move) is Settle and move.basis == RULE and move.status in {"failed", "cancelled"}
 
 
@@ -136,7 +136,7 @@ def _call_open(case: Case) -> Move | None:
 
 
 def _gated(case: Case) -> Move | None:
-    """A person was asked before anything could land: only that person's word, or the end of the run, moves it."""
+    """A person was asked before anything could land: only that person's answer, or the end of the run, moves it."""
     operation, situation = case.operation, case.situation
     if operation.phase != "gated" or situation.stop:
         return None
@@ -150,7 +150,7 @@ def _gated(case: Case) -> Move | None:
 
 
 def _expired(operation: OperationState) -> Move:
-    """Nobody answered in time: it is refused, or the question goes on to others."""
+    """The question was not answered in time: it is refused, or the question goes on to others."""
     if operation.approval.on_expiry == "escalate":
         return Gate("nobody answered in time, so others are asked", escalated=True)
     return Settle("nobody answered in time", "failed", RULE, "nobody said yes or no in time", EXPIRED)
@@ -191,7 +191,7 @@ def _awaiting(case: Case) -> Move | None:
 
 
 def _conflict(case: Case) -> Move | None:
-    """Something is there that is not ours."""
+    """An effect is there that is not ours."""
     if not case.operation.verification.conflict or case.operation.phase == "gated":
         return None
     return Park("conflict", why=case.operation.verification.conflict)

@@ -1,4 +1,4 @@
-"""What the attempts of an operation prove together, and how much time may be credited to each.
+"""Evidence of all attempts of an operation together, and how much time may be credited to each.
 
 Windows are durations. Time counts from a recorded moment only within the boot that recorded it;
 across a reboot only the time that this process itself waited counts. Ages that *close* something
@@ -97,7 +97,7 @@ def age_ms(operation: OperationState, now: Now) -> int:
 
 
 def natural_left_ms(operation: OperationState, situation: Situation, now: Now) -> int:
-    """How much longer the effect may be repeated without looking; zero or less: not any more."""
+    """How much longer the effect may be repeated without a reading; zero or less: not any more."""
     natural, first = situation.contract.natural, _first_sent(operation)
     if natural is None:
         return 0
@@ -120,7 +120,7 @@ def key_left_ms(operation: OperationState, situation: Situation, now: Now) -> in
 def send_by_ms(operation: OperationState, situation: Situation, now: Now) -> int:
     """How long the next attempt may take to send: its time limit, and no later than its key is remembered.
 
-    A key that is forgotten already binds nothing: what is sent then rests on other proof.
+    A key that is forgotten already binds nothing: what is sent then relies on other proof.
     """
     limit, left = situation.contract.timeout_ms, key_left_ms(operation, situation, now)
     return min(limit, left) if left > 0 else limit
@@ -138,7 +138,7 @@ def elapsed_ms(operation: OperationState, situation: Situation, now: Now) -> int
 
 
 def in_progress_ms(operation: OperationState, now: Now) -> int:
-    """How long was waited because the system said that it works on our key already."""
+    """Time waited because the system answered that it already works on our key."""
     return operation.pauses_until(now.boot, now.up, now.wall).in_progress_ms
 
 
@@ -219,7 +219,7 @@ def answer_left_ms(operation: OperationState, now: Now) -> int:
 
 
 def wait_left_ms(operation: OperationState, situation: Situation, now: Now) -> int:
-    """What is left of the recorded pause; 0 when there is none or it is over.
+    """The rest of the recorded pause; 0 when there is none or it is over.
 
     On another boot the wall clock may end it early, and waiting here ends it whatever that clock says.
     """
@@ -251,7 +251,7 @@ class Case:
 
     @property
     def forgotten(self) -> bool:
-        """Whether a restored journal may have forgotten an attempt, and nobody has said or seen that there was none."""
+        """True if a restored journal may have forgotten an attempt, and no person or reading ruled that out."""
         operation, situation = self.operation, self.situation
         if operation.verification.believed_absent_first:
             return False
@@ -260,7 +260,7 @@ class Case:
 
     @property
     def can_verify(self) -> bool:
-        """Whether there is a verifier to ask."""
+        """True if there is a verifier to ask."""
         return self.contract.verifies and self.situation.tool == "present"
 
 

@@ -1,4 +1,4 @@
-"""Rules before a send: what stands in the way, and when an attempt may follow one that may have landed."""
+"""Rules before a send: what blocks it, and when an attempt may follow one that may have landed."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def after_ambiguity(case: Case) -> Move:
 
 
 def _elsewhere(case: Case) -> Move | None:
-    """Another operation stands for the same real-world effect, or for the same words of a model."""
+    """Another operation has the same real-world effect, or the same words of a model."""
     other = case.situation.elsewhere
     if other is None or other.then == "allow" or case.operation.approval.one_more:
         return None
@@ -71,7 +71,7 @@ def _elsewhere(case: Case) -> Move | None:
 
 
 def _pending(other: Elsewhere) -> Move:
-    """What it meets has no outcome yet: it waits for that, but no model waits for an answer that comes later."""
+    """The operation it meets has no outcome yet: wait for one, but no model waits for an answer that comes later."""
     if other.deferred and other.by == "guard":
         return Settle("repeats what is pending", "cancelled", RULE, f"{other.source} was accepted, and is not finished")
     if other.waited_out:
@@ -80,7 +80,7 @@ def _pending(other: Elsewhere) -> Move:
 
 
 def ruled(case: Case) -> Move | None:
-    """What the policy says about it, once it was asked. A person's order for an attempt stands above it."""
+    """The policy's decision, once it was asked. A person's command for an attempt overrides it."""
     operation = case.operation
     if operation.approval.one_more:
         return None
@@ -96,7 +96,7 @@ def ruled(case: Case) -> Move | None:
 def _gate(case: Case) -> Move | None:
     """Ask a person where the tool's gate, the policy or an edit requires it.
 
-    An edit requires it whatever gate and policy say, and an order to send once more does not replace that approval:
+    An edit requires it whatever gate and policy say, and a command to send once more does not replace that approval:
     else its author could give both.
     """
     operation, ruling = case.operation, case.operation.judgement.ruling
@@ -114,7 +114,7 @@ def _gate(case: Case) -> Move | None:
 
 
 def _approved(case: Case) -> bool:
-    """Whether a person approved exactly this; the approval closes early by the error of the clocks.
+    """True if a person approved exactly this; the approval closes early by the error of the clocks.
 
     The first attempt after it was given ends its expiry (`Approval.used`); from then on it covers every retry.
     """
@@ -150,11 +150,11 @@ def _check_again(case: Case) -> Move | None:
     return _check_first(case) if case.situation.began_doubtful else None
 
 
-# --- what stands before any send -------------------------------------------------------------------------
+# --- conditions of any send ------------------------------------------------------------------------------
 
 
 def _send(case: Case) -> Move:
-    """Attempt, unless something stands in the way. Meanwhile the world is read back where that can help."""
+    """Attempt, unless something blocks it. Meanwhile the world is read back where that can help."""
     attempts = case.operation.attempts
     for obstacle in _OBSTACLES if attempts else _OBSTACLES_AT_FIRST:
         if (move := obstacle(case)) is not None:
@@ -200,14 +200,14 @@ def _poison(case: Case) -> Move | None:
 
 
 def _arguments(case: Case) -> Move | None:
-    """What was redacted cannot be sent from the record; the agent's code brings it back."""
+    """Redacted arguments cannot be sent from the record; the agent's code brings them back."""
     if case.operation.intent.executable or case.situation.at_hand:
         return None
     return Wait("its arguments are not stored", why="code", until_woken=True)
 
 
 def _breaker(case: Case) -> Move | None:
-    """An open breaker makes nothing failed, and the pauses meanwhile are no time for attempts."""
+    """An open breaker fails nothing, and the pauses meanwhile do not count as time for attempts."""
     left = case.situation.breaker_ms
     if left <= 0:
         return None
@@ -250,7 +250,7 @@ def _until_it_is_done(retry: Retry, times: int, least: int) -> Wait:
 
 
 def _preconditions(case: Case) -> Move | None:
-    """Preconditions are read before every attempt; a person's order for one more stands above them."""
+    """Preconditions are read before every attempt; a person's command for one more overrides them."""
     reading, operation = case.situation.reading, case.operation
     if not case.contract.observes or case.evidence.repeat_safety == "read":
         return None

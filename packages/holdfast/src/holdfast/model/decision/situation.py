@@ -1,4 +1,4 @@
-"""What `decide` is told besides the operation itself: one frozen value of everything that was read."""
+"""The input of `decide` besides the operation itself: one frozen value of everything that was read."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Situation(msgspec.Struct, frozen=True, gc=False):
     preconditions since the last attempt. `key_age_ms` is the age of a key that another operation used first.
     `began_doubtful`: the run existed before a restore, so even a first attempt may be a second one. `asks` is the
     digest of exactly what a person would be asked to approve now. `policy` is the version of the policy by which it
-    is to be judged; empty where none is. `permitted`: somebody allowed it beforehand, so nobody is asked. `at_hand`:
+    is to be judged; empty where none is. `permitted`: a person preapproved it, so no question is asked. `at_hand`:
     the agent's code came with the arguments; without it only what the intent stores can be sent. `hung` names a
     process that is seen to live and may still run a call that was given up; after `hung_owner_ms` a person is asked.
     """

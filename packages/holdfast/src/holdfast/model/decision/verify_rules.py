@@ -20,7 +20,7 @@ from holdfast.model.outcome import RETURNED
 LOOK_AGAIN_MS: Final = 60_000
 """How often to ask whether the process of an attempt that may still run is dead. The run is suspended in between."""
 _HUNG_AT_LEAST_MS: Final = 120_000
-_HUNG_PART: Final = 8  # while a process hangs, the next look comes after this part of the time that it has hung
+_HUNG_PART: Final = 8  # while a process hangs, the next check comes after this part of the time that it has hung
 
 
 def verify_or_unknown(case: Case, reason: str) -> Move:
@@ -33,13 +33,13 @@ def verify_or_unknown(case: Case, reason: str) -> Move:
 
 
 def hung_too_long(case: Case) -> bool:
-    """Whether a process that lives may still run a call, and has for so long that a person has to look at it."""
+    """True if a live process may still run a call, and has for so long that a person has to look at it."""
     situation = case.situation
     return situation.hung != "" and hung_ms(case.operation.attempts, case.now) >= situation.hung_owner_ms
 
 
 def until_over(case: Case, reason: str) -> Move:
-    """Wait until no call can run any more. Once its process has hung too long, a person is asked, and looks go on."""
+    """Wait until no call can run any more. Once its process has hung too long, a person is asked, and checks go on."""
     waits = "an attempt without an answer may still run"
     if case.operation.phase == "unknown":
         again = _looks_apart_ms(case)
@@ -71,7 +71,7 @@ def next_reading(case: Case) -> Move:
 
 
 def verification_over(case: Case) -> bool:
-    """Whether the time for verification has ended, counted from when absence could first be believed.
+    """True if the time for verification has ended, counted from when absence could first be believed.
 
     It never ends without a reading after that moment. Where that moment cannot come (the window is
     unknown, or a call hangs in this process), or nothing was sent yet, it counts from the first
@@ -140,7 +140,7 @@ def slow_reading(case: Case) -> Move:
 
 
 def _looks_apart_ms(case: Case) -> int:
-    """The pause between two looks after a person was asked. A process that hangs may end at any time."""
+    """The pause between two checks after a person was asked. A process that hangs may end at any time."""
     slow = max(1, case.situation.slow_verify_ms)
     if case.situation.hung:
         return min(slow, max(_HUNG_AT_LEAST_MS, hung_ms(case.operation.attempts, case.now) // _HUNG_PART))

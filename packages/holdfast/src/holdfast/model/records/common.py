@@ -1,4 +1,4 @@
-"""What every record has: two clocks, and the name of its kind in its JSON."""
+"""Fields of every record: two clocks, and the name of its kind in its JSON."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Stamped(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind",
     """`at` is the wall clock in milliseconds, for people; `up` is the journal's clock, for windows.
 
     `gc=False`, here and on other values of the hot path: what holds only values is never part of a cycle, and
-    the collector, which an eighth of a busy process's time went into, need not look at it.
+    the collector, which took an eighth of a busy process's time, can skip it.
     """
 
     at: int = 0

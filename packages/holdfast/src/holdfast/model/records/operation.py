@@ -1,4 +1,4 @@
-"""The records of one operation: what was wanted, tried, read back, decided and said about it."""
+"""The records of one operation: its intent, attempts, readings, and people's decisions about it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EndKind = Literal["returned", "rejected", "not_sent", "ambiguous", "key_in_progr
 
 
 class Intent(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """What is wanted: durable before the first attempt.
+    """The intended call: durable before the first attempt.
 
     The key is derived from `claim` and `outside` where there is a business key, else from the step.
     """
@@ -34,19 +34,19 @@ class Intent(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     expected: Raw = NOTHING
     executable: bool = True
     hold: str = ""  # the transaction for whose commit it waits
-    compensates: str = ""  # the step for which it makes amends
+    compensates: str = ""  # the step that it compensates
     confirms: str = ""  # the reservation that it completes
     completes: str = ""  # the step of whose effect it is a pending part
     item: str = ""  # what its tool calls that part
-    confidence: float | None = None  # how sure whoever chose it was, where that was said
+    confidence: float | None = None  # how sure its chooser was, where that was stated
     thing: str = ""  # the digest of what it is about, where its tool declares what it leaves pending
     again: str = ""  # why it is sent although something is pending about the same thing
     title: str = ""  # one sentence about it, for people; part of no digest
-    taint: str = ""  # what its arguments were touched by, where its caller said so
+    taint: str = ""  # what its arguments were touched by, where its caller stated it
 
     @property
     def meets_others(self) -> bool:
-        """Whether its effect, or its words, may be another operation's as well."""
+        """True if another operation may have the same effect, or the same wording."""
         return bool(self.claim or self.words or self.thing)
 
     @property
@@ -70,21 +70,21 @@ class PendingItem(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class Reported(msgspec.Struct, frozen=True, gc=False):
-    """What a call said about the world besides its result: the name of a fact, and its value as JSON."""
+    """A fact that a call reported besides its result: its name, and its value as JSON."""
 
     name: str
     value: Raw
 
 
 def values_of(facts: Iterable[Reported]) -> dict[str, Any]:
-    """What was reported, by name."""
+    """The reported values, by name."""
     return {fact.name: msgspec.json.decode(fact.value) for fact in facts}
 
 
 class End(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """How one call ended. `key_read` is false where a keyed tool never looked at its key; `cost` is what it spent.
 
-    `pending` are the parts whose end comes later, where it returned; `facts` is what it said about the world besides.
+    `pending` are the parts whose end comes later, where it returned; `facts` is what it reported about the world.
     `died`: it is lost, and the death of its process is proven; a process that only lost its lease may go on.
     `source` is the webhook sender that brought it, where one did.
     """
@@ -115,7 +115,7 @@ class OperationPlanned(Stamped, frozen=True):
 class Ruled(Stamped, frozen=True):
     """The policy of that version judged the operation by these facts, before anything was sent.
 
-    What it says holds from here on: nothing is judged again by other facts.
+    The ruling holds from here on: nothing is judged again by other facts.
     """
 
     step: str
@@ -147,7 +147,7 @@ class AttemptEnded(Stamped, frozen=True):
 
 
 class LateReport(Stamped, frozen=True):
-    """What a call answered after its attempt had been given up, or after its owner was fenced."""
+    """A call's answer after its attempt had been given up, or after its owner was fenced."""
 
     step: str
     number: int
@@ -181,7 +181,7 @@ class Reobserved(Stamped, frozen=True):
 class WaitScheduled(Stamped, frozen=True):
     """The operation waits `ms` milliseconds, until the wall clock says about `until`.
 
-    `shut`: an open breaker stands in the way meanwhile, so the time is none for attempts.
+    `shut`: an open breaker blocks it meanwhile, so the time does not count for attempts.
     """
 
     step: str
@@ -207,9 +207,9 @@ class ApprovalGranted(Stamped, frozen=True):
 
 
 class ApprovalRefused(Stamped, frozen=True):
-    """A person said no to exactly this operation, before anything was sent; or asked something about it instead.
+    """A person refused exactly this operation, before anything was sent; or asked something about it instead.
 
-    `code` is what the agent is told: empty is a plain no.
+    `code` is what the agent receives: empty for a plain no.
     """
 
     step: str
@@ -223,7 +223,7 @@ class ApprovalRefused(Stamped, frozen=True):
 class ArgumentsEdited(Stamped, frozen=True):
     """A person proposed other arguments: `approval` is the digest of what was asked, `changes` the difference.
 
-    `intent` is what will be sent, put in where the tool's code is; code goes on calling with what it called with.
+    `intent` is what will be sent, put in where the tool's code is; code keeps calling with its own arguments.
     """
 
     step: str
@@ -236,7 +236,7 @@ class ArgumentsEdited(Stamped, frozen=True):
 
 
 class ResultGiven(Stamped, frozen=True):
-    """A person answered as the tool would have: nothing was sent, and nothing will be."""
+    """A person answered in place of the tool: nothing was sent, and nothing will be."""
 
     step: str
     approval: str
@@ -257,7 +257,7 @@ class OperationHeld(Stamped, frozen=True):
 
 
 class HoldReleased(Stamped, frozen=True):
-    """The transaction commits: the held effect may leave."""
+    """The transaction commits: the held effect may be sent."""
 
     step: str
 
@@ -280,7 +280,7 @@ class OperationDeferred(Stamped, frozen=True):
 class OperationParked(Stamped, frozen=True):
     """No rule can decide: a person is asked. Nothing may have been sent yet.
 
-    `asks` is the digest of exactly what is to be approved, by that many `people`; empty where it is no approval. An
+    `asks` is the digest of exactly what is to be approved, by that many `people`; empty if it is not an approval. An
     answer is wanted `until` that wall clock (milliseconds; 0: whenever), and `on_expiry` says what happens then.
     `forgotten`: the journal was restored, and an attempt that is not on record may have landed. `require` says how
     those who approve it have to be known.
@@ -321,7 +321,7 @@ class OperationSettled(Stamped, frozen=True):
 
 
 class Resolved(Stamped, frozen=True):
-    """A named person's word on an operation that no rule could decide."""
+    """A named person's decision on an operation that no rule could decide."""
 
     step: str
     word: Literal["happened", "did_not_happen", "retry", "same_key"]
@@ -332,7 +332,7 @@ class Resolved(Stamped, frozen=True):
 
     @property
     def orders(self) -> Literal["", "retry", "same_key"]:
-        """The attempt that it orders; empty where it says what became of those that were made."""
+        """The attempt that it requests; empty where it states what became of those that were made."""
         match self.word:
             case "retry" | "same_key" as order:
                 return order
@@ -348,7 +348,7 @@ class Contradicted(Stamped, frozen=True):
 
 
 class OutcomeReused(Stamped, frozen=True):
-    """A call met an effect that stands already. `source` is that operation; nothing was sent."""
+    """A call met an effect that exists already. `source` is that operation; nothing was sent."""
 
     step: str
     source: str
@@ -359,7 +359,7 @@ class OutcomeReused(Stamped, frozen=True):
 
 
 class CompensationLinked(Stamped, frozen=True):
-    """`by` is the operation that makes amends for this one."""
+    """`by` is the operation that compensates this one."""
 
     step: str
     by: str

@@ -56,7 +56,7 @@ class ReadRecorded(Stamped, frozen=True):
     attempts: int = 1
     refused: bool = False
     lost: bool = False  # the result could not be stored and read back
-    facts: tuple[Reported, ...] = ()  # what it said about the world besides
+    facts: tuple[Reported, ...] = ()  # what it reported about the world
 
 
 class DecisionStarted(Stamped, frozen=True):
@@ -68,7 +68,7 @@ class DecisionStarted(Stamped, frozen=True):
 
 
 class DecisionRecorded(Stamped, frozen=True):
-    """What a model decided: what it saw (digest, and only the new part), why, how sure, what it cost."""
+    """A model's decision: what it saw (digest, and only the new part), why, how sure, what it cost."""
 
     step: str
     function: str
@@ -109,7 +109,7 @@ class TimerFired(Stamped, frozen=True):
 
 
 class Handoff(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What goes along with a hand-off to people: the queue, the state that code gave, and every fact as it was then."""
+    """The context of a hand-off to people: the queue, the state that code gave, and every fact as it was then."""
 
     queue: str = ""
     state: Raw = NOTHING
@@ -119,7 +119,7 @@ class Handoff(msgspec.Struct, frozen=True, omit_defaults=True):
 class QuestionAsked(Stamped, frozen=True):
     """The run asks a person, until a time limit; then `default` stands in. The answer is an `EventReceived`.
 
-    With `handoff` the run is handed over: whoever answers gives it back, or takes it over.
+    With `handoff` the run is handed over: the person who answers gives it back, or takes it over.
     """
 
     step: str
@@ -140,7 +140,7 @@ class EventReceived(Stamped, frozen=True):
 
 
 class Delivered(Stamped, frozen=True):
-    """The code was told something other than the outcome that stands now: an unknown, a promise."""
+    """The code received something other than the present outcome: an unknown, a promise."""
 
     step: str
     told: str
@@ -154,7 +154,7 @@ class CallerLeft(Stamped, frozen=True):
 
 
 class StepsDropped(Stamped, frozen=True):
-    """What these steps of a plan relied on was corrected: nothing more is sent below them."""
+    """The basis of these steps of a plan was corrected: nothing more is sent below them."""
 
     steps: tuple[str, ...]
     why: str
@@ -175,7 +175,7 @@ class CommandApplied(Stamped, frozen=True):
 
     @property
     def told(self) -> str:
-        """What there is to say of it: why it was refused, or else what its giver wrote."""
+        """The reason why it was refused, or else the note of its giver."""
         return f"refused: {self.refused}" if self.refused else self.note
 
 
@@ -232,7 +232,7 @@ class RunStopped(Stamped, frozen=True):
 
 
 class RunUndone(Stamped, frozen=True):
-    """What a finished run did was undone as far as it could be: `undone` was amended, `still_standing` was not."""
+    """A finished run was undone as far as possible: `undone` was compensated, `still_standing` was not."""
 
     by: str
     undone: tuple[str, ...] = ()
@@ -243,9 +243,9 @@ class RunUndone(Stamped, frozen=True):
 
 
 class MessageReceived(Stamped, frozen=True):
-    """Somebody told the run something: no new write begins until its code has heard it. `stop`: none begins at all.
+    """A message was sent to the run: no new write begins until its code has received it. `stop`: none begins at all.
 
-    `facts` are what is so, other than the run believed. `entry` is the ledger entry that the message is.
+    `facts` correct what the run believed. `entry` is the ledger entry that the message is.
     """
 
     text: str
@@ -256,7 +256,7 @@ class MessageReceived(Stamped, frozen=True):
 
 
 class MessageHeard(Stamped, frozen=True):
-    """The code was told these messages at this step, by their ledger entries; replay tells it the same there."""
+    """The code received these messages at this step, by their ledger entries; replay delivers the same there."""
 
     step: str
     messages: tuple[int, ...] = ()

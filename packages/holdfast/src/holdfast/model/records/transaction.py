@@ -1,4 +1,4 @@
-"""The records of a transaction: where its boundary stands, and why."""
+"""The records of a transaction: the state of its boundary, and why."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class TransactionOpened(Stamped, frozen=True):
 
 
 class TransactionCommitting(Stamped, frozen=True):
-    """The body came to its end: reservations are confirmed and held effects leave. No way back after the pivot."""
+    """The body came to its end: reservations are confirmed and held effects are sent. No way back after the pivot."""
 
     transaction: str
 
@@ -32,13 +32,13 @@ class TransactionAborting(Stamped, frozen=True):
 
 
 class TransactionCommitted(Stamped, frozen=True):
-    """Everything in it stands. An inner boundary leaves its held effects to the outermost one."""
+    """All its effects are kept. An inner boundary passes its held effects to the outermost one."""
 
     transaction: str
 
 
 class TransactionAborted(Stamped, frozen=True):
-    """It was called off: `undone` was amended, `still_standing` was not and could not be."""
+    """It was called off: `undone` was compensated, `still_standing` was not and could not be."""
 
     transaction: str
     undone: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ class TransactionParked(Stamped, frozen=True):
 
 
 class TransactionResolved(Stamped, frozen=True):
-    """A named person's word on a parked transaction: try what is stuck again, or accept that it stands."""
+    """A named person's decision on a parked transaction: try what is stuck again, or accept it as it is."""
 
     transaction: str
     word: Literal["retry", "accept"]
