@@ -1,8 +1,8 @@
-"""`Holdfast`: the app. The only place that wires the floors together.
+"""`Holdfast`: the app. The only place that wires the packages together.
 
 `async with Holdfast("desk.db", agents=[...]) as desk` in async code, `with Holdfast(...) as desk` in
 scripts and notebooks. The journal is given by its address, such as a path. The file is long because it is the one place
-that knows all floors.
+that knows all packages.
 """
 
 from __future__ import annotations
@@ -81,9 +81,9 @@ class Done(msgspec.Struct, Generic[T, R], frozen=True):
 
 
 class Undone(msgspec.Struct, frozen=True):
-    """What became of undoing a run: the steps that were undone, and those that still stand.
+    """The result of undoing a run: the steps that were undone, and those that were not.
 
-    `waits` says for what it waits where it is not over; then `resume` goes on with it.
+    If the undo is not finished, `waits` says what it waits for, and `resume` continues it.
     """
 
     run: str
@@ -102,19 +102,19 @@ class RunHandle(Generic[R]):
         ending.add_done_callback(_looked_at)
 
     async def result(self) -> R:
-        """What the agent returned. Raises `RunSuspended`, `RunStopped` or what the agent raised."""
+        """Return the agent's result. Raises `RunSuspended`, `RunStopped` or what the agent raised."""
         return await asyncio.shield(self._ending)
 
     def done(self) -> bool:
-        """Whether it has ended."""
+        """True if the run has ended."""
         return self._ending.done()
 
 
 class Holdfast:
     """An app: agents and their tools over one journal.
 
-    `policy` is an escalation policy, or the YAML file that holds one: it says which operations of these agents leave by
-    themselves, and which a person sees first. Raises `UsageError` for one that cannot be meant.
+    `policy` is an escalation policy, or the YAML file that holds one: it says which operations of these agents are sent
+    without approval, and which a person sees first. Raises `UsageError` for an invalid policy.
 
     While it is open it also drives runs of its agents that were abandoned or are due, unless
     `recover=False`. `reach` says who is notified when a person is asked: channels, a `Reach`, or the path of a
@@ -154,13 +154,13 @@ class Holdfast:
         self._system: dict[str, AnyAgent] = {}  # the system's own agents, whose runs send notices
         self._running: dict[str, asyncio.Task[Conclusion]] = {}
         self.is_inherited = False
-        """Whether this process was forked from the one that opened the app."""
+        """True if this process was forked from the one that opened the app."""
         self._given: dict[str, Input] = {}
 
     # --- open and close --------------------------------------------------------------------------------------
 
     async def open(self) -> Holdfast:
-        """Open the journal and take part. Raises `JournalError` where that cannot be done safely."""
+        """Open the journal and start the engine. Raises `JournalError` where that cannot be done safely."""
         stop_if_loading()
         self.checked_here()
         checked_loop()
@@ -193,7 +193,7 @@ class Holdfast:
         return self
 
     async def aclose(self) -> None:
-        """Let calls in flight end within the grace time, suspend what runs, and let go of the journal."""
+        """Let calls in flight end within the grace time, suspend the runs, and release the journal."""
         if self.is_inherited:
             return  # a child that leaves the block of its parent: the parent closes it
         engine, self._engine = self._engine, None
@@ -215,7 +215,7 @@ class Holdfast:
 
     def __enter__(self) -> SyncHoldfast:
         stop_if_loading()  # before a thread is started for the loop
-        from holdfast.sync import SyncHoldfast  # noqa: PLC0415 - the synchronous face stands on this module
+        from holdfast.sync import SyncHoldfast  # noqa: PLC0415 - the synchronous API imports this module
 
         self._sync = SyncHoldfast(self)
         return self._sync.open()
@@ -239,11 +239,11 @@ class Holdfast:
             raise inherited_app()
 
     def disown(self) -> None:
-        """In a forked child: refuse every use. What the engine holds is kept, so that nothing of it is closed."""
+        """In a forked child: refuse every use. The engine's objects are kept, so that none of them is closed."""
         self.is_inherited = True
 
     async def run_errands(self) -> None:
-        """Hand out notices to webhooks and finish deliveries that were cut short. Workers do; an open app does too."""
+        """Send webhook notices and finish interrupted deliveries. Workers call it; an open app does too."""
         if self._errands is not None:
             await self._errands.run()
 
@@ -257,7 +257,7 @@ class Holdfast:
     async def run(self, agent: Agent[T, R], given: T, *, run_id: str | None = None, by: str = "") -> R:
         """Run the agent on one input, or join or report the run of that id; call it as often as you like.
 
-        `by` names who asks for it, where that is a person: somebody else approves what the run asks about.
+        `by` names who asks for it, where that is a person: another person has to approve what the run asks about.
 
         Raises `RunSuspended` where it waits for a person, an event or a distant time, `RunStopped` where
         it stopped earlier, `ParameterMismatch` where the id exists with another input, and whatever the
@@ -295,11 +295,12 @@ class Holdfast:
     async def undo(self, run_id: str, *, by: str, why: str = "") -> Undone:
         """Undo a finished run: what it did is compensated by operations of its own, the last effect first.
 
-        Called again, as after a crash, it goes on where it was, and ends alike. What cannot be undone stands, and is
-        listed. Raises `UsageError` for a run that has not ended, and what stopped the undoing where something did.
+        Called again, as after a crash, it continues where it was, with the same result. Effects that cannot be undone
+        are listed. Raises `UsageError` for a run that has not ended, and the error that stopped the undo, if there was
+        one.
         """
         await self.service.undo(run_id, by=by, why=why)
-        conclusion = await self._conclude(run_id, None, None, reopener=by)  # where an earlier try stopped, it goes on
+        conclusion = await self._conclude(run_id, None, None, reopener=by)  # an earlier try that stopped is continued
         if conclusion.error is not None:
             raise conclusion.error
         whole = (await self.service.history(run_id)).transactions[WHOLE_RUN]
@@ -307,7 +308,7 @@ class Holdfast:
         return Undone(run_id, whole.phase, whole.undone, whole.still_standing, waits)
 
     async def drive(self, run_id: str) -> Conclusion:
-        """Drive an existing run once, and say how it ended. What workers do."""
+        """Drive an existing run once, and say how it ended. Workers call it."""
         return await self._conclude(run_id, None, None)
 
     # --- inside --------------------------------------------------------------------------------------------------
@@ -391,7 +392,7 @@ class Holdfast:
 
 
 def _looked_at(ending: asyncio.Task[Any]) -> None:
-    """How it ended is on record; whoever does not ask the handle must not be told of a forgotten error."""
+    """Mark the error as retrieved: it is on record, so asyncio must not warn if the caller ignores the handle."""
     if not ending.cancelled():
         ending.exception()
 

@@ -1,4 +1,4 @@
-"""`holdfast answer` and `holdfast hand`: a person's words about what waits in the inbox."""
+"""`holdfast answer` and `holdfast hand`: a person's answers to items of the inbox."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _ENDS: Final = {"take_over", "abandon"}
 
 
 class AnswerOutput(msgspec.Struct, frozen=True):
-    """What was answered, as `answer --json` gives it."""
+    """The result of `answer --json`."""
 
     run: str
     question: str
@@ -48,7 +48,7 @@ class AnswerOutput(msgspec.Struct, frozen=True):
 
 
 class BulkAnswerOutput(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One answer of several. `note`: what whoever gave it has to know, such as that it came too late."""
+    """One answer of several. `note`: a remark for its giver, such as that it came too late."""
 
     item: str
     answer: a.Answer
@@ -57,7 +57,7 @@ class BulkAnswerOutput(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class AnswerOptions(msgspec.Struct, frozen=True):
-    """What was typed: an answer in words, or by an option."""
+    """The typed options: an answer in words, or by an option."""
 
     why: str = ""
     hours: float = a.HOURS
@@ -69,7 +69,7 @@ class AnswerOptions(msgspec.Struct, frozen=True):
 
     @property
     def by_option(self) -> bool:
-        """Whether an option says what the answer is, so that no word does."""
+        """True if an option gives the answer, so that no word does."""
         return any(one is not None for one in (self.edit, self.stand_in, self.ask))
 
 
@@ -169,7 +169,7 @@ async def _one(call: CommandCall, seen: tuple[str, str], value: str, meant: Answ
 
 
 async def _after(service: Service, now: LoadedItem, given: a.Answer, run: str) -> tuple[str, str]:
-    """A sentence about what follows, where there is one, and the next command."""
+    """A sentence about the consequences, where there is one, and the next command."""
     word = str(type(given).__struct_config__.tag)
     if isinstance(given, a.HappenedAnswer | a.DidNotHappenAnswer | a.CompensateAnswer):
         now = await refresh_item(service.looking, now)
@@ -201,14 +201,14 @@ def _at_terminal(call: CommandCall) -> bool:
 
 
 async def _tools(call: CommandCall, item: str, meant: AnswerOptions) -> dict[str, AnyTool]:
-    """The code that checks what was typed at once, where it can be found."""
+    """The code that checks the typed input at once, where it can be found."""
     if meant.edit is None and meant.stand_in is None and meant.result is None:
         return {}
     return await tools_at_hand(call, split_operation_id(item)[0])
 
 
 def _answer_of(now: LoadedItem, value: str, meant: AnswerOptions) -> a.Answer:
-    """What was meant: by an option, or by a word."""
+    """The answer that was meant: by an option, or by a word."""
     if meant.edit is not None:
         return a.Edit(any_object(meant.edit), meant.why)
     if meant.stand_in is not None:
@@ -258,7 +258,7 @@ async def _several(
 ) -> None:
     """Show every payload, ask once more, and give all answers or none.
 
-    `agreed`: whether not to ask, and the digest of all that was shown before.
+    `agreed`: true to skip the question, and the digest of all that was shown before.
     """
     sure, shown = agreed
     if call.screen.as_json and not (sure or shown):
@@ -298,7 +298,7 @@ async def _refreshed(service: Service, one: OneOf) -> OneOf:
 
 
 def _agreed(call: CommandCall, words: Sequence[OneOf], *, sure: bool, shown: str) -> bool:
-    """Whether these answers are to be given. A yes is to what was read, here or before under the digest of them all."""
+    """True if these answers are to be given. They approve the text shown, here or before under the digest of all."""
     together = hashlib.sha256("\n".join(sorted(f"{one.item} {one.shown}" for one in words)).encode()).hexdigest()
     if shown:
         if len(shown) < SHORTEST or not together.startswith(shown):

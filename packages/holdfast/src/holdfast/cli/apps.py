@@ -200,7 +200,7 @@ async def app_of(
 ) -> AsyncGenerator[Holdfast]:
     """An open app over the journal of this call, under the policy that is named or set.
 
-    Raises `JournalDistrusted` before anything is driven, and `UsageError` for a policy that cannot be meant.
+    Raises `JournalDistrusted` before anything is driven, and `UsageError` for an invalid policy.
     """
     address = journal_address(call.journal) if create else existing_journal(call.journal)
     settings = Settings(private_webhooks=private_webhooks)
@@ -211,7 +211,7 @@ async def app_of(
 
 
 def _check_trust(app: Holdfast) -> None:
-    """Runs of a distrusted journal would only wait, so they are not even begun. Raises `JournalDistrusted`."""
+    """Refuse a distrusted journal, whose runs would only wait. Raises `JournalDistrusted`."""
     identity = app.engine.identity
     if identity.trust == "distrustful":
         raise JournalDistrusted(
@@ -224,7 +224,7 @@ def _check_trust(app: Holdfast) -> None:
 async def agents_for(call: CommandCall, looking: JournalReader, run: str, targets: tuple[str, ...]) -> list[AnyAgent]:
     """The code of a run's agent: as named, else of pyproject.toml, else where it was found the last time.
 
-    What is named is taken for a run of another program, too: the program may have moved. The project's agent is taken
+    Named code is used for a run of another program, too: the program may have moved. The project's agent is taken
     for one only where the code of the run's program is no longer where it was. A journal that is not trusted does not
     say which code to load. Raises `UsageError`.
     """
@@ -328,7 +328,7 @@ def ending_by_signal() -> Generator[asyncio.Event]:
 
 
 def reach_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`--reach PATH`: who is told when a person is asked."""
+    """`--reach PATH`: who is notified when a person is asked."""
     return click.option(
         "--reach",
         metavar="PATH",
@@ -337,5 +337,5 @@ def reach_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def reach_of(option: str | None) -> Path | None:
-    """The file that says who is told: as named, else of pyproject.toml; None where nobody is."""
+    """The file of receivers of notices: as named, else of pyproject.toml; None where there are none."""
     return Path(option) if option else project_reach()

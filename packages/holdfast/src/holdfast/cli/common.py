@@ -1,4 +1,4 @@
-"""What all commands share: their options, and the journal they open for as long as they need it."""
+"""Shared parts of all commands: their options, and the journal they open for as long as they need it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _POLICY: Final = "holdfast.policy"
 
 
 class CommandCall:
-    """One call of a command: where its journal is, which policy it names, and how it speaks."""
+    """One call of a command: its journal, its policy, and its output."""
 
     def __init__(self, journal: str | None, *, as_json: bool, policy: str | None = None) -> None:
         self.journal: Final = journal
@@ -41,7 +41,7 @@ class CommandCall:
 
     @asynccontextmanager
     async def looking(self, *, tells_doubts: bool = True) -> AsyncGenerator[JournalReader]:
-        """Open the journal to read it. It has to be there; where it cannot be written, or trusted, that is said."""
+        """Open the journal to read it. It has to exist; a read-only or distrusted one is reported."""
         async with self.examining(tells_doubts=tells_doubts) as (looking, _):
             yield looking
 
@@ -61,7 +61,7 @@ class CommandCall:
             await journal.close()
 
     def read(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run what only reads the journal. An event loop, which takes half of the time, only where its reads wait."""
+        """Run a function that only reads the journal. An event loop, half of the time, only where its reads wait."""
         try:
             waits = existing_journal(self.journal).reads_wait
         except BaseException:
@@ -76,7 +76,7 @@ class CommandCall:
         create: bool = False,
         private_webhooks: bool = False,
     ) -> AbstractAsyncContextManager[Service]:
-        """Open the journal to give orders. No agent's code is needed for that; `tools` is what is at hand of it."""
+        """Open the journal to give commands. No agent's code is needed for that; `tools` is the code at hand."""
         address = journal_address(self.journal) if create else existing_journal(self.journal)
         return service_over(address, tools, private_webhooks=private_webhooks)
 
@@ -136,7 +136,7 @@ def without_waiting(coroutine: Coroutine[Any, Any, T]) -> T:
 
 
 def login_name() -> str:
-    """Who gives an order, unless `--by` says it."""
+    """The name of the person who gives a command, unless `--by` gives one."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
@@ -144,7 +144,7 @@ def login_name() -> str:
 
 
 def by_option(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`--by NAME`: who gives the order."""
+    """`--by NAME`: the person who gives the command."""
     return click.option("--by", metavar="NAME", default=login_name, help="Your name; your login name if not given.")(
         function
     )
@@ -161,7 +161,7 @@ def policy_option(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _fall_silent() -> None:
-    """Nobody reads on (`holdfast show RUN | head`): end without a word, as there is nobody to tell."""
+    """End silently after a broken pipe (`holdfast show RUN | head`): no reader is left."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

@@ -18,7 +18,7 @@ from holdfast.journal.backends import Address, address_of, addresses_in
 
 DEFAULT: Final = "holdfast.db"
 TRUSTED: Final = "HOLDFAST_TRUSTED_PROJECTS"
-"""Directories, separated as in PATH, whose pyproject.toml is read whatever user owns it."""
+"""Directories, separated as in PATH, whose pyproject.toml is read whichever user owns it."""
 _BEHIND: Final = re.compile(r" \((holdfast [^()]+)\)$")
 _COMMAND: Final = re.compile(r"\bholdfast (?=[a-z])(?!demo\b|completion\b|tools\b)")
 
@@ -73,7 +73,7 @@ def located(text: str, option: str) -> str:
 
 
 def split_command(text: str) -> tuple[str, str]:
-    """A reason for waiting, and the command that ends the wait where one stands in parentheses behind it."""
+    """Split a reason for waiting from the command in parentheses behind it that ends the wait, if there is one."""
     found = _BEHIND.search(text)
     return (text[: found.start()], found[1]) if found else (text, "")
 
@@ -124,7 +124,7 @@ def project_targets() -> list[str]:
 
 
 def project_reach() -> Path | None:
-    """`[tool.holdfast] reach` of the nearest pyproject.toml: who is told when a person is asked."""
+    """`[tool.holdfast] reach` of the nearest pyproject.toml: who is notified when a person is asked."""
     directory, settings = project_settings(Path.cwd())
     return directory / _text(settings["reach"], "reach", directory) if "reach" in settings else None
 

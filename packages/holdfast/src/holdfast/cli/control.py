@@ -98,7 +98,7 @@ def _recorded(applied: Applied) -> str:
 
 
 def _review(flags: dict[str, bool], evidence: str, result: Raw | None) -> Answer:
-    """The answer that the options stand for. Raises `UsageError` where they contradict each other."""
+    """The answer that the options give. Raises `UsageError` where they contradict each other."""
     words = [name for name in ("happened", "did_not", "same_key", "compensate", "abandon") if flags[name]]
     if len(words) != 1:
         raise UsageError("say whether it happened", next_step="--happened, or --did-not-happen [--retry | --give-up]")
@@ -213,7 +213,7 @@ async def unpause(call: CommandCall, run: str | None, tool: str | None, by: str)
 
 
 async def _still_under_way(service: Service, run: str, what: str) -> RunRow:
-    """An order to a run that is over changes nothing: nobody may be told that it did."""
+    """Refuse a command to a run that is over: it must not be reported as effective, since it changes nothing."""
     row = await service.row(run)
     if row.status in _OVER:
         raise UsageError(f"run {run} {_OVER[row.status]}: there is nothing to {what}", next_step=f"holdfast show {run}")
@@ -227,7 +227,7 @@ def _one_of(run: str | None, tool: str | None) -> str:
 
 
 def _tell(screen: Screen, applied: Applied, note: str, next_step: str, **more: object) -> None:
-    """What became of the order, and what to do next."""
+    """Report the result of the command, and what to do next."""
     if screen.as_json:
         name = {} if more.get("tool") else {"run": applied.run}
         rest = {key: value for key, value in more.items() if value is not None}
@@ -241,7 +241,7 @@ def _tell(screen: Screen, applied: Applied, note: str, next_step: str, **more: o
 
 
 class MessageOutput(msgspec.Struct, frozen=True):
-    """What was told, as `tell --json` gives it. `applied`: the run knows it already."""
+    """The result of `tell --json`. `applied`: the run knows it already."""
 
     run: str
     text: str

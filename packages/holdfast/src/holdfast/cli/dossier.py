@@ -1,4 +1,4 @@
-"""An inbox item in full, and `holdfast take-over`: what a person reads before answering, at 80 columns."""
+"""An inbox item in full, and `holdfast take-over`: the text a person reads before answering, at 80 columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Exit statuses, and how an error is told: what happened, what is known, what to do next."""
+"""Exit statuses, and the form of an error: what happened, what is known, what to do next."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def status_of(error: BaseException) -> int:
 
 
 def problem_of(error: BaseException) -> CommandProblem:
-    """What is to be said about an error."""
+    """The report of an error."""
     name, status = type(error).__name__, status_of(error)
     if not isinstance(error, HoldfastError):
         return CommandProblem(name, str(error) or name, exit_status=status)
@@ -71,7 +71,7 @@ def problem_of(error: BaseException) -> CommandProblem:
 
 
 def tell(screen: Screen, problem: CommandProblem) -> int:
-    """Say it on standard error, and where JSON was asked for as the document on standard output."""
+    """Report it on standard error, and where JSON was asked for as the document on standard output."""
     if screen.as_json and not screen.said:
         screen.document({"error": problem})
     err = screen.err

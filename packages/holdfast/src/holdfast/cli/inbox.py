@@ -1,4 +1,4 @@
-"""`holdfast inbox`: what waits for people, or one item in full."""
+"""`holdfast inbox`: the items that wait for people, or one item in full."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _show(screen: Screen, one: InboxItem, now_ms: int) -> None:
 
 
 def _whose(one: InboxItem) -> str:
-    """Who is to look at it, and when."""
+    """Its assignee, and its time."""
     said = [f"urgent ({one.escalated})"] if one.escalated else []
     said += [f"for {one.to}"] if one.to else []
     said += [f"in the queue {one.queue}"] if one.queue else []

@@ -1,6 +1,6 @@
 """Styled lines without a library: what lays out tables takes longer to import than a list takes to read.
 
-Whether styles are welcome is decided by the signs that `rich` goes by, so that a command has one look: TTY_COMPATIBLE,
+Styles are switched on by the same variables as in `rich`, so that a command looks the same everywhere: TTY_COMPATIBLE,
 FORCE_COLOR and a terminal say whether there are any, TERM=dumb that there are none, NO_COLOR that there are no colours.
 """
 
@@ -16,7 +16,7 @@ _NONE: Final = dict.fromkeys((*_ATTRIBUTES, *_COLOURS), "")
 
 
 class Ink:
-    """Writes lines to one stream. It keeps the stream that it was given, whatever stands in for that one later."""
+    """Writes lines to one stream. It keeps the stream that it was given, even if that one is replaced later."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream: Final = stream

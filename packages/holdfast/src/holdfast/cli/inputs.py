@@ -21,14 +21,14 @@ if TYPE_CHECKING:  # `ps` reads a date with this module: it must not import the 
 
     AnyAgent = Agent[Any, Any]
 
-_ODD_BYTES: Final = "surrogateescape"  # what is no UTF-8 is told line by line, and the rest still runs
+_ODD_BYTES: Final = "surrogateescape"  # bytes that are not UTF-8 are reported line by line, and the rest still runs
 _LINES: Final = (".jsonl", ".csv")
 _NO_TEXT: Final = "it is not UTF-8 text"
 _TEXTUAL: Final[tuple[Any, ...]] = (str, Any, object)
 
 
 class InputLine(msgspec.Struct, frozen=True):
-    """One line of a file of inputs: JSON text, or what is wrong with it."""
+    """One line of a file of inputs: JSON text, or the fault in it."""
 
     number: int
     text: bytes = b""
@@ -56,7 +56,7 @@ def one_input(agent: AnyAgent, given: str | None) -> object:
 
 
 def parsed(agent: AnyAgent, text: bytes) -> object:
-    """An input from JSON text. Raises `UsageError` naming what does not fit."""
+    """An input from JSON text. Raises `UsageError` naming the misfit."""
     try:
         return agent.parse_input(text)
     except UsageError as error:

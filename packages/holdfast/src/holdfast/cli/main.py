@@ -13,7 +13,7 @@ import click
 from holdfast.extensions import CONSOLE, extension, extensions
 from holdfast.model.errors import HoldfastError, UsageError
 
-# What a person wants to do -> the commands for it: name -> the module of this package that holds it, and its purpose.
+# Purpose -> the commands for it: name -> the module of this package that holds it, and its purpose.
 # The console brings its commands by entry points; they are listed here so that `--help` is the same without it.
 GROUPS: Final[dict[str, dict[str, tuple[str, str]]]] = {
     "Run agents": {
@@ -70,7 +70,7 @@ GROUPS: Final[dict[str, dict[str, tuple[str, str]]]] = {
     },
 }
 COMMANDS: Final = {name: found for group in GROUPS.values() for name, found in group.items()}
-# What people type who know other tools, and the command that does it here.
+# Names of commands in other tools, and the command that does the same here.
 SYNONYMS: Final = {
     "approve": "answer", "deny": "answer", "reject": "answer", "yes": "answer", "no": "answer", "approvals": "inbox",
     "list": "ps", "ls": "ps", "runs": "ps", "status": "ps", "logs": "show", "log": "show", "history": "show",
@@ -141,7 +141,7 @@ class Root(click.Group):
 
 
 def _added() -> dict[str, str]:
-    """The commands of distributions other than the console, each with the distribution that brings it."""
+    """The commands of distributions other than the console, each with its distribution."""
     found = {one.name: one.dist.name if one.dist else "" for one in extensions("holdfast.commands")}
     return {name: source for name, source in found.items() if name not in COMMANDS}
 
@@ -157,7 +157,7 @@ def _by_entry_point(name: str) -> click.Command:
 
 
 class _Missing(click.Command):
-    """A command whose distribution is not installed: whatever its arguments, it raises the error that says so."""
+    """A command whose distribution is not installed: with any arguments it raises the error that says so."""
 
     def __init__(self, name: str, error: UsageError) -> None:
         anything = {"ignore_unknown_options": True, "allow_extra_args": True}
@@ -171,7 +171,7 @@ class _Missing(click.Command):
 
 
 def _guarded(command: Any, *, as_json: bool) -> int:
-    """Run it, and tell what went wrong in the way that was asked for."""
+    """Run it, and report an error in the form that was asked for."""
     try:
         result = command()
         sys.stdout.flush()
@@ -188,7 +188,7 @@ def _guarded(command: Any, *, as_json: bool) -> int:
 
 
 def _is_utf8(argument: str) -> bool:
-    """Whether an argument was UTF-8: other bytes come as lone surrogates, which nothing can store or print."""
+    """True if an argument was UTF-8: other bytes come as lone surrogates, which nothing can store or print."""
     try:
         argument.encode()
     except UnicodeEncodeError:
@@ -219,7 +219,7 @@ def _tell_usage(error: click.ClickException, *, as_json: bool) -> int:
 
 
 def _forgive_signs() -> None:
-    """A terminal that cannot show a sign shows a stand-in; it must not end the command."""
+    """Replace a sign that the terminal cannot show, so that it does not end the command."""
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:

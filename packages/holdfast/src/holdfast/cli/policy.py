@@ -113,7 +113,7 @@ def _check(screen: Screen, path: Path) -> int:
 
 
 async def _show_kept(call: CommandCall, version: str) -> None:
-    """A version that ruled in this journal, as it read then. Raises `UsageError` where the journal has not kept it."""
+    """Show a version as it was in force in this journal. Raises `UsageError` where the journal has not kept it."""
     async with call.looking() as looking:
         kept, versions = await kept_policy(looking, version), await kept_versions(looking)
     if kept is None:
@@ -212,7 +212,7 @@ _EXPIRY: Final = {"refuse": "then it is refused", "hold": "then it goes on waiti
 
 
 def then_text(rule: Rule) -> str:
-    """What it says, where its condition holds."""
+    """The ruling, where its condition holds."""
     share = f"{rule.then} {rule.rate:.0%}" if rule.then == "sample" else rule.then
     busy = f", {rule.busy_rate:.0%} while people are busy" if rule.busy_rate is not None else ""
     people = f" {rule.people} people" if rule.people > 1 else ""

@@ -127,7 +127,7 @@ def _line(run: ListedRun, now_ms: int) -> tuple[str, ...]:
 
 
 def detail(run: ListedRun, now_ms: int) -> str:
-    """Why the run does not go on by itself, without its own name; first, what contradicts a recorded outcome."""
+    """The reason why the run waits, without its own name; first, what contradicts a recorded outcome."""
     if run.contradicted:
         more = f" and {len(run.contradicted) - 1} more" if len(run.contradicted) > 1 else ""
         return f"contradicted: {run.contradicted[0]}{more}"
@@ -159,7 +159,7 @@ def _sum_up(call: CommandCall, only: Listing, runs: list[ListedRun], counts: dic
 
 
 def _next_steps(call: CommandCall, runs: list[ListedRun]) -> None:
-    """What to type next: one line for all runs that need the same."""
+    """The next command to type: one line for all runs that need the same."""
     screen = call.screen
     disputed = [run for run in runs if run.contradicted]
     if len(disputed) == 1:

@@ -151,7 +151,7 @@ class RunResult(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 async def result_of(app: Holdfast, run: str, driving: Awaitable[Any], line: int | None = None) -> RunResult:
-    """Wait for a run and say how it ended. Raises `JournalError` and `UsageError`: those are about the command."""
+    """Wait for a run and return its end. Raises `JournalError` and `UsageError`: those are about the command."""
     try:
         await driving
     except JournalError:
@@ -165,7 +165,7 @@ async def result_of(app: Holdfast, run: str, driving: Awaitable[Any], line: int 
         return RunResult(
             run, "suspended", WAITS, reason=row.reason, waits=waits_of(row), problem=problem_of(error), line=line
         )
-    except Exception as error:  # noqa: BLE001 - whatever agent code raised is how its run ended
+    except Exception as error:  # noqa: BLE001 - an error of agent code is the end of its run
         return await _stopped(app, run, error, line)
     completed = (await app.service.history(run)).completed
     return RunResult(run, "completed", DONE, result=completed.result if completed else NOTHING, line=line)
@@ -209,7 +209,7 @@ def _place(error: BaseException) -> str:
 
 
 def tell_end(screen: Screen, ended: RunResult) -> None:
-    """The result on standard output; what else there is to say on standard error."""
+    """Print the result on standard output; remarks go to standard error."""
     if screen.as_json:
         screen.document(ended)
         return
@@ -232,7 +232,7 @@ def tell_end(screen: Screen, ended: RunResult) -> None:
 
 
 def waiting_lines(ended: RunResult) -> list[str]:
-    """What a suspended run waits for, and the commands that answer."""
+    """The waits of a suspended run, and the commands that answer."""
     lines: list[str] = []
     for wait in ended.waits:
         then = f", then {after_deadline(wait.then)}" if wait.then else ""
@@ -285,7 +285,7 @@ def _counted(agent: AnyAgent, inputs: str) -> int | None:
     try:
         return lines_in(inputs)
     except OSError:
-        return sum(1 for _ in lines_of(agent, inputs))  # says what is wrong with it
+        return sum(1 for _ in lines_of(agent, inputs))  # reports an unreadable file
 
 
 async def _one(app: Holdfast, agent: AnyAgent, line: InputLine) -> RunResult:
@@ -298,7 +298,7 @@ async def _one(app: Holdfast, agent: AnyAgent, line: InputLine) -> RunResult:
         return await result_of(app, run, app.run(agent, value, run_id=run), line.number)
     except JournalError:
         raise
-    except Exception as error:  # noqa: BLE001 - what is wrong with one line is that line's end
+    except Exception as error:  # noqa: BLE001 - an error in one line ends that line alone
         return _refused(run, line, error)
 
 
@@ -309,11 +309,11 @@ def _refused(run: str, line: InputLine, error: Exception) -> RunResult:
 
 @contextmanager
 def _progress(screen: Screen, total: int | None) -> Generator[Callable[[RunResult], None]]:
-    """A bar on standard error where somebody watches; otherwise nothing."""
+    """A bar on standard error if it is a terminal; otherwise nothing."""
     if screen.as_json or not screen.err.is_terminal:
         yield lambda _: None
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415 - only where somebody watches
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415 - only on a terminal
 
     columns: tuple[Any, ...] = (
         BarColumn(),
@@ -334,7 +334,7 @@ def _progress(screen: Screen, total: int | None) -> Generator[Callable[[RunResul
 
 
 def _tell(screen: Screen, summary: Summary) -> None:
-    """What did not complete, with its line, and how many ended how."""
+    """Report the lines that did not complete, and how many ended how."""
     rest = [ended for ended in summary.runs if ended.status != "completed"]
     rows = [
         (

@@ -1,4 +1,4 @@
-"""Where a command speaks: one JSON document, or text that a person enjoys reading at 80 columns."""
+"""Output of a command: one JSON document, or text that is easy to read at 80 columns."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STYLES: Final = {
 
 
 class Screen:
-    """Standard output for what was asked, standard error for everything beside it."""
+    """Standard output for the result, standard error for all remarks."""
 
     def __init__(self, *, as_json: bool, journal: str = "") -> None:
         self.as_json: Final = as_json
@@ -127,7 +127,7 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def phrase(*parts: str | tuple[str, str]) -> Text:
-    """Texts and (text, style) pairs in one; whatever a terminal would obey is spelled out."""
+    """Texts and (text, style) pairs in one; characters that a terminal would obey are spelled out."""
     from rich.text import Text  # noqa: PLC0415 - as above
 
     whole = Text()

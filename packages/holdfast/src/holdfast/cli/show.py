@@ -142,7 +142,7 @@ _BESIDE = 17  # the time, the sign, and the gaps between the columns
 
 
 def show_timeline(screen: Screen, story: Timeline, undriven: Undriven | None) -> None:
-    """The whole run: a head, a line per entry, why no process drives it, and what to do next."""
+    """Show the whole run: a head, a line per entry, why no process drives it, and what to do next."""
     show_head(screen, story)
     show_entries(screen, story.entries, story.started)
     if undriven is not None:
@@ -155,7 +155,7 @@ def show_timeline(screen: Screen, story: Timeline, undriven: Undriven | None) ->
 
 
 def show_head(screen: Screen, story: Timeline) -> None:
-    """Which run it is, its state, and its input."""
+    """Show the head: the run, its state, and its input."""
     head = "bold red" if story.status == "stopped" else "bold yellow" if story.status == "suspended" else "bold green"
     screen.line((story.run, "bold"), f"  {story.agent}  ", (story.status, head))
     started = moment(story.started) if story.started else "not yet"
@@ -174,7 +174,7 @@ class Following:
         self._shown: list[TimelineEntry] | None = None
 
     def show(self, story: Timeline) -> None:
-        """Show what is new since the last time."""
+        """Show the new lines since the last time."""
         if self._shown is None:
             show_head(self._screen, story)
         before = self._shown or []
@@ -184,7 +184,7 @@ class Following:
 
 
 def show_entries(screen: Screen, entries: list[TimelineEntry], since: int) -> None:
-    """One line per entry, what happened to it below."""
+    """Show one line per entry, with its events below it."""
     longest = max((len(entry.step) for entry in entries), default=0)
     width = min(_WIDEST_STEP, max(_NARROWEST_STEP, longest))
     rows: list[tuple[RenderableType, ...]] = []
@@ -243,7 +243,7 @@ def _tone(entry: TimelineEntry) -> str:
 
 
 def _afterwards(story: Timeline, undriven: Undriven | None) -> list[str]:
-    """What a person can do about it now."""
+    """The next commands for a person."""
     last = {entry.step: entry for entry in story.entries}
     asked = [step for step, entry in last.items() if entry.kind == "write" and entry.mark in {"unknown", "asks"}]
     lines = [f"holdfast why {story.run}/{step}" for step in asked]

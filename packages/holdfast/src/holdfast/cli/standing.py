@@ -1,4 +1,4 @@
-"""`holdfast standing`: permissions given beforehand, what is spent of them, and their end."""
+"""`holdfast standing`: standing permissions, their use, and their end."""
 
 from __future__ import annotations
 

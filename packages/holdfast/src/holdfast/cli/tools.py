@@ -1,4 +1,4 @@
-"""`tools`: what each tool of an agent promises, what is dangerous about it, and what it cannot survive."""
+"""`tools`: the contract of each tool of an agent, its dangers, and what it cannot survive."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _lint(screen: Screen, agents: list[AnyAgent], accept: tuple[str, ...]) -> in
 
 
 def _check_accepted(found: list[LintFinding], accept: tuple[str, ...]) -> None:
-    """Whatever is accepted has to be there: an exception that nobody needs any more hides the next mistake."""
+    """Check that each accepted finding exists: an obsolete exception hides the next mistake."""
     there = {name for one in found for name in (one.rule, f"{one.rule}:{one.subject}")}
     if idle := [name for name in accept if name not in there]:
         raise UsageError(

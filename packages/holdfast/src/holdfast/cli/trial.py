@@ -150,7 +150,7 @@ def _plan(agent: AnyAgent, options: Options) -> tuple[TrialPlan, list[TrialRefus
 
 
 def _command(options: Options, group: Group) -> str:
-    """What repeats the first failure of a group."""
+    """The command that repeats the first failure of a group."""
     parts = ["holdfast", "trial", options.target, "--inputs", options.inputs, "--line", str(group.line)]
     parts += ["--seed", str(group.seed), "--repeat", "1", "--faults", options.faults]
     for name, value in (("--check", options.check), ("--before", options.before)):
@@ -159,7 +159,7 @@ def _command(options: Options, group: Group) -> str:
 
 
 def _check_writable(name: str) -> None:
-    """Before the runs, and not after them. Raises `UsageError`."""
+    """Check that the output is writable, before the runs. Raises `UsageError`."""
     try:
         Path(name).open("ab").close()
     except OSError as error:
@@ -168,11 +168,11 @@ def _check_writable(name: str) -> None:
 
 @contextmanager
 def _progress(screen: Screen, runs: int) -> Generator[Callable[[Repeat], None]]:
-    """A bar on standard error where somebody watches; otherwise nothing."""
+    """A bar on standard error if it is a terminal; otherwise nothing."""
     if screen.as_json or not screen.err.is_terminal:
         yield lambda _: None
         return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415 - only where somebody watches
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415 - only on a terminal
 
     columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
     failed = 0
@@ -189,7 +189,7 @@ def _progress(screen: Screen, runs: int) -> Generator[Callable[[Repeat], None]]:
 
 @contextmanager
 def _said_once() -> Generator[None]:
-    """Remarks of the runtime that many runs would make are made once."""
+    """Make remarks of the runtime only once, although many runs would make them."""
     said: set[str] = set()
 
     def is_new(record: logging.LogRecord) -> bool:
@@ -205,7 +205,7 @@ def _said_once() -> Generator[None]:
         logger.removeFilter(is_new)
 
 
-# --- telling ---------------------------------------------------------------------------------------------------
+# --- reporting ---------------------------------------------------------------------------------------------------
 
 
 def _tell(screen: Screen, found: Report, html: str | None) -> None:
@@ -254,7 +254,7 @@ def folded(command: str) -> str:
 
 
 def _columns(repeat: int) -> list[int]:
-    """Which k to show: all of a few, else powers of two and the last."""
+    """The values of k to show: all of a few, else powers of two and the last."""
     return (
         list(range(1, repeat + 1)) if repeat <= 5 else sorted({k for k in (1, 2, 4, 8, 16) if k <= repeat} | {repeat})
     )

@@ -1,4 +1,4 @@
-"""Commands about what belongs together: `transaction` and `undo`."""
+"""Commands about units of work: `transaction` and `undo`."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def worker_of(program: str) -> str:
 
 
 class Undriven(msgspec.Struct, frozen=True):
-    """Why a run waits for a worker, and the command that drives it. `moved`: its code is no longer where it was."""
+    """The reason why a run waits for a worker, and the command that drives it. `moved`: its code was moved away."""
 
     why: str
     command: str
@@ -45,7 +45,7 @@ class UndrivenFinder:
         self._workers: dict[AgentKey, tuple[str, str]] = {}
 
     async def is_abandoned(self, row: RunRow) -> bool:
-        """Whether the process that drove the run is gone: proven dead, or silent for longer than its lease."""
+        """True if the process that drove the run is gone: proven dead, or silent for longer than its lease."""
         if row.owner is None:
             return row.status == "running"
         if row.owner not in self._gone:
@@ -53,7 +53,7 @@ class UndrivenFinder:
         return self._gone[row.owner]
 
     async def find(self, row: RunRow) -> Undriven | None:
-        """What a run that no process drives needs; None where it is driven, waits for something else, or has ended."""
+        """The needs of a run that no process drives; None if it is driven, waits for something else, or has ended."""
         if row.status not in {"running", "suspended"}:
             return None
         abandoned = await self.is_abandoned(row)
@@ -67,7 +67,7 @@ class UndrivenFinder:
         return Undriven((ABANDONED if abandoned else READY) + whose, worker or moved, moved=not worker)
 
     async def _worker_for(self, agent: str, program: str) -> tuple[str, str]:
-        """Which worker is meant, where that has to be said, and the command; no command where the code has moved."""
+        """The worker that is meant, where that is ambiguous, and the command; no command where the code has moved."""
         from holdfast.control.code_location import noted_programs  # noqa: PLC0415 - most lists need no agent's code
 
         noted = await noted_programs(self._looking.journal, agent)

@@ -31,7 +31,7 @@ _WORDS: Final = ("list", "add", *_CHANGES, "resend")
 
 
 class WebhookOptions(msgspec.Struct, frozen=True):
-    """What was said beside the word, the name and the address."""
+    """The options beside the word, the name and the address."""
 
     secrets: tuple[str, ...]
     private: bool
@@ -133,9 +133,9 @@ Status = Literal["succeeded", "failed", "pending"]
 
 
 class Awaited(msgspec.Struct, frozen=True):
-    """What is awaited from outside, as `pending --json` lists it. `due_ms`: the deadline on the wall clock, if any.
+    """An awaited answer or event, as `pending --json` lists it. `due_ms`: the deadline on the wall clock, if any.
 
-    `kind` is `answer` for the outcome of an operation, and `event` for what code waits for by name.
+    `kind` is `answer` for the outcome of an operation, and `event` for an event that code waits for by name.
     """
 
     operation: str
@@ -253,7 +253,7 @@ async def serve_hooks(
         server_config,
         tls_context,
     )
-    from holdfast.webhooks.incoming import Hooks  # noqa: PLC0415 - only who takes webhooks needs them
+    from holdfast.webhooks.incoming import Hooks  # noqa: PLC0415 - only this command needs them
 
     senders = [_sender(one) for one in spelled]
     tls = tls_context(files["cert"], files["key"]) if files["cert"] else None
@@ -266,7 +266,7 @@ async def serve_hooks(
 
 def _sender(spelled: str) -> WebhookSender:
     """`bank=BANK_SECRET:tool=transfer,key=INV-` as a sender. Raises `UsageError`."""
-    from holdfast.webhooks.incoming import WebhookSender  # noqa: PLC0415 - only who takes webhooks needs them
+    from holdfast.webhooks.incoming import WebhookSender  # noqa: PLC0415 - only this command needs them
 
     named, _, binding = spelled.partition(":")
     name, _, variable = named.partition("=")

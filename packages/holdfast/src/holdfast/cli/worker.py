@@ -1,4 +1,4 @@
-"""What `holdfast worker` does: look for runs that want to be driven, drive them, and end in good order."""
+"""The worker loop: look for runs that are due, drive them, and end in good order."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class WorkerLoop:
         """Start what is due and not in `seen`, as far as there is room; now and then also looks at stopped runs."""
         now = self._app.engine.journal.now().ms
         if self._errands_done is None or now - self._errands_done >= self._app.engine.settings.poll_ms:
-            self._errands_done = now  # however often a place becomes free
+            self._errands_done = now  # also if places become free more often
             await self._app.run_errands()
         self._not_before = {run: until for run, until in self._not_before.items() if until > now}
         if self._looked_up is None or now - self._looked_up >= _STOPPED_EVERY_MS:
@@ -93,7 +93,7 @@ class WorkerLoop:
                 self._foreign(row)
 
     def _knows(self, row: RunRow) -> bool:
-        """Whether the run's agent is here: one of the same name in another program is another agent."""
+        """True if the run's agent is here: one of the same name in another program is another agent."""
         agent = self._app.engine.agents.get(row.agent)
         return agent is not None and agent.program == row.program
 
@@ -152,7 +152,7 @@ class WorkerLoop:
             self._tell(
                 Driven(run, "looked at", f"settled: {', '.join(end.settled)}" if end.settled else "still unknown")
             )
-        elif not notice:  # `holdfast webhooks` says what became of those
+        elif not notice:  # `holdfast webhooks` shows the state of those
             self._tell(Driven(run, end.status, end.detail or end.reason))
 
     def _tell(self, driven: Driven) -> None:

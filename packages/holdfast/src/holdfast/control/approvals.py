@@ -22,7 +22,7 @@ LASTS: Final = timedelta(days=1)
 
 
 class Granted(msgspec.Struct, frozen=True):
-    """Whose yes it is, why, and until which wall clock it holds."""
+    """An approval: its giver, the reason, and the wall clock until which it holds."""
 
     by: str
     why: str = ""
@@ -48,13 +48,13 @@ def asked_about(history: RunHistory, step: str, by: str) -> OperationState:
 
 
 def checked_asked(history: RunHistory, operation: OperationState) -> None:
-    """Refuse a word about what is decided, or was never asked. Raises `UsageError` saying how it stands."""
+    """Refuse an answer to a question that is decided, or was never asked. Raises `UsageError` saying its state."""
     if operation.phase != "gated":
         raise _asks_nothing(f"{history.run}/{operation.step}", operation)
 
 
 def checked_proof(name: str, operation: OperationState, via: str, proven_ms: int, now_ms: int) -> None:
-    """Refuse a yes of a person who is not known as the question requires. Raises `SignInNeeded`."""
+    """Refuse the approval of a person who is not signed in as the question requires. Raises `SignInNeeded`."""
     if lacks := operation.approval.lacks_proof(via, proven_ms, now_ms):
         raise SignInNeeded(
             f"{name} is not approved: {lacks}",
@@ -64,7 +64,7 @@ def checked_proof(name: str, operation: OperationState, via: str, proven_ms: int
 
 
 def checked_in_time(history: RunHistory, operation: OperationState, now_ms: int) -> None:
-    """Refuse a yes to what nobody answered in time, also where the run has not noticed yet. Raises `UsageError`."""
+    """Refuse an approval after the deadline, also if the run has not noticed yet. Raises `UsageError`."""
     if operation.wants_approval and operation.approval.expired(now_ms):
         raise UsageError(
             f"the time to answer about {history.run}/{operation.step} is over",
@@ -79,7 +79,7 @@ def _asks_nothing(name: str, operation: OperationState) -> UsageError:
 
 
 def checked_other(history: RunHistory, operation: OperationState, by: str) -> None:
-    """Refuse the yes of a proposer: of who started the run, or edited what would be sent. Raises `UsageError`."""
+    """Refuse the approval of a proposer, who started the run or edited the arguments. Raises `UsageError`."""
     if not is_among(by, operation.proposers(history.started)):
         return
     name = f"{history.run}/{operation.step}"
@@ -114,7 +114,7 @@ def granted(engine: Engine, by: str, why: str, lasts: timedelta) -> Granted:
 
 
 def approval_of(operation: OperationState, granted: Granted) -> Command:
-    """The order that lets exactly this be sent. Raises `UsageError` where that person gave it before."""
+    """The command that lets exactly this be sent. Raises `UsageError` where that person gave it before."""
     _checked_new(operation, granted.by)
     record = r.ApprovalGranted(
         step=operation.step, approval=operation.approval.asks, by=granted.by, note=granted.why, until=granted.until_ms
@@ -129,7 +129,7 @@ def _checked_new(operation: OperationState, by: str) -> None:
 
 
 def edit_of(operation: OperationState, changes: r.Raw, granted: Granted, codes: AnswerContext) -> Command:
-    """The order that proposes these changes to other people. Raises `UsageError` where they cannot be made.
+    """The command that proposes these changes to other people. Raises `UsageError` where they cannot be made.
 
     Where the tool's code is not here, they are judged where it is.
     """
@@ -141,7 +141,7 @@ def edit_of(operation: OperationState, changes: r.Raw, granted: Granted, codes: 
 
 
 def stand_in_of(operation: OperationState, result: r.Raw, granted: Granted, codes: AnswerContext) -> Command:
-    """The order by which a person's answer stands for that of the tool. Raises `UsageError` where it does not fit."""
+    """The command by which a person's answer replaces the tool's result. Raises `UsageError` where it does not fit."""
     record = r.ResultGiven(
         step=operation.step, approval=operation.approval.asks, by=granted.by, result=result, note=granted.why
     )
@@ -155,6 +155,6 @@ def _judged(operation: OperationState, record: r.ArgumentsEdited | r.ResultGiven
 
 
 def refusal_of(operation: OperationState, *, by: str, why: str, code: str = "") -> Command:
-    """The order that ends it: nothing was sent, and nothing will be. `code` is what the agent is told."""
+    """The command that declines: nothing was sent, and nothing will be. The agent receives `code`."""
     record = r.ApprovalRefused(step=operation.step, approval=operation.approval.asks, by=by, reason=why, code=code)
     return Command("decline", by, why, record)

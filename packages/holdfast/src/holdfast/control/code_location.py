@@ -1,4 +1,4 @@
-"""Where the code of an agent is: noted in the journal by each app that opens it, so that `resume` and `replay` find it.
+"""Locations of agents' code: each app that opens the journal notes them, so that `resume` and `replay` find the code.
 
 A program that begins its runs at the top level can be loaded as well: loading it ends where it opens its app.
 """
@@ -37,7 +37,7 @@ class CodeLocation(msgspec.Struct, frozen=True):
 
     @property
     def exists(self) -> bool:
-        """Whether there still is something to load: a program that was moved away leaves its note behind."""
+        """True if the code is still there: a program that was moved away leaves its note behind."""
         path = self.target.rpartition(":")[0]
         return Path(path if path.endswith(".py") else self.directory).exists()
 
@@ -65,7 +65,7 @@ def stop_if_loading() -> None:
 
 
 async def note_code(journal: Journal, agents: Iterable[AnyAgent]) -> None:
-    """Record where the code of each agent is, where that has changed. The note may be lost: it is only a hint."""
+    """Record the location of each agent's code, where it has changed. The note may be lost: it is only a hint."""
     try:
         for agent in agents:
             if (found := code_of(agent)) is not None:
@@ -86,12 +86,12 @@ async def _note(journal: Journal, name: str, found: CodeLocation) -> None:
 
 
 async def noted_code(journal: Journal, agent: str, program: str) -> CodeLocation | None:
-    """Where the code of this agent of this program was found the last time; None: it is not known."""
+    """The last known location of this agent of this program; None: it is not known."""
     return next((one for one in await noted_programs(journal, agent) if one.program == program), None)
 
 
 async def noted_programs(journal: Journal, agent: str) -> Sequence[CodeLocation]:
-    """Where the code of the agents of that name was found the last time, a place for each program."""
+    """The last known locations of agents of that name, one for each program."""
     return _decoded(await journal.hint(_HINT + agent))
 
 
@@ -104,7 +104,7 @@ def _decoded(stored: bytes | None) -> list[CodeLocation]:
 
 
 def code_of(agent: AnyAgent) -> CodeLocation | None:
-    """Where this agent can be loaded from; None for one inside a function, or typed at a prompt."""
+    """The location that this agent can be loaded from; None for one inside a function, or typed at a prompt."""
     module = sys.modules.get(agent.__wrapped__.__module__)
     file = getattr(module, "__file__", None)
     if module is None or file is None:

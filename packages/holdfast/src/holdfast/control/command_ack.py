@@ -1,4 +1,4 @@
-"""Waiting until the process that drives a run has taken an order: only from then on it holds."""
+"""Waiting until the process that drives a run has applied a command: it takes effect only then."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ NOT_TAKEN: Final = "its process has not taken it yet: until it does, a write may
 
 
 async def wait_until_applied(engine: Engine, applied: Applied) -> Applied:
-    """What became of an order that was left for another process, once that has it on record: for up to two seconds.
+    """The result of a command that another process applies, once it is recorded; waits up to two seconds.
 
-    A process at work looks for orders every `poll_ms`. One that is stopped, or busy for long, takes it when it can.
+    A running process reads commands every `poll_ms`. One that is stopped or busy applies them later.
     """
     if not applied.elsewhere:
         return applied
@@ -40,7 +40,7 @@ async def wait_until_applied(engine: Engine, applied: Applied) -> Applied:
 
 
 async def _why_not(engine: Engine, applied: Applied) -> str:
-    """Why the owner has not taken it, as far as that can be seen from here."""
+    """The reason why the owner has not applied it, as far as it is visible from here."""
     owner = applied.owner
     if owner is None:
         return NOT_TAKEN

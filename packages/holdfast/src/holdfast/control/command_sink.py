@@ -11,23 +11,23 @@ from holdfast.journal.port import LedgerEntry, Post
 
 
 class CommandSink(Protocol):
-    """Where words go: into the ledger and to their run."""
+    """Destination for commands: the ledger, then the run."""
 
     async def post(self, post: Post, /) -> LedgerEntry:
-        """Put a word into the ledger."""
+        """Post a command to the ledger."""
         ...
 
     async def post_all(self, posts: Sequence[Post], /) -> None:
-        """Put all these words there, or none of them. Raises `LedgerTaken` where somebody was faster with one."""
+        """Post all these commands, or none of them. Raises `LedgerTaken` where another process was faster with one."""
         ...
 
     async def apply(self, run: str, answered: str, /) -> Applied:
-        """Let the run have what waits for it; `answered` is a step of which nobody is asked any more."""
+        """Apply pending commands to the run; `answered` is a step whose question is closed."""
         ...
 
 
 class DirectSink:
-    """Each word is in the ledger when it is said, and its run has it."""
+    """Posts each command to the ledger at once and applies it to its run."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -41,12 +41,12 @@ class DirectSink:
         await self._engine.journal.post_all(tuple(posts))
 
     async def apply(self, run: str, answered: str) -> Applied:
-        """Applied here, or by whoever drives the run."""
+        """Applied here, or by the process that drives the run."""
         return await apply_commands(self._engine, self._engine.active_runs, run, answered)
 
 
 class CollectingSink:
-    """Keeps the words, each judged as if it were said alone, and lets no run have them yet."""
+    """Collects the commands, each judged as if given alone, and applies none of them yet."""
 
     def __init__(self, now_ms: int) -> None:
         self._now_ms = now_ms

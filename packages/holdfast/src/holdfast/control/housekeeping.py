@@ -1,4 +1,4 @@
-"""What whoever looks for due runs does besides: hand out notices, and finish deliveries that were cut short."""
+"""Housekeeping beside the search for due runs: send notices, and finish interrupted deliveries."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ PATIENCE_MS: Final = 3_600_000  # how long a deliverer may take between saying w
 
 
 class HousekeepingTasks:
-    """The errands of one app. Doing them twice, or in two processes at once, changes nothing.
+    """The housekeeping tasks of one app. Running them twice, or in two processes at once, changes nothing.
 
-    What one of them meets keeps no other from being done, and no run from being looked for.
+    The failure of one keeps neither the others nor the search for runs from being done.
     """
 
     def __init__(
@@ -32,13 +32,13 @@ class HousekeepingTasks:
     ) -> None:
         self._service = service
         self._sender = sender
-        self._reach = reach  # plans what people are told
+        self._reach = reach  # plans notices to people
         self._heads = HeadPosts(service.engine)
         self._deliveries = Cursor(service.engine.journal, DELIVERIES)
         self._finished: set[int] = set()  # past an announcement whose message has not come
 
     async def run(self) -> None:
-        """Do what there is to do now. Raises `JournalUnavailable`."""
+        """Run the tasks that are due. Raises `JournalUnavailable`."""
         await self._done(self._heads.post())
         await self._done(self._service.engine.outbox.hand_out(self._service.engine, self._stored))
         if self._reach is not None:
@@ -49,7 +49,7 @@ class HousekeepingTasks:
         return self._sender.stored_input(message, self._service.engine.identity.secret)
 
     async def _finish_deliveries(self) -> None:
-        """Wake every run for which something was stored, and whose deliverer may have died before it said so."""
+        """Wake every run for which something was stored, and whose deliverer may have died before waking it."""
         waiting = False
         for entry in await self._deliveries.news():
             if entry.id not in self._finished and not await self._finish(entry):
@@ -61,7 +61,7 @@ class HousekeepingTasks:
                 self._finished.discard(entry.id)
 
     async def _finish(self, entry: LedgerEntry) -> bool:
-        """Whether nothing more is to be done about it: its run has taken it, or it was announced long ago.
+        """True if a delivery is finished: its run has taken it, or it was announced long ago.
 
         A run that is driven takes it by itself, unless it ends first: so it is looked at again.
         """
@@ -80,7 +80,7 @@ class HousekeepingTasks:
         return over
 
     async def _done(self, errand: Awaitable[object]) -> bool:
-        """Whether the errand is over: it says so, or it failed."""
+        """True if the task is over: it reports so, or it failed."""
         try:
             return await errand is not False
         except JournalUnavailable:

@@ -2,7 +2,7 @@
 
 Type hints are not checked at run time, and a use case is called from scripts, notebooks and web handlers. Each
 public method of a class that is `validated` takes its arguments through the JSON form in which they would be stored:
-a value of another type, a number that is not finite, or text that is no UTF-8 raises `ArgumentError` before anything
+a value of another type, a number that is not finite, or text that is not UTF-8 raises `ArgumentError` before anything
 is stored. The error names the parameter and what is accepted.
 
 The JSON decoder recurses, and raises `RecursionError` at a depth that depends on the stack of its caller: what is
@@ -103,7 +103,7 @@ def accepted(hint: Any) -> str:
 
 
 def _finite(value: object) -> bool:
-    """Whether no number in a plain value is infinite or none at all: JSON would hold null instead."""
+    """True if a plain value has neither NaN nor an infinite number: JSON would hold null instead."""
     if isinstance(value, float):
         return math.isfinite(value)
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Telling a run something: what a message is made of, and which runs can hear one."""
+"""Messages to a run: their contents, and the runs that accept them."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from holdfast.model import records as r
 from holdfast.model.ids import NAME_LIMIT, can_name
 
 LONGEST: Final = 4000
-"""How many characters a message may have: it is told to models, and shown."""
+"""Largest number of characters in a message: it is given to models, and shown."""
 
 
 def message_from(text: str, by: str, facts: Mapping[str, Any], *, stop: bool) -> r.MessageReceived:
-    """The message as it is recorded. Raises `UsageError` for one that says nothing, or a fact that none can be."""
+    """The message as it is recorded. Raises `UsageError` for an empty message, or an invalid fact."""
     if not by:
         raise UsageError("a message has a name", next_step="say who tells it: --by NAME")
     if not (text or facts or stop):
@@ -44,21 +44,21 @@ def _fact(name: str, value: Any) -> r.Reported:
 
 
 def checked_by(by: str) -> str:
-    """The name of whoever answers. Raises `UsageError` where there is none."""
+    """The name of the person who answers. Raises `UsageError` where there is none."""
     if not by:
         raise UsageError("an answer has a name", next_step="say who answers: --by NAME")
     return by
 
 
 def with_end_noted(applied: Applied, row: RunRow) -> Applied:
-    """What became of a message; a run that ended while it was told something has it on record, and does not hear it."""
+    """The result of a message; a run that ended meanwhile has it on record, and its code does not receive it."""
     if row.status in {"completed", "undone"}:
         return replace(applied, note="the run ended before its code heard this")
     return applied
 
 
 def checked_accepts_message(row: RunRow) -> None:
-    """Refuse a message that no code will ever hear. Raises `UsageError`."""
+    """Refuse a message that no code will ever receive. Raises `UsageError`."""
     if row.status in {"completed", "undone"}:
         raise UsageError(
             f"run {row.run} is {row.status}: it no longer accepts messages", next_step=f"holdfast show {row.run}"

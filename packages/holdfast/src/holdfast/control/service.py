@@ -1,4 +1,4 @@
-"""The use cases: what a person can ask of a journal. It is long because every other face calls these."""
+"""The use cases: what a person can do with a journal. The file is long because every other interface calls these."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ _FROM_ENTRIES: Final = (r.CommandApplied, r.MessageReceived, r.Resolved, r.Trans
 
 
 class DeliveryResult(msgspec.Struct, frozen=True):
-    """What became of a message. `fresh`: it was not here before; `operation` is empty while nobody waits for it."""
+    """The result of a delivery. `fresh`: it is new; `operation` is empty while no operation waits for it."""
 
     key: str
     fresh: bool
@@ -63,10 +63,10 @@ class DeliveryResult(msgspec.Struct, frozen=True):
 
 @validated
 class Service:
-    """Use cases over one open engine. With another `sink` the same words are judged, and go there instead.
+    """Use cases over one open engine. With another `sink` the same commands are checked, and go there instead.
 
-    `via` is how the names of those who give words here are known, and `proven_ms` when they gave a password; both are
-    kept with each word. `loaded` is an item as it was read for authorisation: commands about its run are checked
+    `via` is how the names of those who give commands are known, and `proven_ms` when they gave a password; both are
+    kept with each command. `loaded` is an item as it was read for authorisation: commands about its run are checked
     against that history and what was recorded since, so that the run is not read again.
     """
 
@@ -90,12 +90,12 @@ class Service:
 
     @property
     def sink(self) -> CommandSink:
-        """Where its words go."""
+        """The destination of its commands."""
         return self._sink
 
     @property
     def engine(self) -> Engine:
-        """The engine that gives the orders."""
+        """The engine that applies the commands."""
         return self._engine
 
     def about(self, loaded: LoadedItem, shown: str) -> Service:
@@ -111,7 +111,7 @@ class Service:
 
     @property
     def looking(self) -> JournalReader:
-        """What can be read from the journal."""
+        """The reader of the journal."""
         return JournalReader(self._engine.journal, self._engine.identity)
 
     async def runs(self, *, status: RunStatus | None = None, limit: int = 1000, after: str = "") -> list[RunRow]:
@@ -123,7 +123,7 @@ class Service:
         return await self.looking.row(run)
 
     async def history(self, run: str) -> RunHistory:
-        """Everything the records say about a run. Raises `UnknownRun`."""
+        """Everything in the records of a run. Raises `UnknownRun`."""
         if self._loaded is not None and self._loaded.run == run:
             # What was recorded meanwhile is read, so that a command is checked against the state that it is bound to.
             return await self.looking.catch_up(self._loaded.history)
@@ -146,9 +146,9 @@ class Service:
         evidence: str = "",
         result: Any = None,
     ) -> Applied:
-        """A person's word on an operation that no rule could decide. It is final when it is in the ledger.
+        """Resolve an operation that no rule could decide. The answer is final when it is in the ledger.
 
-        A `result` has to be what the tool returns. Where the tool's code is not here, the word waits for a process
+        A `result` has to be what the tool returns. Where the tool's code is not here, the answer waits for a process
         that has it; one that does not fit is refused there, and the operation stays open. Raises `UsageError`.
         """
         run, step = split_operation_id(operation)
@@ -168,7 +168,7 @@ class Service:
     async def approve(
         self, operation: str, *, by: str, why: str = "", lasts: timedelta = LASTS, shown: str = ""
     ) -> Applied:
-        """A person's yes to exactly what the operation asks about now. The first word is final; both are on record.
+        """Approve exactly what the operation asks about now. The first answer is final; both are on record.
 
         `shown` is the digest of what the person read (`Dossier.digest`), or its beginning; it is required once the
         question has changed. Where anything changes before it is sent, or `lasts` pass, a person is asked again.
@@ -182,7 +182,7 @@ class Service:
         """Propose other arguments for the operation: `changes` names those that are different.
 
         They have to fit the tool's parameters, and another person has to approve them, whatever gate and policy say.
-        The agent receives what was really sent. What names the effect cannot be changed. Raises `UsageError`.
+        The agent receives what was really sent. Arguments that name the effect cannot be changed. Raises `UsageError`.
         """
         history, state = await self._asked(operation, by)
         checked_in_time(history, state, self._engine.environment.clock.wall_ms())
@@ -190,20 +190,20 @@ class Service:
         return await self._decide(history, edit_of(state, written, Granted(by, why), self._codes), state)
 
     async def stand_in(self, operation: str, result: Any, *, by: str, why: str = "") -> Applied:
-        """A person answers as the tool would have: nothing is sent. Raises `UsageError` where it could not have."""
+        """Give the tool's result in its place: nothing is sent. Raises `UsageError` where it does not fit the tool."""
         history, state = await self._asked(operation, by, yes=True)
         written = r.Raw(msgspec.json.encode(result))
         return await self._decide(history, stand_in_of(state, written, Granted(by, why), self._codes), state)
 
     async def decline(self, operation: str, *, by: str, why: str = "") -> Applied:
-        """A person's no: nothing is sent, and the agent is told `Declined` with `why`. Raises `UsageError`."""
+        """Decline: nothing is sent, and the agent receives `Declined` with `why`. Raises `UsageError`."""
         history, state = await self._asked(operation, by)
         return await self._decide(history, refusal_of(state, by=by, why=why), state)
 
     async def ask_back(self, operation: str, *, by: str, question: str) -> Applied:
         """Neither yes nor no: nothing is sent, and the agent is asked, so that it can propose anew.
 
-        The agent is told `Declined` with the code `asked_back` and the question. Raises `UsageError`.
+        The agent receives `Declined` with the code `asked_back` and the question. Raises `UsageError`.
         """
         if not question.strip():
             raise UsageError("the question is empty", next_step="say what you want to know")
@@ -232,7 +232,7 @@ class Service:
         run = history.run
         voice = plain_name(command.by) if asked.approval.people > 1 else ""
         key = f"approval/{asked.step}/{asked.approval.asks}/{history.entry_seen}/{voice}"
-        # What was answered is not answered again under its key: that this was said is on record all the same.
+        # An answered operation gets no second answer under its key; the command is recorded all the same.
         entry = await self._post(run, command, key if asked.phase == "gated" else "")
         if not entry.fresh:
             await self._second(run, command, entry)
@@ -258,11 +258,11 @@ class Service:
         stop: bool = False,
         once: str = "",
     ) -> Applied:
-        """Tell a run something: no new write of it begins before its code has heard that, or at all with `stop`.
+        """Send a run a message: its code receives it before it begins a new write; with `stop` no new write begins.
 
-        `facts` correct what it knows. `once` names the message: telling it again changes nothing. It is durable on
-        return, and wakes a run that rests. Raises `UsageError` where the run has ended, or for another message of
-        that name.
+        `facts` correct what it knows. `once` names the message: sending it again changes nothing. It is durable on
+        return, and wakes a suspended run. Raises `UsageError` where the run has ended, or for another message of that
+        name.
         """
         message = message_from(text, by, facts or {}, stop=stop)
         checked_accepts_message(await self.row(run))
@@ -272,17 +272,17 @@ class Service:
         return with_end_noted(await self._apply(run), await self.row(run))
 
     async def pause(self, run: str, *, by: str, why: str = "") -> Applied:
-        """Let the run rest before its next step."""
+        """Pause the run before its next step."""
         return await self._order(run, "pause", by, why)
 
     async def unpause(self, run: str, *, by: str) -> Applied:
-        """Let the run go on."""
+        """Continue a paused run."""
         return await self._order(run, "unpause", by, "")
 
     async def resolve_transaction(
         self, run: str, transaction: str, word: Literal["retry", "accept"], *, by: str, why: str = ""
     ) -> Applied:
-        """A person's word on a parked transaction: try what is stuck again, or let it stand. Raises `UsageError`."""
+        """Decide about a parked transaction: try what is stuck again, or accept it as it is. Raises `UsageError`."""
         history = await self.history(run)
         parked = checked_parked(history, transaction)
         checked_shown(item_in(history, transaction), self._shown)
@@ -293,7 +293,7 @@ class Service:
         return await self._apply(run, exit_of(transaction))
 
     async def call_off(self, run: str, transaction: str, *, by: str, why: str) -> Applied:
-        """Call off a transaction that has not committed: what landed in it is compensated. Raises `UsageError`."""
+        """Call off a transaction that has not committed: its effects are compensated. Raises `UsageError`."""
         checked_open(await self.history(run), transaction)
         record = r.TransactionAborting(transaction=transaction, reason=call_off_reason(why, by), by=by)
         await self._post(run, Command("transaction", by, why, record), "")
@@ -328,7 +328,7 @@ class Service:
         return entry
 
     async def answer(self, question: str, value: Scalar, *, by: str) -> Scalar:
-        """A person's answer to a run's question (RUN/STEP). The first one is final, a deadline's default included.
+        """Answer a run's question (RUN/STEP). The first one is final, a deadline's default included.
 
         Text is read as the question's type. Raises `UsageError` where it does not answer, or comes second.
         """
@@ -341,9 +341,9 @@ class Service:
         return answer
 
     async def take_over(self, item: str, *, by: str, why: str = "") -> Applied:
-        """Go on in the place of a run that was handed over (RUN/STEP): it ends, and nothing more is sent for it.
+        """Take over a run that was handed over (RUN/STEP): it ends, and nothing more is sent for it.
 
-        Raises `UsageError` where it was not handed over there, or somebody has answered already.
+        Raises `UsageError` where it was not handed over there, or it was answered already.
         """
         run, step = split_operation_id(item)
         asked = question_in(await self.history(run), step)
@@ -361,7 +361,7 @@ class Service:
             return
         first = read(entry, Answered)
         await self._sink.post(Post(entry.stream, "", written(answer)))
-        await self._apply(run, step)  # whoever gave that one may have died before the run had it
+        await self._apply(run, step)  # the process that gave that one may have died before the run had it
         raise UsageError(
             f"{question} was already answered by {first.by or 'its deadline'}",
             known="they took it over" if first.over else f"the answer: {first.value}",
@@ -369,9 +369,9 @@ class Service:
         )
 
     async def deliver(self, key: str, arrival: ArrivedAnswer) -> DeliveryResult:
-        """Bring what an operation waits for under `key`. It is durable on return, and the run is woken.
+        """Deliver the answer that an operation waits for under `key`. It is durable on return, and the run is woken.
 
-        The same message again changes nothing. One that nobody waits for yet is kept until somebody does. Raises
+        The same message again changes nothing. One that no operation waits for yet is kept until one does. Raises
         `UsageError` where another message came under the same id, and `NotAllowed` where its sender is bound to other
         tools than the one that waits.
         """
@@ -391,15 +391,15 @@ class Service:
         return DeliveryResult(key, entry.fresh, operation, applied)
 
     async def bring(self, key: str) -> bool:
-        """Finish what may have been cut short: the run that waits for `key` takes what came. See `apply_pending`."""
+        """Finish an interrupted delivery: the run that waits for `key` takes the message. See `apply_pending`."""
         operation = await forward(self._engine.journal, key)
         return not operation or await self.apply_pending(split_operation_id(operation)[0])
 
     async def apply_pending(self, run: str) -> bool:
-        """Record what came for a run that no process drives.
+        """Apply pending entries to a run that no process drives.
 
-        False while a process drives it, or is about to, and has not taken what came: it may end the run without
-        another look, so it is for the caller to try again.
+        False while a process drives it, or is about to, and has not applied them: it may end the run without reading
+        them, so the caller has to try again.
         """
         row, journal = await self.row(run), self._engine.journal
         if not await journal.entries(command_stream(run), await self._last_applied(run)):
@@ -411,7 +411,7 @@ class Service:
         return True
 
     async def _last_applied(self, run: str) -> int:
-        """The last ledger entry that the run has on record. Housekeeping asks again and again: only news are read."""
+        """The last ledger entry that the run has on record. Housekeeping asks repeatedly: only new records are read."""
         seq, last = self._applied.pop(run, (0, 0))
         async for row, record in self.looking.records(run, after=seq):
             seq, last = row.seq, max(last, record.entry if isinstance(record, _FROM_ENTRIES) else 0)
@@ -428,14 +428,14 @@ class Service:
         return await self._apply(run)
 
     async def _first(self, run: str, command: Command, key: str) -> Command | None:
-        """Post a word that is final under `key`: None, or the word that came first. Then this one is only on record."""
+        """Post a command that is final under `key`: None, or the earlier command. Then this one is only recorded."""
         entry = await self._post(run, command, key)
         if not entry.fresh:
-            await self._apply(run)  # whoever gave the first one may have died before the run had it
+            await self._apply(run)  # the process that gave the first one may have died before the run had it
         return None if entry.fresh else await self._second(run, command, entry)
 
     async def _second(self, run: str, command: Command, entry: LedgerEntry) -> Command:
-        """Put a word on record that came second, and give the one that came first."""
+        """Record a command that came second, and return the first one."""
         first = read(entry, Command)
         await self._post(run, msgspec.structs.replace(command, after=first.by), "")
         return first

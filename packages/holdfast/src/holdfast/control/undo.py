@@ -1,4 +1,4 @@
-"""Undoing: what of a run can be restored, what can only be amended, and what stands; and who may ask for it."""
+"""Undoing: what of a run can be restored or only compensated, what remains, and who may undo it."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ ENDED: Final = ("completed", "stopped")
 
 
 class Undoable(msgspec.Struct, frozen=True):
-    """One effect of a run, and what undoing the run does about it.
+    """One effect of a run, and how undoing the run affects it.
 
-    `restore`: `by` restores the world. `amend`: `by` makes amends and restores nothing. `stands`: nothing undoes
-    it. `unknown`: nobody knows whether it happened, so that has to be found out first.
+    `restore`: `by` restores the world. `amend`: `by` compensates and restores nothing. `stands`: nothing undoes it.
+    `unknown`: it is not known whether it happened, so that has to be found out first.
     """
 
     operation: str
@@ -33,7 +33,7 @@ class Undoable(msgspec.Struct, frozen=True):
 
 
 class Preview(msgspec.Struct, frozen=True):
-    """What undoing a run would do, in the order in which it would be done."""
+    """The effects of undoing a run, in the order of execution."""
 
     run: str
     status: str
@@ -41,7 +41,7 @@ class Preview(msgspec.Struct, frozen=True):
 
 
 def preview(history: RunHistory, transaction: str = WHOLE_RUN) -> Preview:
-    """What undoing would do about every effect of this run, or of one transaction in it. Nothing is sent."""
+    """The effect of undoing on every effect of this run, or of one transaction in it. Nothing is sent."""
     effects: list[Undoable] = []
     for operation in reversed(members_of(history, transaction)):
         contract = contract_of(history, operation)
@@ -64,7 +64,7 @@ def _undoable(run: str, operation: OperationState, contract: Contract) -> Undoab
 
 
 def contract_of(history: RunHistory, operation: OperationState) -> Contract:
-    """The clauses under which an operation was begun."""
+    """The contract under which an operation was begun."""
     record = history.contracts.get(operation.contract)
     if record is None:
         return Contract(operation.intent.tool)
@@ -72,7 +72,7 @@ def contract_of(history: RunHistory, operation: OperationState) -> Contract:
 
 
 def checked_finished(history: RunHistory) -> bool:
-    """Whether it is still to be ordered that this run is undone. Raises `UsageError` for one that is under way."""
+    """True if undoing this run is still to be ordered. Raises `UsageError` for a run that is under way."""
     run = history.run
     if WHOLE_RUN in history.transactions:
         return False
@@ -101,7 +101,7 @@ def checked_parked(history: RunHistory, transaction: str) -> Transaction:
 
 
 def checked_open(history: RunHistory, transaction: str) -> None:
-    """Refuse to call off what has committed, or is called off. Raises `UsageError`."""
+    """Refuse to call off a transaction that has committed, or is called off. Raises `UsageError`."""
     found = _named(history, transaction)
     if found.phase not in {"open", "committing", "parked"} or found.backward:
         raise UsageError(

@@ -1,4 +1,4 @@
-"""What a tool promises, and what is dangerous about it, in words."""
+"""Contracts of tools, their proofs and their dangers, in words."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DEFAULT_CONTRACT: Final = Contract("?")
 
 
 class Clauses(msgspec.Struct, frozen=True):
-    """One tool: its promises, its dangers, and what happens after an attempt that may have landed."""
+    """One tool: its guarantees, its dangers, and the handling of an attempt that may have landed."""
 
     tool: str
     effect: str
@@ -42,7 +42,7 @@ def clauses(
 
 
 def repeat_words(contract: Contract, *, key_unread: bool = False) -> str:
-    """Why an effect of this tool must not simply be sent again."""
+    """The reason why an effect of this tool must not simply be sent again."""
     if key_unread:
         return "the tool never read its key, so nothing would notice a second effect"
     if contract.key is not None:
@@ -53,7 +53,7 @@ def repeat_words(contract: Contract, *, key_unread: bool = False) -> str:
 
 
 def _danger(contract: Contract) -> Danger:
-    """How bad a crash in the middle can be: none for reads, low where code can settle it, high where nobody can."""
+    """Danger of a crash in the middle: none for reads, low where code can settle it, high where it cannot."""
     if contract.effect == "read":
         return "none"
     settles = contract.idempotency is not None or (contract.verifies and contract.settle_ms is not None)
@@ -72,7 +72,7 @@ def _promises(contract: Contract, redacted: frozenset[str], claims: bool) -> lis
 
 
 def _proofs(contract: Contract) -> list[str]:
-    """What lets code find out, or repeat, by itself."""
+    """The means by which code can find out, or repeat, by itself."""
     found: list[str] = []
     if contract.key is not None:
         found.append(_key_words(contract.key))
@@ -92,7 +92,7 @@ def _proofs(contract: Contract) -> list[str]:
 
 
 def _bounds(contract: Contract, claims: bool) -> list[str]:
-    """What keeps a second effect away, and what makes amends."""
+    """The limits against a second effect, and the compensation."""
     found: list[str] = []
     if claims or contract.claim:
         names = ", ".join(contract.claim) or "computed"
@@ -155,7 +155,7 @@ def _dangers(contract: Contract) -> list[str]:
 
 
 def _after_doubt(contract: Contract) -> str:
-    """What the runtime does after an attempt that may have landed."""
+    """The handling of an attempt that may have landed."""
     if contract.effect == "read":
         return "it is read again"
     if contract.key is not None:

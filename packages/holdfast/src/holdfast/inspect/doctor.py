@@ -1,4 +1,4 @@
-"""Looking after a journal: what it is, rebuilding its listing from records, and trusting it again."""
+"""Care of a journal: facts about it, rebuilding its listing from records, and trusting it again."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class JournalFacts(msgspec.Struct, frozen=True):
 
 
 class Rebuilt(msgspec.Struct, frozen=True):
-    """What became of the listing. `busy` runs are driven by a living process, whose own writes keep them right."""
+    """The result of rebuilding the listing. `busy` runs have a living process, whose own writes keep them right."""
 
     runs: int
     changed: list[str]
@@ -93,7 +93,7 @@ async def facts(looking: JournalReader, reader: Reader) -> JournalFacts:
 
 
 async def _failing(looking: JournalReader, notes: dict[str, bytes]) -> list[str]:
-    """The house-keeping that fails in processes that may live."""
+    """Housekeeping tasks that fail in processes that may live."""
     found: list[str] = []
     for name, body in notes.items():
         worker = name.removeprefix(HEALTH)
@@ -125,7 +125,7 @@ async def rebuild(engine: Engine) -> Rebuilt:
 
 
 async def _wanted(looking: JournalReader, row: RunRow, wall_ms: int) -> RunChange:
-    """How one run has to be listed. One that cannot be read is listed as such, and the others are rebuilt."""
+    """The listing that a run should have. One that cannot be read is listed as such, and the others are rebuilt."""
     try:
         return _listing(await looking.history(row.run), row, wall_ms)
     except JournalError as error:
@@ -133,7 +133,7 @@ async def _wanted(looking: JournalReader, row: RunRow, wall_ms: int) -> RunChang
 
 
 def _listing(history: RunHistory, row: RunRow, wall_ms: int) -> RunChange:
-    """How a run stands by its records. A run that waits is due now: who drives it next finds out for what."""
+    """The listing of a run from its records. A waiting run is due now: its next owner finds out for what."""
     status: RunStatus = "running" if history.status == "new" else history.status
     if status == "suspended" and history.paused is not None:
         return RunChange(status, f"paused by {history.paused.by}", None, row.waits, release=True)
@@ -156,7 +156,7 @@ def _differs(row: RunRow, wanted: RunChange) -> bool:
 
 
 async def trust(engine: Engine, by: str, *, newest: bool) -> str:
-    """An operator's word on a journal that looks copied or restored. The trust it has now. Raises `UsageError`."""
+    """Trust a journal that looks copied or restored. Returns its present trust. Raises `UsageError`."""
     if engine.identity.trust == "trusted":
         raise UsageError("this journal is trusted already", next_step="nothing needs to be done")
     identity = await engine.journal.confirm("trusted" if newest else "doubtful", by)

@@ -1,4 +1,4 @@
-"""Why an operation is where it is: what was attempted, who proved what, and what `decide` says comes next."""
+"""Explanation of an operation's state: its attempts, the proofs, and the next move by `decide`."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Policing(msgspec.Struct, frozen=True):
-    """What a policy said about it: by which rule, over which facts, and what was drawn.
+    """The ruling of a policy on it: the rule, the facts, and the draw.
 
     `read` is that rule as it read then, where the journal has kept it.
     """
@@ -69,9 +69,9 @@ class Policing(msgspec.Struct, frozen=True):
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """Everything an operator asks about one operation. `move` and `rule` are what `decide` answers now.
+    """Everything an operator asks about one operation. `move` and `rule` are the present result of `decide`.
 
-    `words` are what people said about it: when, who, what, and how their name is known. `relied_on` is what was
+    `words` are people's answers about it: when, who, what, and how their name is known. `relied_on` is the state
     observed before it was sent, `expected` the evidence that its success should leave; None where nothing was declared.
     `contradicted` is the evidence against a final outcome, and `relied` names what relied on that outcome.
     """
@@ -146,11 +146,11 @@ async def explain(looking: JournalReader, operation: str, now: Now) -> Explanati
     )
 
 
-# --- what decide is told ---------------------------------------------------------------------------------
+# --- the input of decide ---------------------------------------------------------------------------------
 
 
 def _contract(history: RunHistory, state: OperationState) -> Contract:
-    """The clauses under which it was attempted last, as they were stored with it."""
+    """The contract under which it was attempted last, as it was stored with it."""
     record = history.contracts.get(state.contract)
     stored_clauses = DEFAULT_CONTRACT if record is None else msgspec.json.decode(record.clauses, type=Contract)
     return msgspec.structs.replace(stored_clauses, tool=state.intent.tool)
@@ -173,7 +173,7 @@ async def _situation(looking: JournalReader, history: RunHistory, contract: Cont
 
 
 async def _with_deaths(looking: JournalReader, history: RunHistory, state: OperationState, now: Now) -> OperationState:
-    """The operation as whoever takes the run next will see it: an attempt of a dead process has ended."""
+    """The operation as the run's next owner will see it: an attempt of a dead process has ended."""
     last = state.attempts[-1] if state.attempts else None
     owner = history.owners.get(last.token) if last is not None else None
     if last is None or owner is None or last.over_up is not None or last.end is not None:
@@ -207,7 +207,7 @@ def _attempt_text(state: OperationState, attempt: Attempt) -> str:
 
 
 def _answered_later(state: OperationState, attempt: Attempt) -> bool:
-    """Whether the system accepted this attempt first, and the answer that proves it came under its key."""
+    """True if the system accepted this attempt first, and the answer that proves it came under its key."""
     answered = attempt.late and attempt.end is not None and attempt.end.kind in {"returned", "rejected"}
     return answered and bool(state.deferral.key) and attempt.number == len(state.attempts)
 

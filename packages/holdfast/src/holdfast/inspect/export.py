@@ -1,7 +1,7 @@
 """A run as a file: what a test replays later, long after its journal is gone.
 
-Only stored forms leave the journal. The keyed digests of arguments stay behind with the secret they were keyed
-with: what a model was shown is digested anew under a key that everybody knows, and the rest is compared by its
+Only stored forms are exported. The keyed digests of arguments stay behind with the secret they were keyed
+with: a model's input is digested anew under a public key, and the rest is compared by its
 stored form. Names of machines and processes stay behind as well.
 """
 
@@ -22,7 +22,7 @@ from holdfast.model.canonical.encode import digest
 
 FORMAT: Final = 1
 OPEN_KEY: Final = b"holdfast fixture"
-"""Keys the digests of a fixture. It protects nothing: whatever it digests stands beside it."""
+"""Key of the digests in a fixture. It protects nothing: the digested values are in the fixture too."""
 
 _AGAIN: Final = "export the run again: holdfast export RUN -o FILE"
 
@@ -99,11 +99,11 @@ class _Version(msgspec.Struct, frozen=True):
 
 
 def _checksum(bodies: Sequence[bytes]) -> str:
-    """Finds accidents and edits; it is no signature."""
+    """Checksum that detects accidents and edits; it is not a signature."""
     return sha256(b"\n".join(bodies)).hexdigest()[:32]
 
 
-# --- what leaves the journal -----------------------------------------------------------------------------------
+# --- what is exported -----------------------------------------------------------------------------------
 
 
 def _shareable(records: Iterable[r.Record]) -> Iterator[r.Record]:
@@ -150,17 +150,17 @@ class _Before(msgspec.Struct, frozen=True):
 
 
 class _Shown:
-    """What models were shown in full: a record holds only what is new since the one before it."""
+    """The full input of models: a record holds only what is new since the one before it."""
 
     def __init__(self) -> None:
         self._last: dict[str, bytes | None] = {}
 
     def forget(self) -> None:
-        """A new process begins to tell from the start."""
+        """Forget earlier input, as after the start of a new process."""
         self._last.clear()
 
     def whole(self, record: r.DecisionRecorded) -> bytes | None:
-        """All that this question showed; None where it was too long to be stored."""
+        """The full input of this question; None where it was too long to be stored."""
         seen, before = bytes(record.seen), self._last.get(record.function, b"")
         whole: bytes | None = seen
         if not seen.startswith(b"["):  # a question is a list of its arguments; an object tells how to make it whole

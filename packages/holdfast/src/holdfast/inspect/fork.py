@@ -1,4 +1,4 @@
-"""Fork: a new run that begins with what another one had done before a step.
+"""Fork: a new run that begins with the steps another one had completed before a step.
 
 Outcomes are inherited as references: the new run says where each of them was proven, and claims none
 of them as its own. Its own steps have its own name, and so their own keys.
@@ -83,7 +83,7 @@ def _prefix(parent: str, told: Sequence[ReadRecord], step: str) -> Sequence[Read
 
 
 def _check(history: RunHistory, parent: str, step: str) -> None:
-    """A fork may only leave where nothing is in the balance."""
+    """Refuse to fork where an operation is still undecided."""
     if not history.operations and history.started is None:
         raise UsageError(f"run {parent} has done nothing before {step}")
     if in_the_balance := [operation.step for operation in history.open_operations()]:
@@ -101,7 +101,7 @@ def _check(history: RunHistory, parent: str, step: str) -> None:
 
 
 def _inherited(parent: str, prefix: Sequence[ReadRecord]) -> Iterator[r.Record]:
-    """The records of the new run: everything that its code is told, in the same order, and no attempt."""
+    """The records of the new run: every value that its code received, in the same order, and no attempt."""
     history = RunHistory(parent)
     for _, record in prefix:
         if not is_about_operation(record):
@@ -117,7 +117,7 @@ def _inherited(parent: str, prefix: Sequence[ReadRecord]) -> Iterator[r.Record]:
 
 
 def _reference(parent: str, operation: OperationState, record: r.OperationRecord) -> Iterator[r.Record]:
-    """What stands, as a reference to where it was proven; a failure as the failure it was."""
+    """The outcome as a reference to where it was proven; a failure as the failure it was."""
     source, stamp = operation_id(parent, operation.step), {"at": record.at, "up": record.up}
     if operation.phase == "succeeded" or operation.links.reused:
         reused = r.OutcomeReused(

@@ -65,7 +65,7 @@ KINDS: Final[Mapping[str, Any]] = {
     "thresholds": Move,
 }
 PLAIN: Final = frozenset({"reused"})
-"""Streams whose bodies are names, and no JSON."""
+"""Streams whose bodies are names, not JSON."""
 
 
 @cache

@@ -25,7 +25,7 @@ SEVERITIES: Final[tuple[Severity, ...]] = ("danger", "warning", "note")
 
 
 class LintFinding(msgspec.Struct, frozen=True):
-    """One thing that a tool, or an agent's code, cannot survive. `where` is a file and a line."""
+    """One danger to a tool, or to an agent's code. `where` is a file and a line."""
 
     subject: str
     rule: str
@@ -37,7 +37,7 @@ class LintFinding(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class ToolFacts:
-    """What is known about one tool. `model` says that a model may choose it.
+    """Facts about one tool. `model` says that a model may choose it.
 
     `source` and that of its `verifier` are None where there is none, or it cannot be read.
     """
@@ -50,18 +50,18 @@ class ToolFacts:
 
     @property
     def plain(self) -> bool:
-        """Whether nothing lets code find out what happened."""
+        """True if code has no means to find out what happened."""
         return self.contract.idempotency is None and not self.contract.verifies
 
     @property
     def settles(self) -> bool:
-        """Whether reading it back can prove both that it happened and that it did not."""
+        """True if reading it back can prove both that it happened and that it did not."""
         return self.contract.verifies and self.contract.settle_ms is not None
 
 
 @dataclass(frozen=True)
 class LintRule:
-    """One row: when it applies, what cannot be survived then, and what to add.
+    """One row: when it applies, the danger, and what to add.
 
     The texts may name {tool}, {ttl}, {within}, {tries} and {timeout} of the contract.
     """
@@ -147,7 +147,7 @@ RULES: Final[tuple[LintRule, ...]] = (
 
 
 def lint(agents: Iterable[AnyAgent]) -> list[LintFinding]:
-    """Everything that these agents and their tools cannot survive, the worst first."""
+    """All findings about these agents and their tools, the worst first."""
     held = list(agents)
     found = [finding for agent in held for finding in _lint_agent(agent)]
     chosen = {tool.name for agent in held if _lets_a_model_choose(agent) for tool in agent.tools}
@@ -200,7 +200,7 @@ def _words(facts: ToolFacts) -> dict[str, str]:
 
 
 def _key_ms(facts: ToolFacts) -> float:
-    """How long a key may be relied upon: a retry has to arrive in time."""
+    """The time for which a key is reliable: a retry has to arrive within it."""
     key = facts.contract.key
     if key is None or key.ttl is None:
         return float("inf")
@@ -212,7 +212,7 @@ def _speaks_http(source: Source | None) -> bool:
 
 
 def _lets_a_model_choose(agent: AnyAgent) -> bool:
-    """Whether the agent's code asks for tools by name (`run.call`), or shows a model their schemas."""
+    """True if the agent's code asks for tools by name (`run.call`), or shows a model their schemas."""
     source = source_of(agent.__wrapped__)
     return source is not None and bool(source.names & {"call", "schemas"})
 
@@ -222,7 +222,7 @@ Severity = Literal["danger", "warning", "note"]
 
 @dataclass(frozen=True)
 class UseRule:
-    """One row about what a source uses: which names, and what comes of it. The texts may name {use}."""
+    """One row about a source: the names it uses, and their danger. The texts may name {use}."""
 
     name: str
     severity: Severity
@@ -242,7 +242,7 @@ HTTP: Final = ("requests", "httpx", "httpx2", "aiohttp", "urllib3", "urllib.requ
 OUTSIDE: Final = (*HTTP, "smtplib", "aiosmtplib", "subprocess", "boto3", "openai", "anthropic")
 
 # Clients that send again unless told not to: the name, the setting, and its values that switch it off.
-# No setting: whatever it is given, it is there to send again. No value: whoever configures it has thought of it.
+# No setting: whatever it is given, it is there to send again. No value: configuring it is a deliberate choice.
 RETRYING: Final[dict[str, tuple[str, tuple[object, ...]]]] = {
     "aiohttp_retry.RetryClient": ("", ()),
     "anthropic.Anthropic": ("max_retries", (0,)),
@@ -276,7 +276,7 @@ MAY_RETRY: Final = {
 
 
 def retries_by_itself(use: SourceUse) -> bool:
-    """Whether this use makes a client that sends again by itself."""
+    """True if this use makes a client that sends again by itself."""
     if (switch := MAY_RETRY.get(use.name)) is not None:
         return use.called and switch in use.given and use.settings.get(switch, 1) not in (0, False)
     if use.name not in RETRYING:
@@ -286,7 +286,7 @@ def retries_by_itself(use: SourceUse) -> bool:
         return True
     if not use.called:
         return False
-    first = use.settings.get("0") if use.name.endswith("Retry") else None  # Retry(0): its total stands first
+    first = use.settings.get("0") if use.name.endswith("Retry") else None  # Retry(0): its total is the first argument
     return use.settings.get(setting, first) not in off if off else setting not in use.given
 
 
@@ -323,5 +323,5 @@ AGENT_RULES: Final[tuple[UseRule, ...]] = (
 
 
 def under(name: str, modules: Iterable[str]) -> bool:
-    """Whether a dotted name is one of these modules, or is in one of them."""
+    """True if a dotted name is one of these modules, or is in one of them."""
     return any(f"{name}.".startswith(f"{module}.") for module in modules)

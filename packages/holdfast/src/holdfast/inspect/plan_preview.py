@@ -1,4 +1,4 @@
-"""Looking at a plan: what it would do, step by step, with what each tool promises and what may go wrong."""
+"""Looking at a plan: its steps, the contract of each tool, and what may go wrong."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class PlannedCall(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ShownStep(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One step: what it waits for, and what is tried in order.
+    """One step: its dependencies, and the calls that are tried in order.
 
     `abort_if` are the conditions that are judged before anything of it is sent, `abort_after` those that read its own
     result.
@@ -50,7 +50,7 @@ class ShownStep(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ShownPlan(msgspec.Struct, frozen=True):
-    """A plan, and everything that is wrong with it."""
+    """A plan, and all its faults."""
 
     name: str
     goal: str
@@ -76,7 +76,7 @@ def tools_of(agent: Agent[Any, Any]) -> Mapping[str, AnyTool]:
 
 
 def shown(plan: Plan, tools: Mapping[str, AnyTool]) -> ShownPlan:
-    """The plan with what its tools promise. Nothing is called."""
+    """The plan with the contracts of its tools. Nothing is called."""
     return _plan(plan, tools, _faults(plan, tools), {})
 
 

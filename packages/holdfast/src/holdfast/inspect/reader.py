@@ -1,4 +1,4 @@
-"""What can be read from a journal without taking part: runs, their records, one operation."""
+"""Reading a journal without taking part: runs, their records, one operation."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ReadRecord: TypeAlias = "tuple[Row, Record]"
 
 
 class Listing(msgspec.Struct, frozen=True):
-    """Which runs are wanted. `since_ms`: begun then or later; `everything`: those of the runtime itself, too."""
+    """Filter of runs. `since_ms`: begun then or later; `everything`: those of the runtime itself, too."""
 
     status: RunStatus | None = None
     agent: str = ""
@@ -38,7 +38,7 @@ class Listing(msgspec.Struct, frozen=True):
     everything: bool = False
 
     def fits(self, row: RunRow) -> bool:
-        """Whether this run is one of them; its status is looked at by the query."""
+        """True if the run matches; the query checks its status."""
         return (
             self.agent in ("", row.agent)
             and row.created_ms >= self.since_ms
@@ -59,7 +59,7 @@ class JournalReader:
         return await self.journal.runs(status=status, limit=limit, after=after)
 
     async def page(self, status: RunStatus | None, limit: int, after: str, *, everything: bool) -> list[RunRow]:
-        """The next `limit` lines of the listing ; `everything`: those of the system itself, too."""
+        """The next `limit` lines of the listing; `everything`: those of the system itself, too."""
         found: list[RunRow] = []
         while len(found) < limit and (rows := await self.journal.runs(status=status, limit=PAGE, after=after)):
             found.extend(row for row in rows if everything or not is_system(row.agent))
@@ -67,7 +67,7 @@ class JournalReader:
         return found[:limit]
 
     async def newest(self, only: Listing, limit: int, after: str = "") -> list[RunRow]:
-        """The next `limit` runs that are wanted, the newest first; `after`: those begun before that run."""
+        """The next `limit` runs that match, the newest first; `after`: those begun before that run."""
         found: list[RunRow] = []
         while len(found) < limit:
             rows = await self.journal.runs(status=only.status, limit=PAGE, after=after, newest=True)
@@ -104,7 +104,7 @@ class JournalReader:
             after = rows[-1].seq
 
     async def readable_records(self, run: str) -> AsyncIterator[ReadRecord]:
-        """As `records`, up to the first one that cannot be read: for what is counted over many runs."""
+        """As `records`, up to the first unreadable one: for counts over many runs."""
         with contextlib.suppress(Unreadable):
             async for one in self.records(run):
                 yield one
@@ -122,7 +122,7 @@ class JournalReader:
         return found
 
     async def history(self, run: str) -> RunHistory:
-        """Everything the records say about a run. Raises `UnknownRun`."""
+        """Everything in the records of a run. Raises `UnknownRun`."""
         from holdfast.model.run_history import RunHistory  # noqa: PLC0415 - as above
 
         await self.row(run)
@@ -149,7 +149,7 @@ class JournalReader:
         return question_in(await self.history(run), step)
 
     async def has_used(self, tool: str, *, runs: int = 200) -> bool:
-        """Whether one of the first `runs` of the listing has used a tool of that name."""
+        """True if one of the first `runs` of the listing has used a tool of that name."""
         seen = 0
         async for row in self.every_run():
             seen += 1
@@ -180,7 +180,7 @@ class JournalReader:
         return found
 
     async def is_contradicted(self, run: str, step: str) -> bool:
-        """Whether an operation has a contradiction without an answer."""
+        """True if an operation has a contradiction without an answer."""
         return bool(await self.contradictions(contradiction_stream(run, step)))
 
     async def pauses(self) -> dict[str, str]:
@@ -224,5 +224,5 @@ def question_in(history: RunHistory, step: str) -> r.QuestionAsked:
 
 
 def waits_of(row: RunRow | RunWaits) -> list[ListedWait]:
-    """What the listing says that a run waits for."""
+    """The waits of a run, from the listing."""
     return decode_waits(row.waits)

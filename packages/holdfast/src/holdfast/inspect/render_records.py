@@ -1,4 +1,4 @@
-"""Records as text: one short line for each thing that can happen, facts and plans included."""
+"""Records as text: one short line for each kind of event, facts and plans included."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _plain(value: object) -> object:
 
 
 def written_text(operation: OperationState) -> str:
-    """What is known about a write."""
+    """The known state of a write."""
     return f"{operation.intent.item}: {_known(operation)}" if operation.intent.completes else _known(operation)
 
 
@@ -85,7 +85,7 @@ def _known(operation: OperationState) -> str:
 
 
 def basis_text(basis: Basis) -> str:
-    """Who proved an outcome."""
+    """The source of the proof of an outcome."""
     match basis.by:
         case "returned":
             return "the call returned"
@@ -98,7 +98,7 @@ def basis_text(basis: Basis) -> str:
 
 
 def end_text(end: r.End) -> str:
-    """How one call ended."""
+    """The end of one call."""
     why = f": {end.why}" if end.why else ""
     match end.kind:
         case "returned" if end.unfit:
@@ -118,7 +118,7 @@ def end_text(end: r.End) -> str:
 
 
 def answer_text(end: r.End) -> str:
-    """How an answer that came later says that a call ended."""
+    """The end of a call, from an answer that came later."""
     said = "may have succeeded" if end.unfit else "succeeded" if end.kind == "returned" else "failed"
     by = f" (by {end.source})" if end.source else ""
     return f"{said}: {end.why}{by}" if end.why else f"{said}{by}"
@@ -129,13 +129,13 @@ def _unread(end: r.End) -> str:
 
 
 def report_notes(end: r.End) -> list[tuple[str, str]]:
-    """What a call said besides how it ended: facts, and parts that are still to come."""
+    """Notes beside the end of a call: facts, and parts that are still to come."""
     facts = [("reported", f"{fact.name} is {stored(fact.value, 100)}") for fact in end.facts]
     return [*facts, *(("pending", item.name) for item in end.pending)]
 
 
 def verdict_text(record: r.Verified) -> str:
-    """What a reading of the world said, and whether it counts."""
+    """The result of a verification, and whether it counts."""
     evidence = f": {record.evidence}" if record.evidence else ""
     match record.verdict:
         case "happened":
@@ -149,14 +149,14 @@ def verdict_text(record: r.Verified) -> str:
 
 
 def read_text(record: r.ReadRecorded) -> str:
-    """What a read answered."""
+    """The result of a read."""
     if record.status == "failed":
         return f"failed: {record.reason}" + (f" [{record.code}]" if record.code else "")
     return stored(record.result) + (f" (attempt {record.attempts})" if record.attempts > 1 else "")
 
 
 def decision_notes(record: r.DecisionRecorded) -> list[tuple[str, str]]:
-    """Why a model decided so, how sure it was, and what that cost."""
+    """The reason for a model's decision, its confidence, and its cost."""
     notes = [("why", record.why)] if record.why else []
     facts = [f"confidence {record.confidence:g}"] if record.confidence is not None else []
     if record.input_tokens or record.output_tokens:
@@ -169,13 +169,13 @@ def decision_notes(record: r.DecisionRecorded) -> list[tuple[str, str]]:
 
 
 def message_text(record: r.MessageReceived) -> str:
-    """Who told a run what."""
+    """The sender and the text of a message."""
     facts = ", ".join(f"{fact.name} is {stored(fact.value, 100)}" for fact in record.facts)
     return f"{record.by}: {record.text}" + (f" ({facts})" if facts else "") + (", and to stop" if record.stop else "")
 
 
 def answered_text(answer: Answered) -> str:
-    """Who gave which answer to a question."""
+    """The answer to a question, and its giver."""
     if answer.over:
         return f"{answer.by} took it over" + (f": {answer.note}" if answer.note else "")
     if answer.by:
@@ -184,7 +184,7 @@ def answered_text(answer: Answered) -> str:
 
 
 def record_note(record: r.OperationRecord | r.RunRecord | r.ReadRecorded) -> tuple[str, str]:
-    """A label and a text for records that are told as they are; empty for those that need no line."""
+    """A label and a text for records that are shown as they are; empty for those that need no line."""
     match record:
         case r.OperationPlanned():
             return "planned", f"waits for {record.waits_for}" if record.waits_for else ""
@@ -209,12 +209,12 @@ def record_note(record: r.OperationRecord | r.RunRecord | r.ReadRecorded) -> tup
 
 
 def standing_text(permission: str) -> str:
-    """That something left on a standing permission, if it did."""
+    """A remark that an operation was sent under a standing permission, if it was."""
     return f", on the standing permission {permission}" if permission else ""
 
 
 def transaction_note(record: r.Record) -> tuple[str, str] | None:
-    """One word about a boundary, and what there is to say; None for other records."""
+    """A label and a text about a boundary; None for other records."""
     name = getattr(record, "transaction", "") or "the whole run"
     match record:
         case r.TransactionOpened():
@@ -242,7 +242,7 @@ def _amends(record: r.TransactionAborted | r.TransactionParked) -> str:
 
 
 def ruling_text(ruling: Ruling, policy: str) -> str:
-    """What a policy says about an operation, and by which of its rules."""
+    """The ruling of a policy on an operation, and the rule behind it."""
     match ruling.word:
         case "auto":
             said = "it leaves by itself"
@@ -278,7 +278,7 @@ def _person_note(record: r.OperationRecord | r.RunRecord | r.ReadRecorded) -> tu
         case r.Resolved():
             return record.by, _WORDS[record.word] + (f": {record.evidence}" if record.evidence else "")
         case r.CommandApplied() if record.command in _BESIDE and not record.refused:
-            return "", ""  # what it said is on record beside it
+            return "", ""  # the ruling is on record beside it
         case _:
             return None
 
@@ -321,7 +321,7 @@ class _Grounds(msgspec.Struct, frozen=True):
 
 
 def is_bookkeeping(record: r.ValueRecorded) -> bool:
-    """Whether only replay needs it: in which order steps ended, and that nothing they rest on was corrected."""
+    """True if only replay needs it: the order in which steps ended, and that no fact they rely on was corrected."""
     if record.what == DEPENDENCIES:
         return not msgspec.json.decode(record.value, type=_Grounds).corrected
     return record.what == "over"

@@ -37,7 +37,7 @@ from holdfast.model.run_history import RunHistory
 
 AnyAgent = Agent[Any, Any]
 
-# The life of the run, as opposed to what its code did: a replay starts as if it had never been interrupted.
+# The life of the run, as opposed to the actions of its code: a replay starts as if it had never been interrupted.
 _LIFE: Final = (r.RunSuspended, r.RunReopened, r.RunStopped, r.RunCompleted, r.CommandApplied)
 _NEW: Final = (
     r.AttemptStarted, r.OperationPlanned, r.ReadRecorded, r.DecisionStarted, r.ValueRecorded, r.TimerSet, r.TimerFired,
@@ -76,7 +76,7 @@ async def replay(looking: JournalReader, run: str, agents: Iterable[AnyAgent]) -
 async def replay_records(
     identity: Identity, run: str, records: Sequence[r.Record], agents: Iterable[AnyAgent]
 ) -> Replayed:
-    """The same over records from wherever they are kept. Raises `UsageError` for unknown code."""
+    """As `replay`, over records from anywhere. Raises `UsageError` for unknown code."""
     history = RunHistory(run)
     for record in records:
         history.add(record)
@@ -100,7 +100,7 @@ async def replay_records(
 
 
 async def _driven(engine: Engine, run: str, copy: _Copy) -> Conclusion | None:
-    """How the code ended; None where it waits for something that no record will bring, and does nothing meanwhile.
+    """The end of the code; None where it waits for something that no record will bring, and does nothing meanwhile.
 
     What met the end of the record may be a task that the code does not look after, so that it waits for ever.
     """
@@ -122,19 +122,19 @@ async def _driven(engine: Engine, run: str, copy: _Copy) -> Conclusion | None:
 
 
 def _progress(engine: Engine, copy: _Copy) -> object:
-    """What changes with every step that the code takes."""
+    """A value that changes with every step that the code takes."""
     return copy.written, [
         (len(one.replay.expected), len(one.history.deliveries)) for one in engine.active_runs.values()
     ]
 
 
 STUCK_AFTER_S: Final = 10.0
-"""How long code under replay may do nothing that the record knows of before it is taken to wait for ever."""
+"""Time without a recorded step after which code under replay is taken to wait for ever."""
 _SETTINGS: Final = Settings(hold_ms=0, claims_allowed=2**31, patience_ms=1000, grace_ms=1000)
 
 
 class _Copy(MemoryJournal):
-    """The records of one run in memory; once watched, it refuses whatever is new."""
+    """The records of one run in memory; once watched, it refuses new ones."""
 
     def __init__(self, identity: Identity, records: Sequence[r.Record]) -> None:
         last = records[-1]
@@ -146,7 +146,7 @@ class _Copy(MemoryJournal):
         self.met: NewStep | None = None
         self.written = 0
         self.place = ""  # where code waits that never ends
-        self.over = False  # the first new step was met: how the engine winds up is nobody's record
+        self.over = False  # the first new step was met: what the engine does after it is not recorded
 
     async def seed(self, run: str, history: RunHistory, records: Sequence[r.Record]) -> None:
         """Take the records, under a token newer than any of theirs."""
@@ -181,7 +181,7 @@ class _Copy(MemoryJournal):
                 self.stop(step_of(record))
 
     def stop(self, step: str = "") -> None:
-        """Here the record ends. Remember which of its steps have not come back."""
+        """End the record here. Remember the recorded steps that have not come back."""
         assert self.watching is not None
         if self.over:
             raise NewStep(step)
@@ -191,7 +191,7 @@ class _Copy(MemoryJournal):
         raise self.met
 
     def note_left(self, step: str = "") -> None:
-        """Remember which recorded steps have not come back, but for this one."""
+        """Remember the recorded steps that have not come back, but for this one."""
         assert self.watching is not None
         for instance in self.watching.active_runs.values():
             told = [name for name in instance.history.deliveries if name != step]
@@ -201,13 +201,13 @@ class _Copy(MemoryJournal):
             ]
 
     def reached(self, point: str) -> None:
-        """The engine is about to touch the world."""
+        """The engine is about to make an outside call."""
         if self.watching is not None and point in _BEFORE_THE_WORLD:
             self.stop()
 
 
 class _Stopped:
-    """The clock of a replay: it stands where the record ends, so that nothing comes due."""
+    """The clock of a replay: it stops where the record ends, so that no deadline passes."""
 
     def __init__(self, wall_ms: int) -> None:
         self._wall_ms = wall_ms
@@ -226,7 +226,7 @@ def _seams(copy: _Copy) -> Environment:
 
 
 def _disarm(tools: Iterable[Tool[Any, Any]]) -> list[tuple[Tool[Any, Any], dict[str, Code]]]:
-    """Let no handler read the world. `expect` and `claim` only compute."""
+    """Keep handlers from reading outside systems. `expect` and `claim` only compute."""
 
     async def refuse(*_: object, **__: object) -> None:
         raise NewStep
@@ -284,7 +284,7 @@ def _not_reached(copy: _Copy) -> str:
 
 
 def _new_step(history: RunHistory, error: NewStep, copy: _Copy) -> Replayed:
-    """The code went past the record. That is as it should be, unless the record is whole or goes on."""
+    """The code went past the record. That is expected, unless the record is whole or goes on."""
     where, step = _place(error), error.step
     now = f"+ now: {step or 'a read that is not on record'}"
     if copy.left:

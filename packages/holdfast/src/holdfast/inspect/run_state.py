@@ -39,11 +39,11 @@ class Open(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RunState(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A run as it stands. `given` is what its code said when it handed over, `queue` to whom, and `why`.
+    """The state of a run. `given` is what its code said when it handed over, `queue` to whom, and `why`.
 
-    `facts` are what it knew then; where it was not handed over, what it learned last. `done` are the effects that
-    stand, with their receipts, `open` those that nobody knows the end of. `asks` are its open questions, `sleeps` what
-    it waits for besides, `undelivered` messages not yet delivered, `spent` its costs by what they were for.
+    `facts` are what it knew then; where it was not handed over, what it learned last. `done` are the effects in force,
+    with their receipts, `open` those with an unknown outcome. `asks` are its open questions, `sleeps` what it waits for
+    besides, `undelivered` messages not yet delivered, `spent` its costs by what they were for.
     """
 
     run: str
@@ -63,7 +63,7 @@ class RunState(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 async def state_of(looking: JournalReader, run: str, step: str = "") -> RunState:
-    """How the run stands; with the `step` of a hand-off, with what went along. Raises `UnknownRun` and `UsageError`."""
+    """The state of the run; for the `step` of a hand-off, with what was given. Raises `UnknownRun` and `UsageError`."""
     history = RunHistory(run)
     records: list[r.Record] = []
     for _, record in await looking.told(run):
@@ -118,7 +118,7 @@ def _facts_of(stored: r.Raw) -> tuple[Fact, ...]:
 
 
 def _learned(records: Sequence[r.Record]) -> tuple[Fact, ...]:
-    """What was learned last of each name, as the records have it."""
+    """The newest value of each fact, from the records."""
     found: dict[str, Fact] = {}
     for record in records:
         if isinstance(record, r.ValueRecorded) and record.what.startswith(_FACT):
@@ -155,7 +155,7 @@ def _spent(records: Sequence[r.Record]) -> dict[str, float]:
 
 
 class StateAt(msgspec.Struct, frozen=True):
-    """A run as it stood after record `record`. `focus` is the step in full, `entries` what was known by then."""
+    """A run's state after record `record`. `focus` is the step in full, `entries` the lines up to then."""
 
     run: str
     agent: str
@@ -171,7 +171,7 @@ class StateAt(msgspec.Struct, frozen=True):
 
 
 def state_at(run: str, told: Sequence[ReadRecord], where: str) -> StateAt:
-    """The state when the step `where` had been told its outcome, or after the record of that number.
+    """The state when the step `where` had received its outcome, or after the record of that number.
 
     A step that never got an outcome is shown as of its last record. Raises `UsageError`.
     """
@@ -208,7 +208,7 @@ def step_of(record: r.Record) -> str:
 
 
 def _moment_of(run: str, told: Sequence[ReadRecord], step: str) -> int:
-    """The number of the record that told the step its outcome."""
+    """The number of the record that gave the step its outcome."""
     history, last = RunHistory(run), 0
     for row, record in told:
         history.add(record)

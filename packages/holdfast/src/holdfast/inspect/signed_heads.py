@@ -70,7 +70,7 @@ def head_keys(file: Path | None) -> tuple[str, ...]:
 
 
 def own_head_keys(file: Path | None, rng: Rng) -> tuple[str, ...]:
-    """The same keys; where there are none, the first is made next to the journal. Raises `UsageError`."""
+    """The same keys; where there are none, the first is made beside the journal. Raises `UsageError`."""
     if (keys := head_keys(file)) or file is None:
         return keys
     try:

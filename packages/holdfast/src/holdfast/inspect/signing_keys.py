@@ -39,7 +39,7 @@ def load_keys(path: Path) -> SigningKeys | None:
 
 
 def keep_keys(path: Path, keys: SigningKeys) -> None:
-    """Replace the file in one step, readable by its owner alone."""
+    """Replace the file atomically, readable by its owner alone."""
     fresh = path.with_name(f"{path.name}.{os.getpid()}")
     with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         file.write(msgspec.json.encode(keys))
@@ -55,7 +55,7 @@ def first_keys(path: Path, fresh: str) -> SigningKeys:
     own = path.with_name(f"{path.name}.{os.getpid()}")
     keep_keys(own, SigningKeys((fresh,)))
     try:
-        os.link(own, path)  # fails where another process was faster, so nobody's key is replaced
+        os.link(own, path)  # fails where another process was faster, so no key is replaced
     except FileExistsError:
         return load_keys(path) or SigningKeys((fresh,))
     finally:

@@ -1,7 +1,7 @@
-"""What a function's source reaches, without running it: calls by dotted name, through helpers of its own module.
+"""Names that a function's source reaches, without running it: dotted calls, also through helpers of its module.
 
 The reading is modest on purpose. It follows calls to functions of the same module and the values of module
-variables that are used; what it cannot resolve it leaves out, so that whatever it reports is there to be seen.
+variables that are used; what it cannot resolve it leaves out, so that every finding is visible in the source.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class SourceUse(msgspec.Struct, frozen=True):
 
 
 class Source(msgspec.Struct, frozen=True):
-    """What can be reached from one function. `names` are the plain names and last attributes it mentions."""
+    """Names reached from one function. `names` are the plain names and last attributes it mentions."""
 
     file: str
     seen: list[SourceUse]
@@ -37,7 +37,7 @@ class Source(msgspec.Struct, frozen=True):
 
 
 def source_of(function: Callable[..., Any]) -> Source | None:
-    """What the source of a function reaches; None where there is no source to read."""
+    """The names that the source of a function reaches; None where there is no source to read."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     if code is None:
         return None
@@ -54,7 +54,7 @@ def source_of(function: Callable[..., Any]) -> Source | None:
 
 
 def aliases(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """What each imported name of a file stands for, as a dotted name; relative imports are left out."""
+    """The dotted name behind each imported name of a file; relative imports are left out."""
     for node in ast.walk(tree):
         match node:
             case ast.Import(names=names):
@@ -70,7 +70,7 @@ def aliases(tree: ast.Module) -> Iterator[tuple[str, str]]:
 
 
 class _Module:
-    """One parsed file: its functions, its variables, and what its imported names stand for."""
+    """One parsed file: its functions, its variables, and the dotted names behind its imports."""
 
     def __init__(self, tree: ast.Module) -> None:
         self._tree = tree

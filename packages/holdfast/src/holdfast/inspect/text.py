@@ -13,7 +13,7 @@ from itertools import groupby
 from typing import Final
 
 LONGEST: Final = 10_000
-"""How many characters of one text a face shows."""
+"""Largest number of characters of one text that an interface shows."""
 _IN_A_ROW: Final = 4
 _SHOWN: Final = 2
 _NO_LETTERS: Final = re.compile(r"[^\w\s!-~]{5,}")
@@ -90,7 +90,7 @@ def duration(ms: float) -> str:
 
 
 def ago(ms: int, now_ms: int) -> str:
-    """How long ago a moment was, or how far ahead it is."""
+    """The distance of a moment from now, past or future."""
     gap = now_ms - ms
     if abs(gap) < 1000:
         return "now"

@@ -1,7 +1,7 @@
-"""A run as a story: one entry per effect, read, decision and wait, with what happened to it below.
+"""A run as a story: one entry per effect, read, decision and wait, with its events below.
 
-Texts hold what tools, models and people wrote, as it was recorded. Whoever shows them to a terminal
-or a browser makes them harmless first.
+Texts hold what tools, models and people wrote, as it was recorded. Sanitize them before showing them in a terminal or a
+browser.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _MARKS: Final[dict[str, Mark]] = {"succeeded": "ok", "failed": "failed", "unknow
 
 
 class TimelineNote(msgspec.Struct, omit_defaults=True):
-    """One thing that happened to an entry. `took_ms` is how long a call lasted."""
+    """One event of an entry. `took_ms` is how long a call lasted."""
 
     at: int
     label: str
@@ -54,7 +54,7 @@ class TimelineNote(msgspec.Struct, omit_defaults=True):
 class TimelineEntry(msgspec.Struct, omit_defaults=True):
     """One line of the story, and the notes below it.
 
-    A step that goes on after its run was suspended or taken up again has another line there: lines are in order of
+    A step that continues after its run was suspended or resumed has another line there: lines are in order of
     time, and the last one of a step has its result. `took_ms` is how long the last call lasted.
     """
 
@@ -110,7 +110,7 @@ class _Teller:
         self.messages: dict[int, TimelineEntry] = {}
         self.deferred: set[str] = set()
         self.began: dict[str, int] = {}
-        self.last_pause = -1  # the index of the last entry at which the run was suspended, stopped or taken up again
+        self.last_pause = -1  # the index of the last entry at which the run was suspended, stopped or resumed
         self.places: dict[str, int] = {}
         self.ended = 0
         self.cost = 0.0
@@ -123,7 +123,7 @@ class _Teller:
         if is_about_operation(record):
             self._operation(record)
         else:
-            self._rest(record)  # type: ignore[arg-type]  # what is about no operation is about the run
+            self._rest(record)  # type: ignore[arg-type]  # a record without an operation is about the run
 
     def told(self) -> Timeline:
         started = self.history.started
@@ -145,7 +145,7 @@ class _Teller:
         )
 
     def _go_on(self, record: r.Record) -> None:
-        """Begin another line for a step whose run was paused in between; the earlier line keeps what was known then."""
+        """Begin another line for a step whose run was paused in between; the earlier line keeps its state."""
         step = getattr(record, "step", "")
         if (
             step not in self.steps
@@ -189,7 +189,7 @@ class _Teller:
             entry.notes.append(TimelineNote(record.at, "allowed", f"on the standing permission {record.standing}"))
 
     def _accepted(self, record: r.OperationDeferred) -> None:
-        """The call is over, and its answer comes later."""
+        """Note an accepted call: it is over, and its answer comes later."""
         notes = self.steps[record.step].notes
         self.deferred.add(record.step)
         if (note := self.calls.get((record.step, record.number))) is not None:
@@ -211,7 +211,7 @@ class _Teller:
             self.steps[step].notes.append(TimelineNote(at, "late", f"attempt {number} after all: {end_text(end)}{by}"))
 
     def _finish(self, entry: TimelineEntry, operation: OperationState) -> None:
-        """The line itself, from what is known at the end; a clean single attempt needs no lines below it."""
+        """The line itself, from the final state; a clean single attempt needs no lines below it."""
         entry.name, entry.status = operation.intent.tool, operation.phase
         entry.title, entry.arguments = operation.intent.title, operation.intent.arguments
         entry.mark = "ok" if operation.links.reused else _MARKS.get(operation.phase, "open")
@@ -220,7 +220,7 @@ class _Teller:
             entry.mark, entry.text = "asks", f"contradicted: {operation.links.contradicted[-1]}; recorded: {entry.text}"
         if operation.phase == "ready" and operation.approval.digest:
             entry.text = "approved" + (", waits for a worker" if self.history.status == "suspended" else "")
-        if operation.phase in {"gated", "unknown"}:  # the question stands in the line itself
+        if operation.phase in {"gated", "unknown"}:  # the line itself has the question
             entry.notes = [note for note in entry.notes if note.label != "asked"]
         entry.took_ms = next((note.took_ms for note in reversed(entry.notes) if note.took_ms is not None), None)
         if operation.phase == "succeeded" or operation.links.reused:
@@ -338,7 +338,7 @@ class _Teller:
         entry.notes.append(TimelineNote(record.at, "heard", said))
 
     def _unheard(self) -> None:
-        """Say of what the run was told and its code was not."""
+        """Note the messages that were sent to the run and not delivered to its code."""
         for message in () if self.history.messages is None else self.history.messages.unheard:
             self.messages[message.entry].notes.append(TimelineNote(message.at, "unheard", "its code has not heard it"))
 
@@ -366,14 +366,14 @@ class _Teller:
             self.entries.append(TimelineEntry(record.at, "run", label, mark, text=text, notes=notes))
 
     def _without_question(self, reason: str) -> str:
-        """Why the run is suspended; the question to a person stands in the line of its step already."""
+        """The reason of the suspension; the question to a person is already in the line of its step."""
         step = reason.removeprefix(f"{self.history.run}/").partition(": ")[0]
         operation = self.history.operations.get(step)
         asked = operation is not None and operation.phase in {"gated", "unknown"} and step in self.steps
         return f"waits for a person's answer about {step}" if asked else reason
 
     def _still_waits(self, reason: str) -> bool:
-        """Taken up, and put down again for the same reason: that is no news."""
+        """True if the run was resumed and suspended again for the same reason, which needs no line."""
         if len(self.entries) < 2:
             return False
         before, between = self.entries[-2:]
@@ -394,6 +394,6 @@ class _Teller:
 
 
 def _cost_of(record: r.Record) -> float:
-    """What a model or a tool reported to have spent with this record."""
+    """The cost that a model or a tool reported with this record."""
     end = getattr(record, "end", None)
     return getattr(record, "cost", 0.0) + (end.cost if end is not None else 0.0)

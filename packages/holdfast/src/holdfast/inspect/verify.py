@@ -30,7 +30,7 @@ class Kept(msgspec.Struct, frozen=True):
 
 
 class Checked(msgspec.Struct):
-    """What was read, and what did not hold. `signatures`: of how many heads the signature was checked."""
+    """The result of a verification: counts, and the faults found. `signatures`: heads with a checked signature."""
 
     runs: int = 0
     records: int = 0
@@ -89,7 +89,7 @@ async def _check_run(looking: JournalReader, run: str) -> tuple[Broken | None, i
 
 
 async def _unclaimed(looking: JournalReader, operation: OperationState) -> bool:
-    """Whether the ledger lacks what was written with an attempt under a business key, and with its success.
+    """True if the ledger lacks an entry written with an attempt under a business key, or with its success.
 
     A stream that lost its last entries is a chain that holds, so the ledger alone cannot tell.
     """

@@ -1,4 +1,4 @@
-"""Room for what must be remembered: the port, its back ends, hash chains, and facts about processes and files.
+"""The journal package: the port, its back ends, hash chains, and facts about processes and files.
 
 `journal.open(address)` is the only place that maps an address to a back end.
 """

@@ -1,4 +1,4 @@
-"""What every journal does alike, whatever it writes to."""
+"""Rules that every journal follows, whatever it writes to."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from holdfast.errors import ArgumentError, RecordRefused
 from holdfast.journal.port import Lease, NewRun, Post, Row, RunRow, StatusFilter, Trust, Write
 
 MAX_BODY = 64 << 20
-"""Bytes of one record. Larger results belong into a file whose name is recorded."""
+"""Largest size of one record in bytes. Larger results belong into a file whose name is recorded."""
 
 FOREVER_MS = 2**53 - 1
-"""How long a worker that nobody knows has been silent; the largest integer that JSON carries exactly."""
+"""Silence of an unknown worker in milliseconds: the largest integer that JSON carries exactly."""
 
 CHANGED: Final = "it was changed, removed or moved after it was written"
-"""Why a row breaks its chain, in a sentence."""
+"""The reason why a row breaks its chain, in a sentence."""
 
 
 def check_size(write: Write, row: Row) -> None:
@@ -31,7 +31,7 @@ def check_size(write: Write, row: Row) -> None:
 
 
 def first_write(lease: Lease, new: NewRun) -> Write:
-    """What a new run begins with. Raises `RecordRefused` for a record that is too large."""
+    """The first write of a new run. Raises `RecordRefused` for a record that is too large."""
     write = Write(lease, new.rows, new.change)
     check_extras(write)
     for row in new.rows:
@@ -40,7 +40,7 @@ def first_write(lease: Lease, new: NewRun) -> Write:
 
 
 def check_post(post: Post) -> None:
-    """Raise `ArgumentError` where an entry has a name or a size that no journal takes."""
+    """Raise `ArgumentError` where an entry has a name or a size that no journal accepts."""
     for what, text in (("stream", post.stream), ("key", post.key)):
         if not is_text(text):
             raise ArgumentError(
@@ -53,7 +53,7 @@ def check_post(post: Post) -> None:
 
 
 def check_extras(write: Write) -> None:
-    """Raise for what goes with records and cannot be stored: a listing outside of 64 bits, or a ledger entry."""
+    """Check what is stored beside records. Raises for a listing outside of 64 bits, or an invalid ledger entry."""
     change = write.change
     if change is not None and not (change.due_ms is None or abs(change.due_ms) <= FOREVER_MS):
         raise RecordRefused(f"{write.lease.run}: {change.due_ms} is no time at which a run can be due")
@@ -62,7 +62,7 @@ def check_extras(write: Write) -> None:
 
 
 def is_text(text: object) -> bool:
-    """Whether it is text that has a UTF-8 form: without lone surrogates."""
+    """True if the text has a UTF-8 form: it has no lone surrogates."""
     if not isinstance(text, str):
         return False
     try:
@@ -80,21 +80,21 @@ def ledger_hash(previous: bytes | None, post: Post, at_ms: int) -> bytes:
 
 
 def trust_entry(trust: Trust, by: str, incarnation: str, reason: str = "") -> bytes:
-    """The ledger entry of an operator's word on a distrusted journal."""
+    """The ledger entry of an operator's decision about a distrusted journal."""
     return msgspec.json.encode({"trust": trust, "by": by, "incarnation": incarnation, "reason": reason})
 
 
 def stands(line: RunRow, which: StatusFilter | None) -> bool:
-    """Whether this is one of the lines that are asked for."""
+    """True if the line matches the filter."""
     if which == "halted":
         return line.status == "stopped" and line.waits != b"[]"
     return which in (None, line.status)
 
 
 def wants_worker(line: RunRow, wall_ms: int, gone: Callable[[str], bool]) -> bool:
-    """Whether a worker should claim the run: nobody alive has it, and it runs, is due, or was left by who had it.
+    """True if a worker should claim the run: no living worker owns it, and it runs, is due, or lost its owner.
 
-    Whoever dies with a waiting run in hand may have taken it for something that was brought to it.
+    An owner that died with a waiting run may have claimed it to deliver something to it.
     """
     if line.status not in {"running", "suspended"}:
         return False
@@ -104,19 +104,19 @@ def wants_worker(line: RunRow, wall_ms: int, gone: Callable[[str], bool]) -> boo
 
 
 def due_since(line: RunRow) -> tuple[int, int]:
-    """The order in which runs that want a worker get one."""
+    """Sort key: the run that has been due longest gets a worker first."""
     waits = line.status == "suspended" and line.due_ms is not None and line.owner is None
     return line.due_ms if waits and line.due_ms is not None else line.updated_ms, line.row
 
 
 def wants_look(line: RunRow, wall_ms: int, gone: Callable[[str], bool]) -> bool:
-    """Whether a worker should look again at what a stopped run left in doubt: it is due, and nobody alive has it."""
+    """True if a worker should verify again what a stopped run left unknown: it is due and no living worker owns it."""
     due = line.due_ms is not None and line.due_ms <= wall_ms
     return line.status == "stopped" and due and (line.owner is None or gone(line.owner))
 
 
 def page(lines: Iterable[RunRow], limit: int, wanted: Callable[[RunRow], bool]) -> list[RunRow]:
-    """The first `limit` lines that are wanted; reads no further than that."""
+    """The first `limit` lines that match; reads no further than that."""
     found: list[RunRow] = []
     for line in lines:
         if len(found) >= limit:

@@ -1,4 +1,4 @@
-"""Addresses of journals, and the back end behind each scheme. Nothing else knows which back ends there are.
+"""Addresses of journals, and the back end behind each scheme. No other module knows the back ends.
 
     desk.db, /var/lib/desk.db, sqlite:///var/lib/desk.db    an SQLite file, through Python's own library
     sqlite+apsw:///var/lib/desk.db                          the same file format, through apsw (an extra)
@@ -35,7 +35,7 @@ class Backend(Protocol):
         ...
 
     def checked(self, place: str) -> str:
-        """The place in its usual form. Raises `UsageError` for one that cannot be meant."""
+        """The place in its usual form. Raises `UsageError` for an invalid one."""
         ...
 
     def journal(self, place: str) -> Journal: ...

@@ -1,4 +1,4 @@
-"""Bodies of ledger entries: each is read back before it is stored, and one that cannot be read is set aside alone.
+"""Bodies of ledger entries: each is read back before it is stored; an unreadable one is set aside alone.
 
 `written` and `read` are the only way in and out, so the reader's own decoder has seen every entry before it is stored.
 An entry that cannot be read all the same (another version wrote it, or it was changed) is *refused*: `readable` skips
@@ -51,7 +51,7 @@ def written(value: object, kind: Any = None) -> bytes:
 
 
 def read(entry: LedgerEntry, kind: type[T]) -> T:
-    """What an entry says. Raises `Unreadable`: what depends on it cannot go on, and everything else can."""
+    """Decode an entry. Raises `Unreadable`: what depends on the entry cannot continue, everything else can."""
     try:
         found: T = _decoder(kind).decode(entry.body)  # type: ignore[arg-type]  # as above
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
@@ -64,12 +64,12 @@ def read(entry: LedgerEntry, kind: type[T]) -> T:
 
 
 def read_taken(taken: LedgerTaken, kind: type[T]) -> T:
-    """What the entry says whose key was taken. Raises `Unreadable` as `read` does."""
+    """Decode the entry that already holds the key. Raises `Unreadable` as `read` does."""
     return read(LedgerEntry(0, taken.stream, taken.key, taken.body, 0), kind)
 
 
 async def readable(journal: Journal, entries: Iterable[LedgerEntry], kind: type[T]) -> list[tuple[LedgerEntry, T]]:
-    """The entries with what each says; one that cannot be read is set aside, and the others count."""
+    """The entries with their decoded bodies; one that cannot be read is set aside, and the others count."""
     found: list[tuple[LedgerEntry, T]] = []
     for entry in entries:
         try:
@@ -80,7 +80,7 @@ async def readable(journal: Journal, entries: Iterable[LedgerEntry], kind: type[
 
 
 async def values_in(journal: Journal, stream: str, kind: type[T]) -> list[T]:
-    """What the readable entries of a stream say, in order."""
+    """The decoded bodies of the readable entries of a stream, in order."""
     return [value for _, value in await readable(journal, await journal.entries(stream), kind)]
 
 

@@ -1,4 +1,4 @@
-"""What a forked child inherits, and must not use: open journals, and the apps over them.
+"""Fork safety: a forked child inherits open journals and apps, and must not use them.
 
 The lock file of a journal is locked through an open file that parent and child share, so a child that kept it open
 would keep the journal locked after its parent's death. SQLite's connections must not be used after a fork, and not be
@@ -18,7 +18,7 @@ NEXT_STEP: Final = "open one of its own in the child: Holdfast(...) after the fo
 
 
 class Disowned(Protocol):
-    """Something that is open in one process."""
+    """An object that is open in one process."""
 
     def disown(self) -> None:
         """Give up what was inherited. Called in the child, before anything else runs there."""
@@ -30,7 +30,7 @@ _KEPT: Final[list[object]] = []
 
 
 def belongs_here(opened: Disowned) -> None:
-    """From now on a forked child of this process disowns it."""
+    """Register an object: a forked child of this process disowns it."""
     _OPEN.add(opened)
 
 

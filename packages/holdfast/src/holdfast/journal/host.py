@@ -1,8 +1,8 @@
-"""Who this process is, whether another one still lives, what time the machine says, and what lies under a path.
+"""Facts about the machine: process identities, whether a process still lives, clocks, and file systems.
 
-Death is believed only when it is proven, because another attempt may follow from it. Each fact that cannot be
-had is an empty value that proves nothing; nothing here raises for want of a fact. Linux is complete. On macOS
-processes of an earlier boot are proven dead and those of this boot are not; elsewhere nothing is proven.
+A process counts as dead only when that is proven, because another attempt may follow from it. A fact that cannot be
+determined is an empty value that proves nothing; it raises no error. Linux is complete. On macOS processes of an
+earlier boot are proven dead and those of this boot are not; elsewhere nothing is proven.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = [
 
 
 class FileIdentity(NamedTuple):
-    """Which file a path leads to. A copy has another inode; device numbers may change at a reboot."""
+    """The identity of a file. A copy has another inode; device numbers may change at a reboot."""
 
     device: int
     inode: int
@@ -52,7 +52,7 @@ class Holder(NamedTuple):
 
 
 class _Stat(NamedTuple):
-    """What `/proc/PID/stat` says (proc_pid_stat(5)): field 3, 20 and 22."""
+    """Fields 3, 20 and 22 of `/proc/PID/stat` (proc_pid_stat(5))."""
 
     state: str
     threads: int
@@ -72,7 +72,7 @@ _PROC: Final = Path("/proc")
 # The first pid namespace of a Linux machine always has this inode (PROC_PID_INIT_INO in the kernel).
 _FIRST_PID_NAMESPACE: Final = "pid:[4026531836]"
 
-# A boot that cannot be named gets a name that no other process has, so that nobody trusts its clock.
+# A boot that cannot be named gets a name that no other process has, so that its clock is not trusted.
 _ONE_PROCESS: Final = "process:"
 
 
@@ -80,7 +80,7 @@ _ONE_PROCESS: Final = "process:"
 
 
 def this_process(worker_id: str) -> Worker:
-    """The process that asks, as a worker: enough for another process of the machine to prove later that it is dead."""
+    """The calling process as a worker: enough for another process of the machine to prove later that it is dead."""
     pid = os.getpid()
     stat = _stat(pid)
     return Worker(
@@ -94,7 +94,7 @@ def this_process(worker_id: str) -> Worker:
 
 
 def fate(worker: Worker, here: Worker | None = None) -> Fate:
-    """Whether the process of `worker` lives, as far as `here` (this process, unless given) can prove it.
+    """State of the process of `worker`, as far as `here` (this process, unless given) can prove it.
 
     Same machine, another boot: dead. Same boot, same pid namespace: dead without a process of that number that
     started then, or with only its zombie left; a stopped one is alive. Anything else, other containers included:
@@ -149,7 +149,7 @@ def _stat(pid: int) -> _Stat | None:
 
 
 def _is_free(pid: int) -> bool:
-    """Whether no process has this number, not even one that we may not see."""
+    """True if no process has this number, not even one that we may not see."""
     try:
         os.kill(pid, 0)  # signal 0 only asks
     except ProcessLookupError:
@@ -201,7 +201,7 @@ def boot_id() -> str:
 
 
 def boot_is_known(boot: str) -> bool:
-    """Whether `boot` names a boot, so that another name means another boot and the same name the same clock."""
+    """True if `boot` names a boot: another name means another boot, and the same name the same clock."""
     return bool(boot) and not boot.startswith(_ONE_PROCESS)
 
 
@@ -253,7 +253,7 @@ _CLOCK: Final[int | None] = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK
 
 
 def uptime_ms() -> int:
-    """Milliseconds on a clock that nobody sets and that runs while the machine sleeps; compares within a boot.
+    """Milliseconds on a clock that cannot be set and runs while the machine sleeps; compares within a boot.
 
     Where there is no CLOCK_BOOTTIME, CLOCK_MONOTONIC: on macOS that clock runs during sleep as well.
     """
@@ -263,17 +263,17 @@ def uptime_ms() -> int:
 
 
 def wall_ms() -> int:
-    """Milliseconds since 1970 by the calendar clock, which people and protocols may set."""
+    """Milliseconds since 1970 by the calendar clock, which users and NTP may set."""
     return time.time_ns() // 1_000_000
 
 
 def file_identity(path: Path | str) -> FileIdentity:
-    """Which file `path` leads to, symbolic links followed. Raises OSError when there is none."""
+    """The identity of the file that `path` leads to, symbolic links followed. Raises OSError when there is none."""
     stat = os.stat(path)  # noqa: PTH116 - takes both kinds of path as they come
     return FileIdentity(stat.st_dev, stat.st_ino)
 
 
-# Which file system lies under a path, as far as it matters: SQLite's locks and syncs need a local one.
+# The file system of a path, as far as it matters: SQLite's locks and syncs need a local one.
 
 
 # Shared between machines, or served by another kernel: POSIX locks or fsync may not mean there what they mean here.
@@ -316,7 +316,7 @@ def network_filesystem(path: Path | str) -> str | None:
 
 
 def mounts(mountinfo: str) -> list[Mount]:
-    """The mounts that the text of a `mountinfo` lists; lines that are none are passed over."""
+    """The mounts in the text of a `mountinfo`; other lines are skipped."""
     return list(_mounts(mountinfo))
 
 
@@ -366,7 +366,7 @@ def _unescaped(point: str) -> str:
     return _ESCAPED.sub(lambda found: chr(int(found[1], 8)), point)
 
 
-# What a journal knows of the machine under it: clocks, names, and whether a process still lives.
+# The machine as a journal sees it: clocks, names, and whether a process still lives.
 #
 # One value, so that tests can be another machine, another boot or another hour.
 
@@ -384,7 +384,7 @@ class JournalClock(msgspec.Struct, frozen=True):
 
 
 class HostFacts(msgspec.Struct, frozen=True):
-    """`uptime_ms` runs on while the machine sleeps and is set by nobody; `wall_ms` is the calendar."""
+    """`uptime_ms` runs on while the machine sleeps and cannot be set; `wall_ms` is the calendar."""
 
     machine: str
     boot: str

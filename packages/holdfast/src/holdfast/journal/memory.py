@@ -1,4 +1,4 @@
-"""The journal in memory: for tests, the simulator and the address `memory:`. No threads, no chance, no real time.
+"""The journal in memory: for tests, the simulator and the address `memory:`. No threads, no randomness, no real time.
 
 Several workers of one process may share an instance. What rides becomes durable with the next
 append, or as soon as the given clock has moved on by `RIDE_MS`; `power_loss` drops what still rides.
@@ -62,7 +62,7 @@ RIDE_MS = 5
 
 @dataclass
 class _Run:
-    """What is stored of one run."""
+    """The stored state of one run."""
 
     listing: RunRow
     rows: list[Row] = field(default_factory=list[Row])
@@ -76,7 +76,7 @@ class _Fault:
 
 
 class MemoryJournal:
-    """Everything that the port promises, without a disk.
+    """The port, without a disk.
 
     `now` is the journal's clock in milliseconds, `wall` the calendar's (by default the same).
     """
@@ -118,11 +118,11 @@ class MemoryJournal:
         self._faults.append(_Fault(n, error, stored))
 
     def kill(self, worker: str) -> None:
-        """The worker's process is dead from now on, and anybody can prove it."""
+        """Mark the worker's process as dead; that counts as proven."""
         self._dead.add(worker)
 
     def power_loss(self) -> None:
-        """What rode and was not yet durable is gone."""
+        """Lose what rode and was not yet durable."""
         self._riding_due()
         self._riding.clear()
 
@@ -131,7 +131,7 @@ class MemoryJournal:
         self._boot += 1
 
     def settle(self) -> None:
-        """What rides becomes durable now. A refusal is raised by the run's next `append` or `flush`."""
+        """Make durable what rides. A refusal is raised by the run's next `append` or `flush`."""
         self._settle()
 
     def everything(self) -> list[bytes]:

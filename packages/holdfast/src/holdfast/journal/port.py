@@ -1,6 +1,6 @@
-"""The journal's port: what the engine asks of a place that remembers.
+"""The journal's port: the interface between the engine and the store.
 
-Four kinds of table stand behind it: *records* (per run, append-only, chained), the *ledger*
+Four kinds of table implement it: *records* (per run, append-only, chained), the *ledger*
 (append-only streams that belong to no run), *projections* (the `runs` listing, rebuildable from
 records) and *hints* (losable). Every implementation passes `holdfast.testing.conformance`.
 """
@@ -17,7 +17,7 @@ from holdfast.model.heads import Head
 
 RunStatus = Literal["running", "suspended", "completed", "stopped", "undone"]
 StatusFilter: TypeAlias = RunStatus | Literal["halted"]
-"""Which lines of the listing: those of a status, or `halted`, the stopped ones that ask a person something."""
+"""Filter of the listing: a status, or `halted`: the stopped runs that ask a person something."""
 Fate = Literal["alive", "dead", "unknown"]
 Trust = Literal["trusted", "distrustful", "doubtful"]
 
@@ -34,7 +34,7 @@ class Instant(msgspec.Struct, frozen=True, gc=False):
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """Which journal this is.
+    """The identity of a journal.
 
     `namespace` separates idempotency keys of staging from production; `secret` keys the MACs of
     arguments; `trust` says whether anything may be sent (see `Journal.confirm`), `reason` why not;
@@ -97,12 +97,12 @@ class Row(msgspec.Struct, frozen=True, gc=False):
 
 
 class RunChange(msgspec.Struct, frozen=True, gc=False):
-    """What a write changes in the `runs` projection. `release` gives the lease back in the same commit."""
+    """The change that a write makes in the `runs` projection. `release` gives the lease back in the same commit."""
 
     status: RunStatus
     reason: str = ""
-    due_ms: int | None = None  # wall clock; when a suspended run wants to be driven again
-    waits: bytes = b"[]"  # JSON: what a person, an event or a timer has to bring
+    due_ms: int | None = None  # wall clock; when a suspended run has to be driven again
+    waits: bytes = b"[]"  # JSON: the person, event or timer that it waits for
     release: bool = False
 
 
@@ -115,7 +115,7 @@ class Post(msgspec.Struct, frozen=True, gc=False):
 
 
 class LedgerEntry(msgspec.Struct, frozen=True):
-    """A ledger entry as stored. `fresh` is false where an earlier entry under the same key stands."""
+    """A ledger entry as stored. `fresh` is false where the key was already taken by an earlier entry."""
 
     id: int
     stream: str
@@ -126,7 +126,7 @@ class LedgerEntry(msgspec.Struct, frozen=True):
 
 
 class Write(msgspec.Struct, frozen=True, gc=False):
-    """What is committed together: records of one run, its listing, and ledger entries that must be new."""
+    """A set of changes committed together: records of one run, its listing, and ledger entries that must be new."""
 
     lease: Lease
     rows: tuple[Row, ...] = ()
@@ -152,7 +152,7 @@ class RunRow(msgspec.Struct, frozen=True, gc=False):
 
 
 class RunWaits(msgspec.Struct, frozen=True, gc=False):
-    """What one run waits for: the part of its line that an inbox is made of."""
+    """The waits of one run: the part of its line that the inbox is built from."""
 
     run: str
     agent: str
@@ -161,7 +161,7 @@ class RunWaits(msgspec.Struct, frozen=True, gc=False):
 
 
 class LeaseGranted(msgspec.Struct, frozen=True):
-    """The run is ours. `last` is the newest stored row; `fresh`: this claim has created the run.
+    """The lease was granted. `last` is the newest stored row; `fresh`: this claim has created the run.
 
     `row` is the listing as the claim found or made it, before any change that came with a new run.
     """
@@ -177,7 +177,8 @@ class NewRun(msgspec.Struct, frozen=True):
 
     `program` is the program that the agent belongs to; empty for the runtime's own agents.
 
-    The rows are numbered from 1 under the token 1. With a `change` that releases the lease the run is free at once.
+    The rows are numbered from 1 under the token 1. With a `change` that releases the lease, any worker may claim the
+    run at once.
     """
 
     agent: str
@@ -194,7 +195,7 @@ class Busy(msgspec.Struct, frozen=True):
 
 
 class KnownHead(msgspec.Struct, frozen=True):
-    """A head that was kept elsewhere. `origin` names it in a sentence, `remark` is put behind that name."""
+    """A head that was kept elsewhere. `origin` names it in a sentence, `remark` is added to that name."""
 
     head: Head
     origin: str
@@ -202,7 +203,7 @@ class KnownHead(msgspec.Struct, frozen=True):
 
 
 class Broken(msgspec.Struct, frozen=True):
-    """A place where the journal is not what was written, and why."""
+    """A place where the journal differs from what was written, and why."""
 
     chain: str
     record: int
@@ -210,14 +211,14 @@ class Broken(msgspec.Struct, frozen=True):
 
 
 class LogCheck(msgspec.Struct, frozen=True):
-    """The result of `Reader.check`: the number of ledger streams, and every place that does not hold."""
+    """The result of `Reader.check`: the number of ledger streams, and every damaged place."""
 
     streams: int
     broken: tuple[Broken, ...] = ()
 
 
 class Storage(msgspec.Struct, frozen=True):
-    """How a journal is stored, for a person. `details` are facts that only its back end has, by name."""
+    """The storage of a journal, for display. `details` are facts that only its back end has, by name."""
 
     location: str
     engine: str
@@ -226,22 +227,22 @@ class Storage(msgspec.Struct, frozen=True):
 
 
 class Journal(Protocol):
-    """Append-only truth. All methods may raise `JournalUnavailable`; then nothing was written."""
+    """An append-only log. All methods may raise `JournalUnavailable`; then nothing was written."""
 
     async def open(self) -> Identity:
         """Create or migrate, then open. Raises `JournalError` for a newer schema or a damaged file."""
         ...
 
     async def close(self) -> None:
-        """Flush what rides and let go of the file. Safe to call twice."""
+        """Flush what rides and release the file. Safe to call twice."""
         ...
 
     async def confirm(self, trust: Trust, by: str) -> Identity:
-        """An operator's word on a distrusted journal, recorded in the ledger stream `journal`."""
+        """Record an operator's decision about a distrusted journal in the ledger stream `journal`."""
         ...
 
     def now(self) -> Instant:
-        """The journal's clock: it runs through suspension and is not set by anybody."""
+        """The journal's clock: it runs through suspension and cannot be set."""
         ...
 
     async def beat(self, worker: Worker, lease_ms: int) -> None:
@@ -249,7 +250,7 @@ class Journal(Protocol):
         ...
 
     async def fate(self, worker: str) -> WorkerState:
-        """Whether a worker's process is proven dead. Unknown ids are `unknown`, silent for ever."""
+        """State of a worker's process: proven dead, alive or `unknown`. Unknown ids count as silent for ever."""
         ...
 
     async def claim(self, run: str, worker: str, new: NewRun | None = None) -> LeaseGranted | Busy | None:
@@ -270,7 +271,7 @@ class Journal(Protocol):
         ...
 
     def ride(self, write: Write) -> None:
-        """Commit with the next append of anybody, or within a few milliseconds. Order is kept.
+        """Commit with the next append of any run, or within a few milliseconds. Order is kept.
 
         A refusal is raised by the run's next `append` or `flush`.
         """
@@ -301,14 +302,14 @@ class Journal(Protocol):
         """The listing, by run id. `wakeable`: running without a living owner, or suspended and due.
 
         `newest` has those first that were begun last; `after` then goes on with those begun before that run.
-        With `status="stopped"`, `wakeable` are the stopped ones that are due to be looked at again.
+        With `status="stopped"`, `wakeable` are the stopped runs that are due to be verified again.
         """
         ...
 
     async def due(self, agents: Collection[AgentKey], limit: int, skip: Collection[str] = frozenset()) -> list[RunRow]:
-        """Runs of these agents that want a worker, without those named in `skip`: the one due first comes first.
+        """Runs of these agents that need a worker, without those named in `skip`: the one due first comes first.
 
-        A run wants one when it runs and has no living owner, or is suspended and due. An abandoned run is due since
+        A run needs one when it runs and has no living owner, or is suspended and due. An abandoned run is due since
         its listing last changed. Runs of other agents, and of other programs, cost nothing, however many there are.
         """
         ...
@@ -318,7 +319,7 @@ class Journal(Protocol):
         ...
 
     async def waiting(self, status: StatusFilter) -> list[RunWaits]:
-        """What all runs of that status wait for, in any order: less than half the work of whole lines in order."""
+        """The waits of all runs of that status, in any order: less than half the work of reading whole lines."""
         ...
 
     async def post(self, post: Post) -> LedgerEntry:
@@ -342,7 +343,7 @@ class Journal(Protocol):
         ...
 
     async def put_hint(self, name: str, body: bytes, previous: bytes | None) -> bool:
-        """Replace a hint if it still is `previous`; false when somebody else was faster."""
+        """Replace a hint if it still is `previous`; false if another writer was faster."""
         ...
 
     def sidecar(self, suffix: str) -> Path | None:
@@ -351,9 +352,9 @@ class Journal(Protocol):
 
 
 class Reader(Journal, Protocol):
-    """A journal that was opened to be read, and what only an operator asks of it. Its writing methods raise.
+    """A journal opened for reading, with the operations that only an operator needs. Its writing methods raise.
 
-    `untouched`: it was taken as it is, and may lack what was written last; the notices of its identity say why.
+    `untouched`: it is read as it is, and may lack the newest writes; the notices of its identity say why.
     """
 
     @property

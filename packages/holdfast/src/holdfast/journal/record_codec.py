@@ -1,4 +1,4 @@
-"""Records to JSON text and back. The only place that knows how they are spelled on disk."""
+"""Records to JSON text and back. Only this module knows their form on disk."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def encode(record: Record) -> bytes:
 
 
 def decode(body: bytes) -> Record:
-    """The record of a stored body. Raises `Unreadable` for what this version does not know."""
+    """The record of a stored body. Raises `Unreadable` for one that this version does not know."""
     return decode_all((body,))[0]
 
 

@@ -40,7 +40,7 @@ def beginning(
     change: RunChange | None = None,
     program: str = "",
 ) -> NewRun:
-    """A run that does not exist yet, with its first records, chained under the token of its first claim."""
+    """A new run with its first records, chained under the token of its first claim."""
     return NewRun(agent, _chained(bodies, 0, genesis(namespace, run), 1), change, program)
 
 
@@ -68,7 +68,7 @@ class RunLog:
         self.head = last.hash if last else start
         self._broken: HoldfastError | None = None
         self.alone: asyncio.Future[None] | None = None
-        """Set while an append that may be refused is under way: whoever keeps an order waits for it."""
+        """Set while an append that may be refused is under way: writers that keep an order wait for it."""
         self._held: list[bytes] = []  # what rode meanwhile, not yet chained
 
     def rows(self, bodies: Sequence[bytes]) -> tuple[Row, ...]:
@@ -90,9 +90,9 @@ class RunLog:
         return self._write(bodies, change, ())
 
     def ride(self, bodies: Sequence[bytes]) -> None:
-        """Store with the next append of anybody, or within a few milliseconds; order is kept.
+        """Store with the next append of any run, or within a few milliseconds; order is kept.
 
-        What goes wrong is raised by the next `append` or `flush`.
+        An error is raised by the next `append` or `flush`.
         """
         if self.alone is not None:
             self._held.extend(bodies)
@@ -111,7 +111,7 @@ class RunLog:
             self._broken = error
             raise
         if self._broken is not None:
-            raise self._broken  # what went wrong is told once, and another flush was told it
+            raise self._broken  # an error is raised once, and another flush raised it
 
     async def _write(
         self, bodies: Sequence[bytes], change: RunChange | None, posts: tuple[Post, ...]
@@ -122,7 +122,7 @@ class RunLog:
         try:
             await self.journal.append(Write(self.lease, rows, change, posts))
         except (LedgerTaken, RecordRefused) as error:
-            if self.seq != after:  # somebody chained on to the refused rows
+            if self.seq != after:  # another write chained on to the refused rows
                 self._broken = error
             else:
                 self.seq, self.head = before
@@ -148,9 +148,9 @@ class RunLog:
     async def _append_alone(
         self, bodies: Sequence[bytes], change: RunChange | None, posts: tuple[Post, ...]
     ) -> tuple[Row, ...]:
-        """Nothing may chain on to rows that the ledger can still refuse, so everybody else waits.
+        """Nothing may chain on to rows that the ledger can still refuse, so all other writes wait.
 
-        The write is a task of its own: a cancelled caller must not let others in before its end is known.
+        The write is a task of its own: a cancelled caller must not admit other writes before its end is known.
         """
         alone = self.alone = asyncio.get_running_loop().create_future()
         writing = asyncio.ensure_future(self._write(bodies, change, posts))
@@ -159,7 +159,7 @@ class RunLog:
             self.alone = None
             alone.set_result(None)
             if not task.cancelled():
-                task.exception()  # looked at, so that a cancelled caller leaves no warning behind
+                task.exception()  # retrieved, so that asyncio does not warn for a cancelled caller
             held, self._held = self._held, []
             if held:
                 self.ride(held)

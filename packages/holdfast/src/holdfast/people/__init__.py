@@ -1,4 +1,4 @@
-"""Reviewers: which operations they see before these are sent, and how they answer."""
+"""Reviewers: the operations that they see before these are sent, and their answers."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Final

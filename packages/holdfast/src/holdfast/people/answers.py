@@ -37,41 +37,41 @@ from holdfast.people.shadow_reviews import judge_afterwards
 from holdfast.people.stopped_runs import decide_stopped_run
 
 HOURS: Final = 24.0
-"""How long a yes holds where nothing else is said: nothing may have been sent by then."""
+"""Default lifetime of an approval, in hours: the operation has to be sent within it."""
 Hours: TypeAlias = Annotated[float, Meta(gt=0, le=8784)]
 Moment: TypeAlias = Annotated[int, Meta(ge=0, le=253_402_300_799_000)]
-"""A wall clock in milliseconds, up to the year 9999: what comes from outside has to be a date that can be shown."""
+"""A wall clock in milliseconds, up to the year 9999: a value from outside has to be a date that can be displayed."""
 
 
 class Approve(msgspec.Struct, frozen=True, tag="approve", omit_defaults=True):
-    """Yes, to exactly what is asked. It ends after `hours` if nothing was sent by then."""
+    """Approve exactly what is asked. The approval ends after `hours` if nothing was sent by then."""
 
     why: str = ""
     hours: Hours = HOURS
 
 
 class Edit(msgspec.Struct, frozen=True, tag="edit", omit_defaults=True):
-    """Not this, but other `arguments`: those that are different, by name. Another person has to approve them."""
+    """Propose other `arguments` instead: those that are different, by name. Another person has to approve them."""
 
     arguments: dict[str, Any]
     why: str = ""
 
 
 class StandIn(msgspec.Struct, frozen=True, tag="stand_in", omit_defaults=True):
-    """The answer of the tool, given by a person: nothing is sent. It has to be what the tool returns, as JSON."""
+    """The result of the tool, given by a person: nothing is sent. It has to be of the tool's return type, as JSON."""
 
     result: Any
     why: str = ""
 
 
 class Decline(msgspec.Struct, frozen=True, tag="decline", omit_defaults=True):
-    """No: nothing is sent, and the agent is told `why`."""
+    """Decline: nothing is sent, and the agent receives `why`."""
 
     why: str = ""
 
 
 class AskBack(msgspec.Struct, frozen=True, tag="ask_back", omit_defaults=True):
-    """Not like this: nothing is sent, and the agent is asked a `question`, so that it can propose anew."""
+    """Decline and ask: nothing is sent, and the agent receives a `question`, so that it can propose anew."""
 
     question: str
 
@@ -83,19 +83,19 @@ class ReplyAnswer(msgspec.Struct, frozen=True, tag="reply", omit_defaults=True):
 
 
 class TakeOver(msgspec.Struct, frozen=True, tag="take_over", omit_defaults=True):
-    """Whoever says so goes on in the place of the run, which ends: nothing more is sent for it."""
+    """Take over: the person continues in place of the run, which ends; nothing more is sent for it."""
 
     why: str = ""
 
 
 class Resume(msgspec.Struct, frozen=True, tag="resume", omit_defaults=True):
-    """What was in the way is mended: the run that stopped goes on from its record, where its code is."""
+    """The obstacle is removed: the stopped run continues from its record, where its code is."""
 
     why: str = ""
 
 
 class HappenedAnswer(msgspec.Struct, frozen=True, tag="happened", omit_defaults=True):
-    """It happened, and `evidence` says how one knows. `result` is what the call would have returned."""
+    """It happened, and `evidence` says how that is known. `result` is what the call would have returned."""
 
     evidence: str = ""
     result: Any = None
@@ -109,38 +109,38 @@ class DidNotHappenAnswer(msgspec.Struct, frozen=True, tag="did_not_happen", omit
 
 
 class RetrySameKey(msgspec.Struct, frozen=True, tag="retry_same_key", omit_defaults=True):
-    """Whether it happened or not, it is sent once more: the system dedupes on the same key."""
+    """Send it once more, whether it happened or not: the system dedupes on the same key."""
 
     evidence: str = ""
 
 
 class CompensateAnswer(msgspec.Struct, frozen=True, tag="compensate", omit_defaults=True):
-    """It happened, and amends are to be made: the transaction around it is called off."""
+    """It happened, and is to be compensated: the transaction around it is called off."""
 
     evidence: str = ""
     result: Any = None
 
 
 class Abandon(msgspec.Struct, frozen=True, tag="abandon", omit_defaults=True):
-    """Nobody is asked any more. A run is called off with what is unknown left unknown; a transaction stays as it is."""
+    """Close the question. A run is called off with unknown outcomes left unknown; a transaction stays as it is."""
 
     why: str = ""
 
 
 class Right(msgspec.Struct, frozen=True, tag="right", omit_defaults=True):
-    """Afterwards: it was right that this left without a person."""
+    """Shadow review: it was right to send this without a person."""
 
     why: str = ""
 
 
 class Wrong(msgspec.Struct, frozen=True, tag="wrong", omit_defaults=True):
-    """Afterwards: it was wrong. It stands until its run is undone."""
+    """Shadow review: it was wrong. The effect remains until its run is undone."""
 
     why: str = ""
 
 
 class Delegate(msgspec.Struct, frozen=True, tag="delegate", omit_defaults=True):
-    """Somebody else answers: a person, or whoever looks at a queue."""
+    """Delegate to another person, or to the reviewers of a queue."""
 
     to: str = ""
     queue: str = ""
@@ -155,7 +155,7 @@ class Snooze(msgspec.Struct, frozen=True, tag="snooze", omit_defaults=True):
 
 
 class Escalate(msgspec.Struct, frozen=True, tag="escalate", omit_defaults=True):
-    """It is urgent, and perhaps for somebody else."""
+    """Mark as urgent, and optionally assign to another person or queue."""
 
     to: str = ""
     queue: str = ""
@@ -195,7 +195,7 @@ def fitting_answers(kind: Kind, item: str, *, contradicted: bool = False) -> tup
 
 
 def is_stopped_run(kind: Kind, item: str) -> bool:
-    """Whether an item is a run that stopped, and not a step at which one waits."""
+    """True if an item is a stopped run, and False if it is a step that a run waits at."""
     return kind == "handoff" and "/" not in item
 
 
@@ -208,7 +208,7 @@ def _fits(kind: Kind, item: str, *, contradicted: bool) -> tuple[type[object], .
 async def answer(service: Service, item: str | LoadedItem, given: Answer, *, by: str, shown: str = "") -> Applied:
     """Give an answer to an item, loaded or by name (RUN/STEP). The first one is final, and every one is on record.
 
-    `shown` is the digest of what that person was shown: where something else is asked by now, nothing is taken.
+    `shown` is the digest of what that person was shown: if the question has changed since, the answer is refused.
     Raises `UnknownRun`, and `UsageError` where the answer does not fit, comes second, or is about what has changed.
     """
     now = await load_item(service.looking, item) if isinstance(item, str) else item
@@ -240,7 +240,7 @@ async def answer(service: Service, item: str | LoadedItem, given: Answer, *, by:
 
 
 async def _go_on(service: Service, now: LoadedItem, given: Answer, by: str) -> Applied:
-    """Whether a run that stopped goes on, and with whom. Raises `UsageError` where somebody has said so already."""
+    """Decide about a stopped run: take it over, call it off or reopen it. Raises `UsageError` for a second decision."""
     match given:
         case TakeOver():
             return await decide_stopped_run(service, now, "take_over", by=by, why=given.why)
@@ -321,7 +321,7 @@ async def _review_transaction(service: Service, now: LoadedItem, given: Review, 
 
 
 def _checked_key(service: Service, now: LoadedItem) -> None:
-    """Refuse to send again what no system would recognise. Raises `UsageError`."""
+    """Refuse to send again an operation that no system recognises by its key. Raises `UsageError`."""
     operation = now.subject
     assert isinstance(operation, OperationState), now.item
     stored = now.history.contracts.get(operation.contract)
@@ -336,7 +336,7 @@ def _checked_key(service: Service, now: LoadedItem) -> None:
 
 
 def _not_recognised(engine: Engine, contract: Contract | None, operation: OperationState) -> str:
-    """Why no system would know this operation by its key; empty where it does."""
+    """The reason why no system recognises this operation by its key; empty where one does."""
     if contract is None or contract.key is None:
         return "its tool has no key"
     if operation.key_unread:
@@ -349,7 +349,7 @@ def _not_recognised(engine: Engine, contract: Contract | None, operation: Operat
 
 
 async def _compensate(service: Service, now: LoadedItem, given: CompensateAnswer, by: str) -> Applied:
-    """Amends are made by the boundary around it, once it is known that there is an effect: both words, or none."""
+    """Record that the effect happened and that the boundary around it compensates it: both answers, or none."""
     inside = [one for one in around(now.step, now.history.transactions) if not one.over]
     if not inside:
         raise UsageError(
@@ -406,10 +406,10 @@ class OneOf(msgspec.Struct, frozen=True):
 async def answer_all(
     service: Service, answers: Sequence[OneOf], *, by: str, also: tuple[Post, ...] = ()
 ) -> list[Applied]:
-    """Give all these answers in somebody's name, or none of them. One `Applied` for each run that has a word.
+    """Give all these answers in the name of `by`, or none of them. One `Applied` for each run that has an answer.
 
-    `also` are ledger entries that stand or fall with them. Raises `UsageError` naming the first that does not fit, or
-    that somebody else answered meanwhile.
+    `also` are ledger entries that are committed with them, or not at all. Raises `UsageError` naming the first answer
+    that does not fit, or whose item was answered meanwhile.
     """
     if twice := sorted({one.item for one in answers if [each.item for each in answers].count(one.item) > 1}):
         raise UsageError(f"{twice[0]} is answered twice", known="none of the answers was taken")

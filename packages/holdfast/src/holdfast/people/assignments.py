@@ -1,6 +1,6 @@
-"""Who looks at an item, and when: delegating, snoozing and escalating. None of it touches the run.
+"""Assignment of items: delegating, snoozing and escalating. None of it changes the run.
 
-Each is an entry of the ledger stream `items/RUN/STEP`, so that it is kept with who said it, and when.
+Each is an entry of the ledger stream `items/RUN/STEP`, so that its author and time are kept.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ ITEMS: Final = "items/"
 
 
 class Handing(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One entry: somebody gives an item `to` a person or a `queue`, lets it rest, or makes it urgent.
+    """One entry: an item is delegated `to` a person or a `queue`, snoozed, or escalated.
 
-    `until_ms`: the wall clock until which it rests. `via` is how the name of `by` is known.
+    `until_ms`: the wall clock until which it is snoozed. `via` is how the name of `by` is known.
     """
 
     word: Literal["delegate", "snooze", "escalate"]
@@ -34,9 +34,9 @@ class Handing(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Handed(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How an item stands after all entries about it. `escalated` counts how often somebody made it urgent.
+    """The assignment of an item after all entries about it. `escalated` counts the escalations.
 
-    `given_ms` is when it was last given to somebody, by the ledger.
+    `given_ms` is when it was last delegated, by the ledger.
     """
 
     to: str = ""
@@ -47,11 +47,11 @@ class Handed(msgspec.Struct, frozen=True, omit_defaults=True):
     given_ms: int = 0
 
     def queue_now(self, asks: str, asked_ms: int) -> str:
-        """The queue it is in: where somebody put it, unless it was asked anew since in the queue `asks`."""
+        """The item's present queue: where it was put, unless it was asked anew since in the queue `asks`."""
         return asks if asks and self.given_ms < asked_ms else self.queue or asks
 
     def after(self, one: Handing, at_ms: int = 0) -> Handed:
-        """The same after one more entry. What is given to somebody, or made urgent, rests no longer."""
+        """The assignment after one more entry. An item that is delegated or escalated is no longer snoozed."""
         said = (*self.said, sentence(one))
         if one.word == "snooze":
             return replace(self, until_ms=one.until_ms, said=said)
@@ -70,24 +70,24 @@ def item_stream(run: str, step: str) -> str:
 
 
 def handing_post(run: str, step: str, one: Handing) -> Post:
-    """The ledger entry. Raises `UsageError` where it says nothing."""
+    """The ledger entry. Raises `UsageError` for an empty one."""
     if one.word == "delegate" and not (one.to or one.queue):
         raise UsageError("no recipient is named", next_step="name a person or a queue")
     return Post(item_stream(run, step), "", written(one))
 
 
 async def hand(journal: Journal, run: str, step: str, one: Handing) -> LedgerEntry:
-    """Put it on record; durable on return. Raises `UsageError` where it says nothing."""
+    """Record it in the ledger; durable on return. Raises `UsageError` for an empty entry."""
     return await journal.post(handing_post(run, step, one))
 
 
 async def handed(journal: Journal, run: str, step: str) -> Handed:
-    """How one item stands."""
+    """The assignment of one item."""
     return _fold(await readable(journal, await journal.entries(item_stream(run, step)), Handing))
 
 
 async def all_handed(journal: Journal) -> dict[str, Handed]:
-    """How every item stands that anybody gave away, let rest or made urgent, by its ledger stream."""
+    """The assignment of every item that was delegated, snoozed or escalated, by its ledger stream."""
     entries = await journal.entries(ITEMS)
     by_stream: dict[str, list[tuple[LedgerEntry, Handing]]] = {}
     for entry, one in await readable(journal, entries, Handing):
@@ -103,7 +103,7 @@ def _fold(said: list[tuple[LedgerEntry, Handing]]) -> Handed:
 
 
 def sentence(one: Handing) -> str:
-    """What was done, in words."""
+    """The entry in words."""
     note = f": {one.note}" if one.note else ""
     receiver = one.to or (f"the queue {one.queue}" if one.queue else "")
     match one.word:

@@ -1,4 +1,4 @@
-"""Contradicted outcomes: what was answered, what relied on the outcome, and recording the answer of a person."""
+"""Contradicted outcomes: earlier answers, what relied on the outcome, and recording a person's answer."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def note_of(step: str, word: str, evidence: str) -> str:
 async def relied_on(
     looking: JournalReader, history: RunHistory, records: Sequence[r.Record], step: str
 ) -> tuple[str, ...]:
-    """What began after the outcome of `step` was given to the agent's code, and which other operations reused it."""
+    """The work begun after the outcome of `step` was given to the agent's code, and operations that reused it."""
     given = next((n for n, one in enumerate(records) if isinstance(one, Settling) and one.step == step), None)
     if given is None:
         return ()
@@ -79,7 +79,7 @@ async def relied_on(
 
 
 def undone_together(history: RunHistory, state: OperationState) -> tuple[str, ...]:
-    """What the answer `compensate` undoes: the open transaction around the effect, else the whole run once it ended."""
+    """The scope of the answer `compensate`: the open transaction around the effect, else the whole ended run."""
     inside = _open_around(history, state)
     if not contract_of(history, state).compensates or not (inside or history.status in ENDED):
         return ()
@@ -101,8 +101,8 @@ async def review_contradiction(
 ) -> Applied:
     """Record the answer to the contradictions of an operation, up to number `shown`. The outcome stays as recorded.
 
-    `compensate` orders the compensation in the same commit. Raises `UsageError` for a second answer, and where there
-    is nothing that compensates.
+    `compensate` orders the compensation in the same commit. Raises `UsageError` for a second answer, and where no
+    compensation exists.
     """
     history, state = await service.operation(operation)
     words = CollectingSink(service.engine.environment.clock.wall_ms())

@@ -1,6 +1,6 @@
-"""The dossier of one item: what a person has to know to answer it, from the records alone.
+"""The dossier of one item: the facts a person needs to answer it, from the records alone.
 
-Texts hold what tools, models and people wrote, as it was recorded. Whoever shows them makes them harmless first.
+Texts hold what tools, models and people wrote, as it was recorded. A caller that shows them has to sanitize them first.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ from holdfast.policies import Require, milliseconds
 SEEN: Final = 2000
 """How many characters of what a model saw, and of what it said, are shown."""
 THOUGHTS: Final = 5
-"""How many decisions before the question are shown, the last ones."""
+"""Number of decisions before the question that are shown, the last ones."""
 AGREED: Final = 5
-"""From how many equal answers in similar cases on, the same answer is recommended."""
+"""Number of equal answers in similar cases from which on the same answer is recommended."""
 
 
 class PriorDecision(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One decision of a model before the question: what it saw (the new part), what it said, why, and how sure."""
+    """One decision of a model before the question: its new input, its output, the reason, and its confidence."""
 
     step: str
     function: str
@@ -61,7 +61,7 @@ class PriorDecision(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Cost(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What the run spent so far: on models, and with its tools, in the units that they report."""
+    """The cost of the run so far: of models and of its tools, in the units that they report."""
 
     models: float = 0
     tokens: int = 0
@@ -71,14 +71,14 @@ class Cost(msgspec.Struct, frozen=True, omit_defaults=True):
 class Dossier(msgspec.Struct, frozen=True):
     """Everything about one item. Times are wall clocks in milliseconds; `digest` is what an answer names as shown.
 
-    `changes` says how the arguments differ from the version before, `earlier` what was said about that one.
-    `choices` and `expected` are about questions. `default` is what happens at the deadline, `blocked` what waits
-    for the answer, and `recommended` an answer with its reason, where there is one. `standing` are the permissions
-    for its tool that do not cover it, and why; `state` is how a run stands that was handed over. Of one that cannot go
-    on, `last` is what it did last, `difference` what its code did otherwise than its record,
-    and `frames` the lines of its code that an exception came through, the innermost last. `contradicted` is the
-    evidence against a final outcome, `relied` what relied on that outcome, `undoes` what the answer `compensate`
-    undoes, and `amendable` says whether its tool declares a compensation.
+    `changes` says how the arguments differ from the version before, `earlier` what was said about that one. `choices`
+    and `expected` are about questions. `default` is what happens at the deadline, `blocked` what waits for the answer,
+    and `recommended` an answer with its reason, where there is one. `standing` are the permissions for its tool that do
+    not cover it, and why; `state` is the state of a run that was handed over. Of one that cannot go on, `last` is what
+    it did last, `difference` what its code did otherwise than its record, and `frames` the lines of its code that an
+    exception came through, the innermost last. `contradicted` is the evidence against a final outcome, `relied` what
+    relied on that outcome, `undoes` what the answer `compensate` undoes, and `amendable` says whether its tool declares
+    a compensation.
     """
 
     item: str
@@ -118,12 +118,12 @@ class Dossier(msgspec.Struct, frozen=True):
     relied: tuple[str, ...] = ()
     undoes: tuple[str, ...] = ()
     amendable: bool = False
-    same_key: bool = False  # whether a service dedupes on the key of this operation, so that sending again is safe
+    same_key: bool = False  # True if a service dedupes on the key of this operation, so that sending again is safe
     frames: tuple[str, ...] = ()
 
 
 class _Read:
-    """What one pass over the records of a run collects about an item."""
+    """Facts about an item, collected in one pass over the records of its run."""
 
     def __init__(self, run: str, step: str) -> None:
         self.history = RunHistory(run)
@@ -143,7 +143,7 @@ class _Read:
 
 
 async def dossier(source: Service | JournalReader, item: str) -> Dossier:
-    """What there is to know about this item. Raises `UnknownRun`, and `UsageError` where the run never asked that."""
+    """The dossier of this item. Raises `UnknownRun`, and `UsageError` where the run never asked that."""
     return (await read_dossier(source, item))[0]
 
 
@@ -215,7 +215,7 @@ async def read_dossier(source: Service | JournalReader, item: str) -> tuple[Doss
 
 
 async def _standing(looking: JournalReader, about: LoadedItem, at_ms: int) -> tuple[str, ...]:
-    """The permissions for this tool, and why each did not cover it when it was asked about."""
+    """The permissions for this tool, and why each did not cover the operation."""
     listed = await list_standing(looking, at_ms, about.tool)
     return tuple(f"{one.standing.id} of {one.standing.by}: {one.ended or 'it does not fit'}" for one in listed)
 
@@ -226,7 +226,7 @@ def step_of(record: r.Record) -> str:
 
 
 def _question(about: LoadedItem) -> tuple[str, str]:
-    """What is asked, and the rule or the reason behind it."""
+    """The question, and the rule or the reason behind it."""
     match about.subject:
         case OperationState() as operation if about.kind == "shadow":
             ruling = operation.judgement.ruling
@@ -259,7 +259,7 @@ def _thoughts(before: Sequence[r.Record]) -> tuple[PriorDecision, ...]:
 
 
 def required_text(require: Require) -> str:
-    """How those who approve it have to be known, in words."""
+    """The sign-in that approvers need, in words."""
     fresh = require.fresh_sign_in
     parts = ["a person who signed in" if require.person else "a sign-in"]
     if fresh is not None:
@@ -268,13 +268,13 @@ def required_text(require: Require) -> str:
 
 
 def _marks(about: LoadedItem, asks: str) -> tuple[str, ...]:
-    """What in the text that a person decides about is not what it looks like."""
+    """Look-alike letters in the text that a person decides about."""
     operation = about.subject if isinstance(about.subject, OperationState) else None
     return remarks(bytes(operation.intent.arguments).decode("utf-8", "replace") if operation is not None else asks)
 
 
 def _risks(operation: OperationState | None, contract: Contract | None) -> tuple[str, ...]:
-    """What is dangerous about it, from the contract that it was begun under."""
+    """The risks of the operation, from the contract that it was begun under."""
     if operation is None or contract is None:
         return ()
     found = list(clauses(contract).dangers)
@@ -290,7 +290,7 @@ def _risks(operation: OperationState | None, contract: Contract | None) -> tuple
 
 
 def _evidence(about: LoadedItem, records: Sequence[r.Record]) -> tuple[str, ...]:
-    """What was tried, read back and observed, in order."""
+    """The attempts, verifications and observations, in order."""
     found: list[str] = []
     if isinstance(about.subject, OperationState):
         operation = about.subject
@@ -324,7 +324,7 @@ def _cost(records: Sequence[r.Record]) -> Cost:
 
 
 def _blocked(history: RunHistory, step: str) -> tuple[str, ...]:
-    """What cannot go on before this is answered: the run, its boundaries, and what else of it is open."""
+    """Work that waits for the answer: the run, its boundaries, and its other open operations."""
     found = [f"run {history.run}"] if history.status not in {"completed", "undone"} else []
     found.extend(f"transaction {one.name}" for one in around(step, history.transactions) if one.name and not one.over)
     found.extend(f"{one.step} ({one.phase})" for one in history.open_operations() if one.step != step)
@@ -332,7 +332,7 @@ def _blocked(history: RunHistory, step: str) -> tuple[str, ...]:
 
 
 def _recommended(about: LoadedItem, similar: Precedents, contract: Contract | None) -> str:
-    """An answer with its reason; empty where nothing speaks clearly for one."""
+    """A recommended answer with its reason; empty where the evidence is not clear."""
     if isinstance(about.subject, r.RunStopped):
         return recommended_for(about.subject)
     if isinstance(about.subject, r.QuestionAsked):
@@ -350,7 +350,7 @@ def _recommended(about: LoadedItem, similar: Precedents, contract: Contract | No
 
 
 def _due(about: LoadedItem) -> int | None:
-    """By when an answer is wanted. What has left waits for nobody."""
+    """The deadline for an answer. A call that was sent already has none."""
     if about.kind == "shadow" or about.contradicted:
         return None
     match about.subject:
@@ -363,7 +363,7 @@ def _due(about: LoadedItem) -> int | None:
 
 
 def _default(about: LoadedItem) -> str:
-    """What happens if nobody answers."""
+    """The outcome if no answer comes in time."""
     if about.kind == "shadow":
         return "nothing: it has left"
     if about.contradicted:

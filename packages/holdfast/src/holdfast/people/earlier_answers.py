@@ -30,7 +30,7 @@ class Change(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Earlier(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A person's word about this operation, or about an earlier one of the same tool in this run."""
+    """A person's answer about this operation, or about an earlier one of the same tool in this run."""
 
     step: str
     by: str
@@ -41,7 +41,7 @@ class Earlier(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def earlier_answers(operation: OperationState, records: Sequence[r.Record]) -> tuple[Earlier, ...]:
-    """What people said before about this tool in this run, in order."""
+    """Earlier answers about this tool in this run, in order."""
     intents = _intents(records)
     found: list[Earlier] = []
     for record in records:
@@ -56,7 +56,7 @@ def earlier_answers(operation: OperationState, records: Sequence[r.Record]) -> t
 
 
 async def answers_about_step(looking: JournalReader, run: str, step: str, records: Sequence[r.Record]) -> list[str]:
-    """What people said about one operation, in order, each with when, and with how its giver's name is known."""
+    """Answers about one operation, in order, each with its time and how its giver's name is known."""
     found = [one for one in records if isinstance(one, Word) and one.step == step]
     if not found:
         return []
@@ -71,7 +71,7 @@ async def answers_about_step(looking: JournalReader, run: str, step: str, record
 
 
 def said(record: Word) -> Said:
-    """What a person did, in a word."""
+    """An answer in a word."""
     match record:
         case r.ArgumentsEdited():
             return "edited"
@@ -86,7 +86,7 @@ def said(record: Word) -> Said:
 
 
 def changes_from(operation: OperationState, before: Sequence[r.Record]) -> tuple[Change, ...]:
-    """How its arguments differ from what code called with, or from the last version that people refused in this run."""
+    """The changes of its arguments from the original call, or from the last version that people refused in this run."""
     if operation.edits:
         return differences(operation.as_called.arguments, operation.intent.arguments)
     refused = {record.step for record in before if isinstance(record, r.ApprovalRefused)}
@@ -122,11 +122,11 @@ def step_name(record: r.Record) -> str:
 
 
 RUNS: Final = 200
-"""At how many runs, the newest first, the look ends: a dossier must not take longer than reading it."""
+"""Number of runs that are searched, the newest first: a dossier must not take longer to make than to read."""
 
 
 class Precedents(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How often people said what about the same tool, in `runs` runs that were looked at."""
+    """Counts of the answers about the same tool, in the `runs` runs that were searched."""
 
     approved: int = 0
     declined: int = 0
@@ -142,7 +142,7 @@ class Precedents(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 async def precedents(looking: JournalReader, agent: str, tool: str, but: str) -> Precedents:
-    """The words about `tool` in runs of the same agent, without the operation `but` (RUN/STEP)."""
+    """The answers about `tool` in runs of the same agent, without the operation `but` (RUN/STEP)."""
     rows = await looking.journal.runs(limit=RUNS, newest=True)
     found = [await _words_in(looking, row.run, tool, but) for row in rows if row.agent == agent]
     counts: Counter[str] = Counter(word for words in found for word in words if word != "resolved")
@@ -150,7 +150,7 @@ async def precedents(looking: JournalReader, agent: str, tool: str, but: str) ->
 
 
 async def _words_in(looking: JournalReader, run: str, tool: str, but: str) -> list[Said]:
-    """What was said in one run; of an edit the approval that goes with it counts no second time."""
+    """The answers in one run; the approval that goes with an edit is not counted again."""
     tools: dict[str, str] = {}
     words: dict[tuple[str, str], Said] = {}
     async for _, record in looking.readable_records(run):

@@ -1,6 +1,6 @@
-"""An answer that is given again, by the same person and in the same words, as after a crash: it was taken.
+"""An answer that the same person repeats unchanged, as after a crash: it counts as accepted.
 
-What was taken is read from the records, so what the ledger holds is applied before it is judged.
+Accepted answers are read from the records, so those in the ledger are applied first.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ async def answer_all_idempotently(service: Service, answers: Sequence[OneOf], *,
 
 
 async def _taken(service: Service, item: str | LoadedItem, given: Answer, by: str) -> Applied | None:
-    """How an answer that was taken before is applied; None where it was not taken."""
+    """The result of an answer that was accepted before; None where it was not."""
     now = await (load_item(service.looking, item) if isinstance(item, str) else refresh_item(service.looking, item))
     applied = Applied(now.run, at_once=True)
     if by and now.open:  # its giver may have died before the run had it
@@ -72,7 +72,7 @@ async def _taken(service: Service, item: str | LoadedItem, given: Answer, by: st
 async def decide_transaction_idempotently(
     service: Service, item: str, word: Literal["retry", "accept", "abort"], *, by: str, why: str
 ) -> Applied:
-    """Decide about a transaction. The same decision of the same person may be given again, and adds nothing."""
+    """Decide about a transaction. The same person may repeat the same decision, which adds nothing."""
     run, name = split_operation_id(item)
     try:
         if word == "abort":
@@ -86,7 +86,7 @@ async def decide_transaction_idempotently(
 
 
 def _decides(records: Sequence[r.Record], transaction: str, word: str, by: str, why: str) -> bool:
-    """Whether the last decision of a person about a transaction is this one."""
+    """True if the last decision of a person about a transaction is this one."""
     given = [
         one
         for one in records
@@ -101,7 +101,7 @@ def _decides(records: Sequence[r.Record], transaction: str, word: str, by: str, 
 
 
 async def _was_taken(service: Service, now: LoadedItem, given: Answer, by: str) -> bool:
-    """Whether the word that counted is this one. A word that came second is on record too, and is none."""
+    """True if the answer that counted is this one. An answer that came second is on record too, and does not count."""
     if isinstance(now.subject, r.QuestionAsked | r.RunStopped) and now.open:
         return False
     if isinstance(now.subject, r.QuestionAsked):
@@ -124,7 +124,7 @@ async def _was_taken(service: Service, now: LoadedItem, given: Answer, by: str) 
 
 
 async def _waits_for_the_run(service: Service, now: LoadedItem, given: Any, by: str, applied: set[int]) -> bool:
-    """Whether this answer is in the ledger, and is applied where the code of the run is."""
+    """True if this answer is in the ledger, and is applied by the process that has the run's code."""
     entries = await service.engine.journal.entries(command_stream(now.run))
     waiting = [entry for entry in entries if entry.id not in applied]
     words = [
@@ -135,7 +135,7 @@ async def _waits_for_the_run(service: Service, now: LoadedItem, given: Any, by: 
 
 
 async def _answers_contradiction(service: Service, now: LoadedItem, given: Any, by: str) -> bool:
-    """Whether the last answer to the contradictions of an operation is this one."""
+    """True if the last answer to the contradictions of an operation is this one."""
     last = await last_answer(service.looking, now.run, now.step)
     return (
         last is not None and same_person(last.by, by) and last.note == note_of(now.step, _name(given), given.evidence)
@@ -143,7 +143,7 @@ async def _answers_contradiction(service: Service, now: LoadedItem, given: Any, 
 
 
 def _ends(records: Sequence[r.Record], given: Any, by: str) -> bool:
-    """Whether the last order that a run took is what this answer stands for."""
+    """True if the last command that a run took is the one this answer gives."""
     orders = [one for one in records if isinstance(one, r.CommandApplied) and not one.refused]
     if not orders or not same_person(orders[-1].by, by):
         return False
@@ -152,7 +152,7 @@ def _ends(records: Sequence[r.Record], given: Any, by: str) -> bool:
 
 
 def _says(record: r.Record, given: Any) -> bool:
-    """Whether a verdict on record is what this answer stands for."""
+    """True if a recorded decision is the one this answer gives."""
     match record:
         case r.ApprovalGranted():
             return _name(given) == "approve"
@@ -175,7 +175,7 @@ def _says(record: r.Record, given: Any) -> bool:
 
 
 def _replies(question: r.QuestionAsked, said: Answered, given: Any, by: str) -> bool:
-    """Whether the answer on record is this one."""
+    """True if the recorded answer is this one."""
     if not said.by or not same_person(said.by, by):
         return False
     if _name(given) == "take_over" or said.over:
@@ -190,6 +190,6 @@ def _replies(question: r.QuestionAsked, said: Answered, given: Any, by: str) -> 
 
 
 def _name(given: object) -> str:
-    """What an answer is called on every face; an answer of another form has no name."""
+    """The name of an answer in every interface; an answer of another form has no name."""
     config: Any = getattr(type(given), "__struct_config__", None)
     return str(getattr(config, "tag", ""))

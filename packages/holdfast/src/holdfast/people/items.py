@@ -1,6 +1,6 @@
-"""The inbox: everything that waits for a person, read from the listing alone.
+"""The inbox: all items that wait for a person, read from the listing alone.
 
-What waits is put in order before it is put into words, as there may be ten thousand of it and fifty on a page.
+Items are sorted before they are worded, as there may be ten thousand of them and fifty on a page.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from holdfast.people.assignments import Handed, all_handed, item_stream
 from holdfast.people.shadow_reviews import answer_afterwards, open_shadows
 
 LISTED: Final = 1000
-"""How many characters of a question stand in a list."""
+"""Number of characters of a question that a list shows."""
 Place: TypeAlias = tuple[int, int, bool, int, int, str]
 WAITING: Final[tuple[StatusFilter, ...]] = ("suspended", "halted")
-"""The lines of the listing that may ask people something: of runs that rest, and of those that cannot go on."""
+"""Filters of the listing with runs that may ask people something: suspended runs, and those that cannot continue."""
 
 
 class InboxItem(msgspec.Struct, frozen=True, gc=False):
-    """One thing that a person is asked. `due_ms`: the wall clock by which an answer is wanted, and `then` what happens.
+    """One question to a person. `due_ms`: the wall clock by which an answer is wanted, and `then` what happens.
 
     `answers` are the commands that answer it; `tool` is what would be called, or was. `to` and `queue` say who is to
-    look at it, `rests_ms` until which wall clock somebody lets it rest, and `escalated` how often somebody made it
-    urgent. `asked_ms` is when it was asked, by the records; 0 where an older release asked it. `marks` names letters in
-    what is asked that look like others.
+    review it, `rests_ms` until which wall clock it is snoozed, and `escalated` how often it was escalated. `asked_ms`
+    is when it was asked, by the records; 0 where an older release asked it. `marks` names letters in what is asked that
+    look like others.
     """
 
     kind: Kind
@@ -58,7 +58,7 @@ class InboxItem(msgspec.Struct, frozen=True, gc=False):
 
 
 class PlacedItem(msgspec.Struct, frozen=True, gc=False):
-    """An item that is not in words yet: what it is sorted and counted by, and the `wait` that says the rest."""
+    """An item that is not worded yet: its sort keys, and the `wait` that holds the rest."""
 
     kind: Kind
     item: str
@@ -73,38 +73,38 @@ class PlacedItem(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def asks(self) -> str:
-        """What a person is asked."""
+        """The question to the person."""
         return self.wait.asks if self.kind == "shadow" else asked_by(self.run, self.wait)
 
     @property
     def due_ms(self) -> int | None:
-        """The wall clock by which an answer is wanted."""
+        """The deadline for an answer, on the wall clock."""
         return self.wait.due
 
     @property
     def asked_ms(self) -> int:
-        """When it was asked, by the records."""
+        """The time of the question, by the records."""
         return self.wait.at
 
     @property
     def tool(self) -> str:
-        """What would be called, or was."""
+        """The tool of the call."""
         return self.wait.tool
 
     @property
     def then(self) -> Then:
-        """What happens at its deadline."""
+        """The default at its deadline."""
         return self.wait.then
 
 
 class ItemFilter(msgspec.Struct, frozen=True):
-    """Which items somebody wants to see: all, or only those `mine` and those in that `queue`."""
+    """Filter of items: all, or only those `mine` and those in that `queue`."""
 
     mine: str = ""
     queue: str = ""
 
     def shows(self, one: PlacedItem) -> bool:
-        """Whether this one is wanted."""
+        """True if the filter admits the item."""
         if not (self.mine or self.queue):
             return True
         return bool((self.mine and one.to == self.mine) or (self.queue and one.queue == self.queue))
@@ -114,16 +114,16 @@ EVERYTHING = ItemFilter()
 
 
 async def items(looking: JournalReader, wanted: ItemFilter = EVERYTHING, *, now_ms: int = 0) -> list[InboxItem]:
-    """What runs that rest or cannot go on ask people: what is urgent first, then the nearest deadline, then the oldest.
+    """The questions of suspended and halted runs: urgent ones first, then the nearest deadline, then the oldest.
 
-    What somebody lets rest comes last until its time, by the wall clock `now_ms`. Notices that nobody took are no
-    questions to a person: `holdfast webhooks` shows them.
+    Snoozed items come last until their time, by the wall clock `now_ms`. Undelivered notices are not included:
+    `holdfast webhooks` shows them.
     """
     return [worded(one) for one in await placed(looking, wanted, now_ms=now_ms)]
 
 
 async def placed(looking: JournalReader, wanted: ItemFilter = EVERYTHING, *, now_ms: int = 0) -> list[PlacedItem]:
-    """The same in the same order, not in words yet: `worded` says each that is shown."""
+    """The same items in the same order, not worded yet: `worded` words each one that is shown."""
     found = [one for status in WAITING for one in _asked(await looking.journal.waiting(status))]
     shadows = await readable(looking.journal, await open_shadows(looking.journal), Left)
     found += [_shadow(entry, left) for entry, left in shadows]
@@ -134,13 +134,13 @@ async def placed(looking: JournalReader, wanted: ItemFilter = EVERYTHING, *, now
 
 
 def place_of(one: PlacedItem) -> Place:
-    """Where an item stands: what rests last, what is urgent first, then the nearest deadline, then the oldest."""
+    """The sort key of an item: snoozed ones last, urgent ones first, then the nearest deadline, then the oldest."""
     due = one.wait.due
     return one.rests_ms, -one.escalated, due is None, due or 0, one.since_ms, one.item
 
 
 def worded(one: PlacedItem) -> InboxItem:
-    """What is asked, and the commands that answer it."""
+    """The item with its question and the commands that answer it."""
     if one.kind == "shadow":
         answers: tuple[str, ...] = f"holdfast why {one.run}/{one.wait.step}", answer_afterwards(one.item)
     else:
@@ -162,7 +162,7 @@ def _marks(asks: str) -> tuple[str, ...]:
 
 
 def _asked(rows: Iterable[RunWaits]) -> Iterator[PlacedItem]:
-    """What these runs ask people, before anybody gave it to somebody."""
+    """The questions of these runs, before any assignment."""
     for row in rows:
         if is_system(row.agent) and not is_planted(row.agent):
             continue
@@ -175,7 +175,7 @@ def _asked(rows: Iterable[RunWaits]) -> Iterator[PlacedItem]:
 
 
 def _shadow(entry: LedgerEntry, left: Left) -> PlacedItem:
-    """What left without a person, and was drawn for a look afterwards."""
+    """An operation that was sent without a person, and was drawn for a review afterwards."""
     wait = ListedWait("shadow", left.step, left.asks, at=entry.at_ms)
     return PlacedItem("shadow", shadow_item(left.run, left.step), left.run, left.traits.agent, wait, entry.at_ms, "")
 
@@ -198,7 +198,7 @@ def _given(one: PlacedItem, all_of: Mapping[str, Handed], now_ms: int) -> Placed
 
 
 def asked_by(run: str, wait: ListedWait) -> str:
-    """What a person is asked, without the name and the commands that stand beside it in the inbox."""
+    """The question to a person, without the name and the commands that the inbox shows beside it."""
     asks = wait.asks.removeprefix(f"{run}/{wait.step}: ").removeprefix(f"run {run} ").removeprefix("asks: ")
     if "; holdfast " not in asks:
         return asks
@@ -206,7 +206,7 @@ def asked_by(run: str, wait: ListedWait) -> str:
 
 
 def answers_to(run: str, wait: ListedWait) -> tuple[str, ...]:
-    """The commands that show and answer what a run waits for, where a person can."""
+    """The commands that show and answer a wait, where a person can."""
     answer = answer_with(run, wait.kind, wait.step, shown=wait.shown)
     if not answer or wait.kind == "question":
         return (answer,) if answer else ()

@@ -1,4 +1,4 @@
-"""What a person is asked now: of which kind, about what, and the digest that an answer names."""
+"""The question that a person is asked now: its kind, its subject, and the digest that an answer names."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from holdfast.model.waits import Item as Kind
 
 Subject: TypeAlias = OperationState | r.QuestionAsked | r.RunStopped | Transaction
 SHORTEST = 8
-"""Digits of a digest below which it says too little."""
+"""Shortest digest that is accepted, in digits."""
 ENDED = {"completed", "stopped", "undone"}
 
 
@@ -30,12 +30,11 @@ class LoadedItem(msgspec.Struct, frozen=True):
     """One inbox item with the run history it was read from. `open` is false once it is answered.
 
     It is loaded once and carried through authorisation, the checks, and the command that answers it. The only other
-    load of the run is under its lease, where the command is applied.
-    `tool` is empty where no tool is concerned.
-    `digest` is of exactly what is asked: an answer that names another one is refused. `proposers` are who
-    started the run of an approval, and who edited its arguments: they cannot approve it.
-    `queue` is where a policy put an approval, or code a hand-off; where somebody put it since is in the ledger.
-    `asked_ms` is the wall clock at which an approval was asked for.
+    load of the run is under its lease, where the command is applied. `tool` is empty if the item is not about a tool.
+    `digest` is of exactly what is asked: an answer that names another one is refused. `proposers` are the people who
+    started the run of an approval or edited its arguments: they cannot approve it. `queue` is where a policy put an
+    approval, or code a hand-off; later assignments are in the ledger. `asked_ms` is the wall clock at which an approval
+    was asked for.
     """
 
     item: str
@@ -53,12 +52,12 @@ class LoadedItem(msgspec.Struct, frozen=True):
 
     @property
     def contradicted(self) -> bool:
-        """Whether it is a review of a final outcome that was contradicted."""
+        """True if it is a review of a final outcome that was contradicted."""
         return self.kind == "review" and isinstance(self.subject, OperationState) and is_contradicted(self.subject)
 
 
 def is_contradicted(operation: OperationState) -> bool:
-    """Whether there is evidence against the final outcome of this operation."""
+    """True if there is evidence against the final outcome of this operation."""
     return operation.final and bool(operation.links.contradicted)
 
 
@@ -92,7 +91,7 @@ async def item_from(looking: JournalReader, item: str, history: RunHistory) -> L
 
 
 async def _asked_afterwards(looking: JournalReader, history: RunHistory, step: str) -> LoadedItem:
-    """A shadow review: open until somebody said whether it was right."""
+    """A shadow review: open until a person said whether it was right."""
     entries = await looking.journal.entries(shadow_stream(history.run, step))
     name, operation = shadow_item(history.run, step), history.operations.get(step)
     if not entries or operation is None:
@@ -102,7 +101,7 @@ async def _asked_afterwards(looking: JournalReader, history: RunHistory, step: s
 
 
 async def with_ledger_answer(looking: JournalReader, about: LoadedItem) -> LoadedItem:
-    """The same, closed where the ledger has its answer already, and the run has not come back to a question."""
+    """The same item, closed if the ledger has its answer already and the run has not asked again since."""
     if about.contradicted:
         return replace(about, open=await looking.is_contradicted(about.run, about.step))
     if not isinstance(about.subject, r.QuestionAsked) or not about.open:
@@ -143,7 +142,7 @@ def _about(history: RunHistory, step: str) -> LoadedItem:
 
 
 def _about_halted(history: RunHistory, halted: r.RunStopped) -> LoadedItem:
-    """A run that cannot go on: open until somebody lets it go on, takes it over or calls it off."""
+    """A run that cannot continue: open until a person resumes it, takes it over or calls it off."""
     standing = [(one.step, one.phase, one.reason) for one in history.open_operations()]
     digest = _digest(halted.reason, halted.error, halted.detail, halted.at, standing)
     return LoadedItem(history.run, "handoff", history.run, "", "", digest, history.stopped is halted, halted, history)
@@ -168,7 +167,7 @@ def _about_operation(history: RunHistory, operation: OperationState) -> LoadedIt
 
 
 def checked_shown(now: LoadedItem, shown: str) -> None:
-    """Refuse an answer to something else than what is asked now: `shown` begins its digest. Raises `UsageError`."""
+    """Refuse an answer to an outdated question: `shown` begins the digest of what was shown. Raises `UsageError`."""
     if shown and len(shown) < SHORTEST:
         raise UsageError(
             f"{shown!r} is too short to say what was shown",
@@ -183,7 +182,7 @@ def checked_shown(now: LoadedItem, shown: str) -> None:
 
 
 def checked_named(history: RunHistory, operation: OperationState, shown: str) -> None:
-    """Refuse a yes that does not say what it is about, where that has changed since it was first asked.
+    """Refuse an approval without a digest, if the question has changed since it was first asked.
 
     Raises `UsageError`.
     """

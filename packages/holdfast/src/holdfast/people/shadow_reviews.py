@@ -1,4 +1,4 @@
-"""Shadow reviews in the ledger: which are open, and a person's word about one."""
+"""Shadow reviews in the ledger: open ones, and recording a person's answer to one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 async def open_shadows(journal: Journal) -> list[LedgerEntry]:
-    """What left and waits for a look, the oldest first."""
+    """Operations that were sent and wait for a review, the oldest first."""
     first: dict[str, LedgerEntry] = {}
     for entry in await journal.entries(SHADOW):
         if entry.key == SAID:
@@ -25,7 +25,7 @@ async def open_shadows(journal: Journal) -> list[LedgerEntry]:
 
 
 async def judge_afterwards(sink: CommandSink, run: str, step: str, judged: Judged) -> str:
-    """Put a word on record; what to do next. The first one counts. Raises `UsageError` for a second one."""
+    """Record a review; returns what to do next. The first one counts. Raises `UsageError` for a second one."""
     stream = shadow_stream(run, step)
     entry = await sink.post(Post(stream, SAID, written(judged)))
     if not entry.fresh:
@@ -36,7 +36,7 @@ async def judge_afterwards(sink: CommandSink, run: str, step: str, judged: Judge
 
 
 def after(run: str, word: Word) -> str:
-    """What can be done about it."""
+    """The next step after a review."""
     if word == "right":
         return ""
     return f"It stands until it is undone: holdfast undo {run}"

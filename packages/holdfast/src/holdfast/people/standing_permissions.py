@@ -23,7 +23,7 @@ _TRIES: Final = 1000  # of taking the next number, while others take it: each of
 
 
 class ListedPermission(msgspec.Struct, frozen=True):
-    """A permission, and how it stands. `ended` says why it covers nothing any more; empty while it does."""
+    """A permission and its use. `ended` says why it covers nothing any more; empty while it does."""
 
     standing: Standing
     spent: Spent
@@ -46,7 +46,7 @@ async def add_standing(engine: Engine, wanted: Standing) -> Standing:
 
 
 def _repeated(one: ListedPermission, wanted: Standing) -> bool:
-    """Whether this permission exists already and is unused, as when the command is repeated after a crash."""
+    """True if this permission exists already and is unused, as when the command is repeated after a crash."""
     before = one.standing
     alike = msgspec.structs.replace(before, id=wanted.id, until_ms=wanted.until_ms) == wanted
     soon = abs(before.until_ms - wanted.until_ms) <= _REPEAT_MS
@@ -72,7 +72,7 @@ def _check(engine: Engine, wanted: Standing, now_ms: int) -> None:
 
 
 def _fits(tool: ToolCode, wanted: Standing) -> None:
-    """With the tool's code at hand its parameters are known: what names another one would never cover a call."""
+    """Check its parameters, if the tool's code is at hand: a permission that names another one covers no call."""
     known = sorted(tool.judged)
     try:
         checked(wanted.where, known)
@@ -103,9 +103,9 @@ async def list_standing(looking: JournalReader, now_ms: int, tool: str = "") -> 
 
 
 async def revoke_standing(engine: Engine, permission: str, *, by: str, why: str = "") -> Spent:
-    """End a permission: what has not left by now does not leave on it. Gives how it stood. Raises `UsageError`.
+    """End a permission: no further call is sent under it. Returns its last state. Raises `UsageError`.
 
-    The end takes the next number of its uses, so nothing is sent on it after this returned.
+    The end takes the next number of its uses, so nothing is sent under it after this returned.
     """
     known = {one.id: one for one in await standing_permissions(engine.journal)}
     if permission not in known:

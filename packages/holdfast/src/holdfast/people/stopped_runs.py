@@ -1,4 +1,4 @@
-"""A run that stopped and cannot go on by itself, as an item: why, what it did last, and a person's word about it."""
+"""A stopped run as an item: why it stopped, its last steps, and a person's decision about it."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ Way: TypeAlias = Literal["reopen", "take_over", "cancel"]
 
 
 def why_stopped(stopped: r.RunStopped) -> str:
-    """What such a stop means."""
+    """The meaning of such a stop."""
     return _WHY[stopped.reason]
 
 
 def recommended_for(stopped: r.RunStopped) -> str:
-    """The first answer to think of, with its reason."""
+    """The recommended answer, with its reason."""
     return _FIRST[stopped.reason]
 
 
 def difference_of(stopped: r.RunStopped) -> str:
-    """What is on record, and what the code did instead; empty where it did not diverge."""
+    """The recorded step, and what the code did instead; empty where it did not diverge."""
     return stopped.detail if stopped.reason == "diverged" else ""
 
 
@@ -53,13 +53,13 @@ def frames_of(stopped: r.RunStopped) -> tuple[str, ...]:
 
 
 def last_steps(run: str, records: Sequence[r.Record]) -> tuple[str, ...]:
-    """What the run did last, a line for each step."""
+    """The last steps of the run, a line for each."""
     steps = [one for one in timeline(run, records).entries if one.kind not in {"run", "value"}]
     return tuple(f"{one.step or one.name}: {one.status} {one.text}".rstrip() for one in steps[-LAST:])
 
 
 async def decide_stopped_run(service: Service, now: LoadedItem, way: Way, *, by: str, why: str) -> Applied:
-    """A person's word on such a run. The first one is final, and a later one is on record too: `UsageError`."""
+    """Decide about a stopped run. The first decision is final; a later one is recorded and raises `UsageError`."""
     run, history = now.run, await service.history(now.run)
     if not now.open or history.stopped != now.subject:
         raise UsageError(f"{run} was answered before", next_step=f"holdfast show {run}")
@@ -69,7 +69,7 @@ async def decide_stopped_run(service: Service, now: LoadedItem, way: Way, *, by:
     if not entry.fresh:
         late = msgspec.structs.replace(word, after=first.by)
         await service.sink.post(Post(command_stream(run), "", written(late)))
-    applied = await service.sink.apply(run, "")  # also where whoever was first died before that
+    applied = await service.sink.apply(run, "")  # also if the process that was first died before that
     if entry.fresh:
         return applied
     raise UsageError(f"{run} was answered by {first.by} before", next_step=f"holdfast show {run}")

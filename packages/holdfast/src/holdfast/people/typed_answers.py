@@ -1,4 +1,4 @@
-"""The words by which a person answers an item where one types: which of them fit it, and what each stands for."""
+"""Typed answers: the words that fit an item, and what each means."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Typed(msgspec.Struct, frozen=True):
 
 
 Words: TypeAlias = Mapping[str, Callable[[Typed], a.Answer]]
-"""Each word, with what it stands for."""
+"""Each word, with its meaning."""
 
 TAKE_OVER: Final = "take-over"
 
@@ -63,7 +63,7 @@ _ALSO: Final = {"true": "yes", "false": "no"}
 
 
 def words_that_fit(now: LoadedItem) -> tuple[str, ...]:
-    """The words that answer this item as it stands, in the order of the help; none where it is answered."""
+    """The words that answer this item now, in the order of the help; none where it is answered."""
     if not now.open:
         return ()
     if isinstance(now.subject, QuestionAsked):
@@ -74,7 +74,7 @@ def words_that_fit(now: LoadedItem) -> tuple[str, ...]:
 
 
 def review_answer(said: Typed) -> a.Answer:
-    """The answer that a word about an operation stands for."""
+    """The answer that a word about an operation means."""
     return _REVIEW[said.word](said)
 
 
@@ -95,7 +95,7 @@ def answer_from_words(now: LoadedItem, said: Typed) -> a.Answer:
 
 
 def says_yes(typed: str) -> bool:
-    """Whether a word approves, where the item is an approval."""
+    """True if a word approves, where the item is an approval."""
     return _normalized(typed) in {"yes", "true"}
 
 
@@ -118,12 +118,12 @@ def _words(now: LoadedItem) -> Words:
 
 
 def _may_take_over(asked: QuestionAsked) -> bool:
-    """Whether the word takes the run over. It does not where the question offers the very word as a choice."""
+    """True if the word takes the run over. It does not where the question offers that word as a choice."""
     return asked.handoff is not None and TAKE_OVER not in asked.question.choices
 
 
 def _left_out(now: LoadedItem) -> set[str]:
-    """The words for such an item that cannot be given about this one."""
+    """The words for such an item that do not fit this one."""
     if now.contradicted:
         kept = {"happened", "did-not-happen"}
         amendable = isinstance(now.subject, OperationState) and contract_of(now.history, now.subject).compensates
@@ -145,7 +145,7 @@ def _left_out(now: LoadedItem) -> set[str]:
 
 
 def _refused(now: LoadedItem, typed: str, words: tuple[str, ...]) -> UsageError:
-    """The refusal of a word: the words that fit, and the one that was meant, where one is spelled alike."""
+    """The error for a word that does not fit: the words that do, and a suggestion where one is spelled alike."""
     if not words:
         return UsageError(f"{now.item} takes no answer now", next_step=f"holdfast show {now.run}")
     near = get_close_matches(typed.lower(), words, 1)

@@ -1,4 +1,4 @@
-"""The record of access: every decision about who may, allowed and refused, in the ledger below `access/`."""
+"""The access log: every decision about a permission, allowed and refused, in the ledger below `access/`."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ HOUR_MS: Final = 3_600_000
 _REMEMBERED: Final = 4096
 
 Via = Literal["typed", "password", "token", "proxy", "oidc"]
-"""How a person's name was proven. `typed` proves nothing: it is a name on the command line of a reader of the file."""
+"""The proof of a person's name. `typed` proves nothing: it is a name on the command line of a reader of the file."""
 
 
 class Access(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One decision. `who` is an account, or empty: a name that nobody has may be a password in the wrong field."""
+    """One decision. `who` is an account, or empty: an unknown name may be a password in the wrong field."""
 
     deed: str
     allowed: bool
@@ -33,29 +33,31 @@ class Access(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Noted(msgspec.Struct, frozen=True):
-    """A decision as it is listed, with the moment at which it was recorded (wall clock)."""
+    """A decision as it is listed, with the wall clock at which it was recorded."""
 
     at_ms: int
     access: Access
 
 
 class AccessLog:
-    """The record of one journal.
+    """The access log of one journal.
 
-    Deeds are recorded one by one. What comes in floods is recorded once an hour, for each session and kind: looking,
-    and what is refused to strangers. So the record is whole, and nobody fills the disk from outside.
+    Uses of a permission are recorded one by one. Frequent events are recorded once an hour, for each session and kind:
+    reading, and refusals to strangers. So the log is complete, and outsiders cannot fill the disk.
     """
 
     def __init__(self, journal: Journal) -> None:
         self._journal: Final = journal
-        self._said: dict[tuple[str, str], None] = {}  # what stands already, so that it is not written to ask
+        self._said: dict[
+            tuple[str, str], None
+        ] = {}  # entries that exist already, so that no write is needed to find out
 
     async def note(self, access: Access) -> None:
         """Record it; durable on return."""
         await self._journal.post(Post(_stream(access), "", written(access)))
 
     async def note_hourly(self, access: Access, now_ms: int) -> None:
-        """Record it, unless the like of it stands already for this hour."""
+        """Record it, unless an equal entry exists already for this hour."""
         who = access.session or network(access.address)
         like = (access.deed, str(access.allowed), access.why, who, str(now_ms // HOUR_MS))
         place = (_stream(access), "/".join(like))
@@ -67,7 +69,7 @@ class AccessLog:
         self._said[place] = None
 
     async def read(self, name: str = "") -> list[Noted]:
-        """What was decided, in order; of one account (`-`: of nobody's) or of all."""
+        """The decisions, in order; of one account (`-`: without an account) or of all."""
         entries = await self._journal.entries(STREAM + name)
         return [Noted(entry.at_ms, one) for entry, one in await readable(self._journal, entries, Access)]
 
@@ -77,7 +79,7 @@ def _stream(access: Access) -> str:
 
 
 def network(address: str) -> str:
-    """What counts as one address: of IPv6 the network, because each household has 2**64 of them."""
+    """The unit that counts as one address: of IPv6 the network, because each household has 2**64 of them."""
     try:
         found = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:

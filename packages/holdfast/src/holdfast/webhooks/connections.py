@@ -1,9 +1,9 @@
-"""How both servers are run: deadlines for the head and the body of a request, and limits on open connections.
+"""Running both servers: deadlines for the head and the body of a request, and limits on open connections.
 
 uvicorn waits without a limit for a head, for a body, and for a client that does not read; and its limit on connections
-counts silent ones, so that one client could use all places. The protocol here ends what takes too long, with 408 where
-an answer can still be given, and refuses connections of one peer above its share with 429. With TLS, a connection is
-counted from its beginning, and a handshake has the deadline of a head.
+counts silent ones, so that one client could use all places. The protocol here ends requests that take too long, with
+408 where an answer can still be given, and refuses connections of one peer above its share with 429. With TLS, a
+connection is counted from its beginning, and a handshake has the deadline of a head.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from holdfast.webhooks.access_log import network
 
 PER_PEER: Final = 64
 SERVER: Final[dict[str, Any]] = {
-    # With it, uvicorn would let X-Forwarded-For say who the peer is, and the peer is whom we trust.
+    # With it, uvicorn would take the peer from X-Forwarded-For, and the peer is trusted.
     "proxy_headers": False,
     "access_log": False,  # addresses of links hold what opens them
     "server_header": False,
@@ -35,7 +35,7 @@ SERVER: Final[dict[str, Any]] = {
     "h11_max_incomplete_event_size": 32 * 1024,
     "limit_concurrency": 256,
 }
-"""How uvicorn is configured around every app of ours."""
+"""Settings of uvicorn for all our apps."""
 
 
 class ConnectionLimits(msgspec.Struct, frozen=True):
@@ -53,7 +53,7 @@ class ConnectionLimits(msgspec.Struct, frozen=True):
 
 
 def server_config(app: Any, limits: ConnectionLimits, tls: ssl.SSLContext | None = None, **more: Any) -> uvicorn.Config:
-    """The configuration of uvicorn for an app that strangers reach, in clear or over TLS."""
+    """The configuration of uvicorn for an app that strangers can reach, in clear or over TLS."""
 
     class Protocol(LimitedProtocol):
         declared = limits
@@ -131,7 +131,7 @@ class LimitedProtocol(H11Protocol):
         self._abort_later()
 
     def _watch(self) -> None:
-        """Run the timer for what the client owes now. Data does not extend it, so a trickle gains no time."""
+        """Run the timer for the client's next duty. Data does not extend it, so a trickle gains no time."""
         state = self.conn.their_state
         self._head = self._timer(self._head, self.declared.head_s, owes=state is h11.IDLE)
         self._body = self._timer(self._body, self.declared.body_s, owes=state is h11.SEND_BODY)
@@ -254,6 +254,6 @@ class Handshake(asyncio.Protocol):
         self._lost = True
 
     def shutdown(self) -> None:
-        """The server ends: a handshake is not waited for."""
+        """The server ends: it does not wait for a handshake."""
         if self._transport is not None:
             self._transport.abort()

@@ -1,7 +1,7 @@
-"""One POST to an address that somebody else chose: where it leads is checked, and each step has an end in time.
+"""One POST to an address that another party chose: its target is checked, and each step has a deadline.
 
 No redirects, no proxies, nothing of the answer but its head: an address that was registered must not become a way into
-the network this process stands in.
+the network of this process.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ STEP_S: Final = 10.0
 
 
 class HttpAnswer(NamedTuple):
-    """The head of an answer: its status, and what it says about when to come again."""
+    """The head of an answer: its status, and its retry time."""
 
     status: int
     retry_after: str = ""
 
 
 def post(url: str, body: bytes, headers: Mapping[str, str], *, private: bool) -> HttpAnswer:
-    """Send it once. Raises `NotSent` where nothing left, `Ambiguous` where no answer came back.
+    """Send it once. Raises `NotSent` where nothing was sent, `Ambiguous` where no answer came back.
 
-    `private` lets it go to addresses inside. Call it in a tool: its send-by deadline ends this too.
+    `private` permits internal addresses. Call it in a tool: its send-by deadline ends this too.
     """
     parts = urlsplit(url)
     with _connected(parts, private=private) as line:
@@ -64,7 +64,7 @@ def _encrypted(line: socket.socket, host: str) -> socket.socket:
 
 
 def _addresses(host: str, port: int, *, private: bool) -> Sequence[tuple[socket.AddressFamily, tuple[str, int]]]:
-    """Where the name leads, as far as that may be used. These very addresses are then connected to."""
+    """The addresses behind the name that may be used. The connection goes to these very addresses."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
@@ -84,7 +84,7 @@ def _request(parts: SplitResult, body: bytes, headers: Mapping[str, str]) -> byt
 
 
 def _answer(line: socket.socket) -> HttpAnswer:
-    """Read the head and no more; what comes before the last word (100, 103) is passed over."""
+    """Read the head and no more; interim answers (100, 103) are skipped."""
     head = b""
     while True:
         head, _, rest = _until_blank_line(line, head).partition(b"\r\n\r\n")
@@ -106,7 +106,7 @@ def _until_blank_line(line: socket.socket, so_far: bytes) -> bytes:
 
 
 def _step_s() -> float:
-    """How long the next step may take. Raises `TimeoutError` when the time of the whole call is over."""
+    """The time limit of the next step. Raises `TimeoutError` when the time of the whole call is over."""
     left = current_operation().seconds_left
     if left <= 0:
         raise TimeoutError("the time for this try is over")

@@ -1,8 +1,9 @@
-"""Webhooks in: answers of systems that had only accepted something. An ASGI app of its own, for any server.
+"""Webhooks in: answers of systems that had only accepted a call. An ASGI app of its own, for any server.
 
-A delivery is signed by the Standard Webhooks rules (`webhook-id`, `webhook-timestamp`, `webhook-signature` over the
-raw bytes). It is acknowledged when it is durable in the ledger; the same `webhook-id` a second time changes nothing,
-however many days later. It may come before our own response knows its key, out of order, or for nobody. The body is:
+A delivery is signed by the Standard Webhooks rules (`webhook-id`, `webhook-timestamp`, `webhook-signature` over the raw
+bytes). It is acknowledged when it is durable in the ledger; the same `webhook-id` a second time changes nothing,
+however many days later. It may come before our own response knows its key, out of order, or for no operation. The body
+is:
 
     {"key": "bank-A-17", "status": "succeeded", "result": {...}}     or "failed" with a "why", or "pending"
 
@@ -35,7 +36,7 @@ Send = Callable[[Message], Awaitable[None]]
 
 
 class Hook(msgspec.Struct, frozen=True):
-    """What a delivery says."""
+    """The contents of a delivery."""
 
     key: str
     status: Literal["succeeded", "failed", "pending"]
@@ -72,7 +73,7 @@ class WebhookSender(msgspec.Struct, frozen=True):
             )
 
     def covers(self, key: str) -> bool:
-        """Whether the sender may answer under this key, as far as the key says."""
+        """True if the sender may answer under this key, as far as the key says."""
         return not self.keys or key.startswith(self.keys)
 
 
@@ -186,7 +187,7 @@ async def _body(receive: Receive) -> bytes | None:
 
 
 async def _live(receive: Receive, send: Send) -> None:
-    """The server starts and stops; the journal is opened and closed by whoever made the app."""
+    """Lifespan events: the journal is opened and closed by the caller that made the app."""
     while True:
         message = await receive()
         await send({"type": f"{message['type']}.complete"})

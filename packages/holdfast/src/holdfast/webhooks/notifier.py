@@ -35,7 +35,7 @@ GONE: Final = 410
 
 
 class NotDelivered(HoldfastError):
-    """A notice is proven not to have reached its endpoint, in all the time there was."""
+    """A notice is proven not to have reached its endpoint in the whole time allowed."""
 
 
 class Tools(Mapping[str, "ToolCode"]):
@@ -68,7 +68,7 @@ class Tools(Mapping[str, "ToolCode"]):
 
 
 class Notifier:
-    """What one app needs to send notices. `engine` is given once it is made."""
+    """The dependencies of one app's notices. `engine` is given once it is made."""
 
     def __init__(self) -> None:
         self.engine: Process | None = None
@@ -132,12 +132,12 @@ async def notify(run: Run, message: Message) -> str:
 
     said = await steps.value(scope, "give up", fresh)
     if outcome.status == "unknown":
-        return f"not taken in all its time: {said}"  # the run rests until somebody orders one more try
+        return f"not taken in all its time: {said}"  # the run is suspended until one more try is ordered
     raise NotDelivered(f"{message.endpoint} was not told: {said}")
 
 
 async def _disable(engine: Process, name: str, why: str) -> None:
-    """Once for each time that it was enabled."""
+    """Disable an endpoint, once for each time that it was enabled."""
     await engine.outbox.refresh()
     endpoint = engine.outbox.endpoints.get(name)
     if endpoint is None or not endpoint.open:
@@ -167,7 +167,7 @@ def _signature(endpoint: Endpoint, key: str, at: datetime, body: str) -> str:
 
 
 def _taken(answered: HttpAnswer, at: datetime) -> int:
-    """The status of an answer that takes it. Raises what the others prove."""
+    """The status of an answer that takes it. Raises the error that other statuses prove."""
     status = answered.status
     if 200 <= status < 300:
         return status

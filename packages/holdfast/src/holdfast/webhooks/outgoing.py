@@ -1,4 +1,4 @@
-"""Webhooks out, as use cases: who is told, and what became of each notice."""
+"""Webhooks out, as use cases: the endpoints, and the state of each notice."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Change = Literal["enable", "disable", "remove"]
 class EndpointStatus(msgspec.Struct, frozen=True):
     """One endpoint, and how many notices it took, has not taken yet, and will not get any more.
 
-    `given_up` names the runs of the last kind; `waiting` those of the second kind, with what the last try said.
+    `given_up` names the runs of the last kind; `waiting` those of the second kind, with the result of the last try.
     """
 
     name: str
@@ -38,21 +38,21 @@ class EndpointStatus(msgspec.Struct, frozen=True):
 
 
 class Webhooks:
-    """Orders about endpoints."""
+    """Commands about endpoints."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
         self._engine = service.engine
 
     async def add(self, note: Note) -> None:
-        """Tell this endpoint from now on. One of that name is replaced. Raises `UsageError` for a bad address.
+        """Notify this endpoint from now on. One of that name is replaced. Raises `UsageError` for a bad address.
 
         Where its name leads is looked at before each try; `Settings(private_webhooks=True)` lets it lead inside.
         """
         await self._note(checked(note, private=self._engine.settings.private_webhooks))
 
     async def change(self, name: str, word: Change, *, by: str, why: str = "") -> None:
-        """Let it have notices again, or no more. Raises `UsageError` where there is none of that name."""
+        """Enable or disable an endpoint. Raises `UsageError` where there is none of that name."""
         await self._known(name)
         await self._note(Note(word, name, by, why))
 
@@ -89,7 +89,7 @@ async def endpoints_of(looking: JournalReader) -> dict[str, Endpoint]:
 
 
 async def told(looking: JournalReader) -> list[EndpointStatus]:
-    """Each endpoint that was not removed, with what became of its notices."""
+    """Each endpoint that was not removed, with the state of its notices."""
     known = await endpoints_of(looking)
     return [await _told(looking, one) for one in known.values() if not one.removed]
 
@@ -112,7 +112,7 @@ def _prefix(name: str) -> str:
 
 
 def is_parked(row: RunRow) -> bool:
-    """Whether it rests until a person says what became of what it sent."""
+    """True if the run is suspended until a person says what became of the notice it sent."""
     return row.status == "suspended" and any(wait.kind == "person" for wait in waits_of(row))
 
 
@@ -129,7 +129,7 @@ async def runs_named(looking: JournalReader, prefix: str) -> list[RunRow]:
 
 
 def checked(note: Note, *, private: bool) -> Note:
-    """The note, if an endpoint can be like that. Raises `UsageError`.
+    """The note, if the endpoint is valid. Raises `UsageError`.
 
     Unless `private`, only https to a name or a public address: where a name leads is looked at before each try.
     """
@@ -149,7 +149,7 @@ def checked(note: Note, *, private: bool) -> Note:
 
 
 def host_of(address: str) -> str:
-    """The host of an address that something may be posted to; empty where it is none."""
+    """The host of an address that may be posted to; empty for an invalid address."""
     try:
         url = urlsplit(address)
         host, _ = url.hostname, url.port
@@ -161,7 +161,7 @@ def host_of(address: str) -> str:
 
 
 def may_be_public(host: str) -> bool:
-    """Whether a host may lead outside, as far as its name tells."""
+    """True if a host may be public, as far as its name tells."""
     try:
         return is_public(host)
     except ValueError:

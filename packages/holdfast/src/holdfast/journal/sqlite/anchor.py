@@ -1,8 +1,7 @@
-"""The anchor: a small file beside the journal by which a copy or a restored backup gives itself away.
+"""The anchor: a small file beside the journal that reveals a copy or a restored backup.
 
-A database cannot know that it was put back in time. The anchor remembers which incarnation it was,
-its head, and on which file and machine. What does not fit opens distrustful: nothing is
-sent until an operator has looked.
+A database cannot detect that it was rolled back. The anchor remembers which incarnation it was, its head, and on which
+file and machine. A journal that does not match its anchor is distrusted: nothing is sent until an operator confirms it.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from holdfast.model.heads import Head
 
 
 class Anchor(msgspec.Struct, frozen=True):
-    """How far the journal had come. `record` is the largest stored record id, `hash` its chain hash in hex.
+    """The end of the journal as last seen. `record` is the largest stored record id, `hash` its chain hash in hex.
 
     `entry` and `entry_hash` are the same of the ledger. Device numbers may change with each boot, so `device` counts
     only within one `boot`. `log` has the hashes of the head at `record` and `entry`; `missing` is how many rows the
@@ -44,7 +43,7 @@ class Anchor(msgspec.Struct, frozen=True):
 
 
 class LogEnds(msgspec.Struct, frozen=True):
-    """How far a file goes, and the chain hashes that it has where its anchor ends; None: there is nothing any more.
+    """The end of a file, and its chain hashes where its anchor ends; None: those rows are missing.
 
     `missing` is how many of its numbers have no row.
     """
@@ -57,7 +56,7 @@ class LogEnds(msgspec.Struct, frozen=True):
 
 
 def beside(journal: Path) -> Path:
-    """Where the anchor of a journal lies unless another place is named."""
+    """The default path of a journal's anchor."""
     return journal.with_name(journal.name + ".anchor")
 
 
@@ -70,7 +69,7 @@ def load(path: Path) -> Anchor | None:
 
 
 def save(path: Path, mark: Anchor) -> None:
-    """Replace the anchor in one step: after a power loss the old or the new one is there, never half of it."""
+    """Replace the anchor atomically: after a power loss the old or the new one is there, never half of it."""
     fresh = path.with_name(f"{path.name}.{os.getpid()}")
     try:
         descriptor = os.open(fresh, os.O_CREAT | os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC, 0o600)
@@ -96,9 +95,9 @@ def save(path: Path, mark: Anchor) -> None:
 
 
 def doubt(kept: Anchor | None, found: Anchor, tails: LogEnds) -> str:
-    """Why the journal cannot be trusted, in a sentence; empty when anchor and file agree.
+    """The reason to distrust the journal, in a sentence; empty when anchor and file agree.
 
-    `found` describes the file as it is; `tails` is what it has at the record and the entry that the anchor names.
+    `found` describes the file as it is; `tails` holds its hashes at the record and the entry that the anchor names.
     """
     if kept is None:
         if not found.record and not found.entry:
@@ -121,7 +120,7 @@ def _lost_rows(kept: Anchor, tails: LogEnds) -> str:
 
 
 def lost_tail(kept: Anchor, tails: LogEnds) -> str:
-    """What the anchor knows and the file does not have any more, in a sentence; empty where nothing is missing."""
+    """The rows that the anchor names and the file lacks, in a sentence; empty where none is missing."""
     if kept.record and tails.record_hash != kept.hash:
         return (
             f"the anchor knows {kept.record} records, and this file ends at {tails.record} or differs:"

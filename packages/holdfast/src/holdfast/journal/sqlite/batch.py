@@ -1,4 +1,4 @@
-"""One batch, one transaction: the writes of many runs become durable together, each on its own terms.
+"""One batch, one transaction: the writes of many runs become durable together; each succeeds or fails alone.
 
 A batch of plain appends is a single INSERT in autocommit mode, which is one transaction and the
 fewest steps that Python can make. Every row is guarded by its fencing token inside the statement, so
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import asyncio
 
 LARGEST_INLINE = 8 << 10
-"""Bytes of a body that stands in its row; a larger one lies beside it, once for equal ones."""
+"""Largest body in bytes that is stored in its row; a larger one is stored beside it, once for equal ones."""
 
 _POINTER = b'{"payload":"'
 POINTER_SIZE = len(_POINTER) + 64 + len(b'"}')
@@ -50,15 +50,14 @@ _SIZE_FOR = [next(size for size in _SIZES if size >= count) for count in range(_
 
 
 _Places = dict[int, tuple[int, int]]
-"""Where runs that are driven from here go on: the token, and the seq that comes next under it."""
+"""The next position of runs that are driven from here: the token, and the next seq under it."""
 
 
 class CommitItem(msgspec.Struct, eq=False):
-    """What waits for the next commit: one write, or one piece of `work` on the database.
+    """An item of the next commit: one write, or one piece of `work` on the database.
 
-    `work` looks first and changes afterwards, so that an error which it raises has changed nothing.
-    A `plain` write only adds rows that stand in their place. An item with neither is committed when
-    everything before it is.
+    `work` reads before it changes anything, so that an error which it raises has changed nothing. A `plain` write only
+    adds rows whose bodies are stored in the row. An item with neither is committed when everything before it is.
     """
 
     write: Write | None = None
@@ -70,7 +69,7 @@ class CommitItem(msgspec.Struct, eq=False):
 
 
 def item_of(write: Write) -> CommitItem:
-    """A write as it waits. Raises `RecordRefused` for a record that no journal takes."""
+    """A write as an item of the queue. Raises `RecordRefused` for a record that no journal accepts."""
     plain = write.change is None and not write.posts and bool(write.rows)
     if not plain:
         check_extras(write)
@@ -91,7 +90,7 @@ class BatchWriter:
         self._next: _Places = {}
 
     def commit(self, items: Sequence[CommitItem]) -> None:
-        """Commit what may be committed; afterwards each item has its result or its error."""
+        """Commit the items that may be committed; afterwards each item has its result or its error."""
         ahead: _Places = {}
         rest: list[CommitItem] = []
         values = self._sort(items, ahead, rest)
@@ -144,7 +143,7 @@ class BatchWriter:
         return values
 
     def _in_order(self, item: CommitItem, write: Write, ahead: _Places) -> bool:
-        """Whether the write goes on where the run's stored chain ends; else it is refused.
+        """True if the write continues at the end of the run's stored chain; else it is refused.
 
         A write under an older token is `LeaseLost` whatever its number is: the present owner's records explain the
         gap, and agent code could catch a `RecordRefused`.
@@ -169,7 +168,7 @@ class BatchWriter:
         return last + 1
 
     def _perform(self, item: CommitItem, ahead: _Places) -> None:
-        """Do one item inside the open transaction; a refusal is its own and has changed nothing."""
+        """Perform one item inside the open transaction; a refusal concerns it alone and has changed nothing."""
         try:
             if item.work is not None:
                 item.result = item.work(self._database)
@@ -194,7 +193,7 @@ class BatchWriter:
 
 
 def store(database: Database, write: Write, wall_ms: int) -> None:
-    """Store what a write holds, inside a transaction in which its lease and its place were checked."""
+    """Store the contents of a write, inside a transaction in which its lease and its place were checked."""
     values: list[Value] = []
     _add_values(values, Write(write.lease, tuple(_spilled(row, database) for row in write.rows)))
     _insert(database, values)
@@ -237,7 +236,7 @@ def _add_values(values: list[Value], write: Write) -> None:
 
 
 def read_body(database: Database, body: bytes) -> bytes:
-    """The full body for what stands in a row. Only one of `POINTER_SIZE` can stand for another."""
+    """The full body of a stored row. Only a body of `POINTER_SIZE` can be a pointer to another."""
     if not _looks_like_pointer(body):
         return body
     digest = body[len(_POINTER) : -2].decode()

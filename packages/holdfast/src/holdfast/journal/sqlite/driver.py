@@ -38,7 +38,7 @@ _KINDS: dict[int, Kind] = {
 
 
 class DatabaseFailure(Exception):
-    """SQLite refused a statement. `code` is its extended result code, `kind` what that means for us."""
+    """SQLite refused a statement. `code` is its extended result code, `kind` its meaning for us."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -74,7 +74,7 @@ class Library(Protocol):
 
 
 class OpenFile:
-    """The part of a connection that other connections of this process see: which file it has, through which library.
+    """The part of a connection that other connections of this process see: its file and its library.
 
     POSIX drops the locks that a process holds on a file when the process closes any descriptor of it. One copy of
     SQLite takes care of that among its own connections; two copies in one process (Python's own and apsw's) do not
@@ -125,7 +125,7 @@ def sidecar(path: Path, suffix: str) -> Path:
 
 
 def location(path: Path, *, read_only: bool, alone: bool = False) -> str:
-    """The file as SQLite's URI. Opened read-only it cannot be created, written, or checkpointed by who closes last.
+    """The file as SQLite's URI. Opened read-only it cannot be created, written, or checkpointed when closed.
 
     `alone`: the file as it is, without its log and without any lock. Only where no other way is open.
     """
@@ -179,7 +179,7 @@ class StandardDatabase:
 def _failure(error: sqlite3.Error | OverflowError | UnicodeError) -> DatabaseFailure:
     """Errors that the library raises without asking SQLite (a closed connection) count as broken.
 
-    An integer over 64 bits or text that is no UTF-8 is refused: the statement was not run, and the next one can be.
+    An integer over 64 bits or text that is not UTF-8 is refused: the statement was not run, and the next one can be.
     """
     if not isinstance(error, sqlite3.Error):
         return DatabaseFailure(sqlite3.SQLITE_MISMATCH, str(error))
@@ -205,7 +205,7 @@ class View(msgspec.Struct, frozen=True):
 
 
 def is_unwritable(path: Path) -> bool:
-    """Whether this process may not write the file, its directory, or a file that belongs to it."""
+    """True if this process may not write the file, its directory, or a file that belongs to it."""
     files = (path.with_name(path.name + suffix) for suffix in _COMPANIONS)
     places = [path.absolute().parent, *(file for file in files if file.exists())]
     return not all(os.access(place, os.W_OK) for place in places)
@@ -231,7 +231,7 @@ def _probed(database: Database) -> Database:
 
 
 def _has_log(path: Path) -> bool:
-    """Whether a log or a rollback journal lies beside the file that was ever written to."""
+    """True if a log or a rollback journal that was ever written to lies beside the file."""
     return any(_is_begun(path.with_name(path.name + suffix)) for suffix in ("-wal", "-journal"))
 
 
@@ -242,4 +242,4 @@ def _is_begun(log: Path) -> bool:
     except FileNotFoundError:
         return False
     except OSError:
-        return True  # it is there, and nobody can say what it holds
+        return True  # it exists, and its contents are unknown

@@ -1,4 +1,4 @@
-"""What a failing disk, file or lock means to the person who has to do something about it."""
+"""Explanations of a failing disk, file or lock, for the person who has to fix it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from holdfast.journal.host import lock_holder
 from holdfast.journal.sqlite.driver import DatabaseFailure
 
 LOCK_LIMIT_S = 30.0
-"""How long a write waits for other processes before it is reported as impossible."""
+"""How long a write waits for other processes before it fails."""
 
 
 def explain(failure: DatabaseFailure, path: Path) -> JournalError:
-    """What a failure of SQLite means to a person."""
+    """Explain a failure of SQLite to a person."""
     match failure.kind:
         case "full":
             return JournalUnavailable(

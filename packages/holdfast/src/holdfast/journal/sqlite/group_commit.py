@@ -1,7 +1,7 @@
-"""Group commit: what one pass of the event loop writes becomes durable together.
+"""Group commit: the writes of one pass of the event loop become durable together.
 
-Appends queue up; when the pass ends, the whole queue is committed, on the loop while the disk is
-fast and nobody is in the way, otherwise by the background thread. Each write hears its own answer.
+Appends queue up; when the pass ends, the whole queue is committed, on the loop while the disk is fast and no other
+process holds the file, otherwise by the background thread. Each write receives its own result.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LONGEST_MONOLOGUE = 16
 
 
 class GroupCommit:
-    """The asynchronous face of a committer. Belongs to the event loop on which it was made."""
+    """The asynchronous interface of a committer. Belongs to the event loop on which it was made."""
 
     def __init__(self, committer: Committer, behind: MakeBackground | None = None) -> None:
         self._committer = committer
@@ -35,7 +35,7 @@ class GroupCommit:
         self._loop = asyncio.get_running_loop()
         self._background: BackgroundWriter = (behind or CommitThread)(committer, self._deliver_from_thread)
         self._pass_is_due = False
-        self._unheard = 0  # writes whose answer nobody waits for any more, or ever did, and has not come
+        self._unheard = 0  # unfinished writes whose result no caller awaits
         self._refused: dict[tuple[int, int], HoldfastError] = {}
         self._stopped = False
         self._speaker = 0  # the run that appended last
@@ -54,7 +54,7 @@ class GroupCommit:
         return self._commit(item)
 
     def left(self, write: Write, waiting: asyncio.Future[object]) -> None:
-        """Whoever waited for an append was cancelled: the run's next call hears what comes of it."""
+        """The caller that waited for an append was cancelled: the run's next call raises its error, if any."""
         if waiting.cancelled():
             self._unheard += 1
         elif isinstance(error := waiting.exception(), HoldfastError):
@@ -89,9 +89,9 @@ class GroupCommit:
             await self._loop.run_in_executor(None, self._background.stop)
 
     def _is_alone(self, lease: Lease) -> bool:
-        """Whether one run has the journal to itself: nobody else has appended for a while.
+        """True if one run has the journal to itself: no other run has appended for a while.
 
-        Then waiting for the end of the pass would gather nothing, and cost a tenth of a step. After
+        Waiting for the end of the pass would then gather no more writes, and cost a tenth of a step. After
         `_LONGEST_MONOLOGUE` appends the pass is ended all the same, or other tasks might never come in.
         """
         if self._speaker != lease.row:
@@ -102,7 +102,7 @@ class GroupCommit:
         return self._committer.pace.on_loop()
 
     def _commit_alone(self, item: CommitItem) -> asyncio.Future[object] | None:
-        """Commit on the spot, with all that rides; where others are in the way, leave it to the thread."""
+        """Commit on the spot, with all that rides; where other processes hold the file, leave it to the thread."""
         self._queue.append(item)
         items = self._committer.commit_at_once()
         if not items or items[-1] is not item:
@@ -141,7 +141,7 @@ class GroupCommit:
     def _deliver_from_thread(self, items: list[CommitItem]) -> None:
         try:
             self._loop.call_soon_threadsafe(self._deliver, items)
-        except RuntimeError:  # the loop has ended; nobody is left who could hear
+        except RuntimeError:  # the loop has ended; no caller is left to notify
             return
 
     def _deliver(self, items: list[CommitItem]) -> None:
@@ -155,7 +155,7 @@ class GroupCommit:
                 future.set_exception(self._first_error(item, error))
 
     def _nobody_waits(self, item: CommitItem) -> None:
-        """It rode, or whoever waited was cancelled."""
+        """True if no caller awaits it: it rode, or its caller was cancelled."""
         if item.write is None:
             return
         self._unheard -= 1
@@ -163,7 +163,7 @@ class GroupCommit:
             self._refused.setdefault((item.write.lease.row, item.write.lease.token), item.error)
 
     def _first_error(self, item: CommitItem, error: HoldfastError) -> HoldfastError:
-        """A write that follows a refused ride hears why that one was refused."""
+        """A write that follows a refused ride fails with the reason of that refusal."""
         if item.write is None:
             return error
         return self._refused.pop((item.write.lease.row, item.write.lease.token), error)
@@ -181,7 +181,7 @@ def _closed() -> JournalUnavailable:
 # The one place where a process commits: a queue in order, and a mutex around the file.
 #
 # Used from the event loop, which never waits for the mutex, and from the background thread, which does.
-# Whoever has the mutex takes everything that is queued, so order is that of queueing whoever commits.
+# The holder of the mutex takes everything that is queued, so writes commit in queueing order.
 
 
 class Committer:
@@ -193,10 +193,10 @@ class Committer:
         self.mutex = threading.Lock()
         self.queue: deque[CommitItem] = deque()
         self.taken = 0
-        """How many batches were taken: a ride that is still queued after two looks has waited long enough."""
+        """Number of batches taken: a ride that is still queued after two looks has waited long enough."""
 
     def commit_at_once(self) -> list[CommitItem] | None:
-        """Commit the queue on this thread; None if that would mean to wait for somebody else."""
+        """Commit the queue on this thread; None if another thread or process would have to be waited for."""
         if not self.mutex.acquire(blocking=False):
             return None
         try:
@@ -214,7 +214,7 @@ class Committer:
             self.mutex.release()
 
     def commit_patiently(self) -> list[CommitItem]:
-        """Commit the queue, waiting for others as long as need be."""
+        """Commit the queue, waiting for other processes as long as necessary."""
         with self.mutex:
             items = self._take()
             if items:
@@ -249,7 +249,7 @@ _COUNT_SHARE = 1000  # rows are counted for at most a thousandth of the time, ho
 
 
 class BackgroundWriter(Protocol):
-    """What a group commit needs from behind: see `Background`."""
+    """The background services of a group commit: see `Background`."""
 
     def start(self) -> None: ...
     def stop(self) -> None: ...
@@ -295,13 +295,13 @@ class CommitThread:
         self._wake()
 
     def watch_rides(self) -> None:
-        """Something rides: look at the queue every tick from now on."""
+        """Watch rides: look at the queue every tick from now on."""
         if not self._ticking:
             self._ticking = True
             self._wake()
 
     def keep_house(self) -> None:
-        """Something was committed elsewhere: the anchor is due within a second, the log perhaps now."""
+        """Schedule housekeeping after a commit: the anchor is due within a second, the log perhaps now."""
         if self._asleep or self._store.wants_checkpoint:
             self._wake()
 
@@ -327,7 +327,7 @@ class CommitThread:
         if self._ticking:
             self._signal.acquire(timeout=TICK_S)
             return
-        self._asleep = True  # said before looking, so that a commit after the look wakes us
+        self._asleep = True  # set before looking, so that a commit after the look wakes us
         if self._store.anchor_is_old:
             self._asleep = False
             self._signal.acquire(timeout=_ANCHOR_MS / 1000)
@@ -369,12 +369,12 @@ class CommitThread:
                 self._count_due_ms = now + max(_COUNT_MS, _COUNT_SHARE * spent)
 
 
-# Which way a commit takes to the disk: on the event loop, or through the background thread.
+# The place of a commit: on the event loop, or on the background thread.
 #
 # On the loop there is no hop between threads, which is a fifth faster at one run at a time and much
 # faster when agent code keeps the loop busy; but a slow disk would stop everything else on the loop.
 # So the time that commits keep their thread off the processor is averaged, and the loop is used while
-# that is short. Only speed hangs on this clock, never a decision about an effect.
+# that is short. Only speed depends on this clock, never a decision about an effect.
 
 
 _SHORT_NS = 500_000
@@ -394,7 +394,7 @@ class CommitPace:
         self._probe_after = _FIRST_PROBE
 
     def on_loop(self) -> bool:
-        """Whether the next commit may block the loop. Asked once per batch."""
+        """True if the next commit may block the loop. Asked once per batch."""
         if self.way != "auto":
             return self.way == "loop"
         if self.blocked_ns < _SHORT_NS:

@@ -1,4 +1,4 @@
-"""The head of a journal file: computed from a known one over what came since, or from the beginning."""
+"""The head of a journal file: computed from a known one over later rows, or from the beginning."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def follow(database: Database, head: Head) -> Head:
 
 
 def whole(database: Database, start: Head) -> Head:
-    """The head over all rows that there are, also where some are missing."""
+    """The head over all existing rows, also where some are missing."""
     records, entries, records_hash, entries_hash = 0, 0, start.records_hash, start.entries_hash
     for page in pages(database, "record", 0):
         rows = cast("list[_RecordRow]", page)
@@ -73,7 +73,7 @@ def hashes_at(database: Database, table: Table, start: str, wanted: Collection[i
 
 
 def pages(database: Database, table: Table, after: int) -> Iterator[list[tuple[object, ...]]]:
-    """What a head covers of the rows with a larger number, a page at a time."""
+    """The columns of later rows that a head covers, a page at a time."""
     sql = f"select {_COLUMNS[table]} from {table} where id > ? order by id limit {PAGE}"  # noqa: S608 -- constants
     while page := database.rows(sql, (after,)):
         yield cast("list[tuple[object, ...]]", page)
@@ -91,7 +91,7 @@ def missing(database: Database) -> int:
 
 
 def gaps(database: Database, table: Table) -> list[Gap]:
-    """Which numbers are missing below the last one."""
+    """The numbers that are missing below the last one."""
     found = database.rows(
         f"select before + 1, id - 1 from (select id, lag(id, 1, 0) over (order by id) before from {table})"  # noqa: S608 -- one of two names
         " where id <> before + 1"

@@ -183,7 +183,7 @@ class SqliteJournal:
         return sidecar(self.path, suffix)
 
     def disown(self) -> None:
-        """In a forked child: no use of it answers any more. The thread behind it and its loop are the parent's."""
+        """In a forked child: every use raises. The thread behind it and its loop are the parent's."""
         self._inherited, self._group = True, None
         self._store.disown()
 
@@ -194,7 +194,7 @@ class SqliteJournal:
         return self._group
 
     def _read(self, query: Callable[[Database], T]) -> T:
-        """Reading never waits for writers, so it happens where it is asked for."""
+        """Read on the calling thread: reading never waits for writers."""
         try:
             return query(self._store.reader)
         except DatabaseFailure as failure:

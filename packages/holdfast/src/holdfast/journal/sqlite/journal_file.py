@@ -41,7 +41,7 @@ class JournalFile:
         self._name = str(settings.path)
         self._limit_s = settings.parts.lock_limit_s
         self._watches: list[int] = []
-        self._is_new = False  # nothing was ever recorded in it, as far as its anchor knows
+        self._is_new = False  # according to its anchor nothing was ever recorded in it
         self._files: Connections | None = None
         self._batch: BatchWriter | None = None
         self._head: Head | None = None  # how far it was followed; None where there is no anchor to start from
@@ -91,7 +91,7 @@ class JournalFile:
         return files.identity
 
     def close(self) -> None:
-        """Bring the log into the file, write the anchor, and let go. Safe to call twice."""
+        """Checkpoint the log, write the anchor, and release the file. Safe to call twice."""
         files = self._files
         if files is not None and self._lock.take(self._limit_s) and self.failure is None:
             with contextlib.suppress(DatabaseFailure, JournalError, OSError):
@@ -114,7 +114,7 @@ class JournalFile:
     def _let_go(self) -> None:
         files, self._files = self._files, None
         if files is not None:
-            # In this order the log stays, at its full size: who only reads and closes last removes nothing.
+            # In this order the log stays, at its full size: a reader that closes last removes nothing.
             for connection in (files.writer, files.reader):
                 with contextlib.suppress(DatabaseFailure):
                     connection.close()
@@ -140,8 +140,7 @@ class JournalFile:
     def settle(self, items: Sequence[CommitItem], *, patient: bool) -> bool:
         """Commit a batch; afterwards each item has a result or an error.
 
-        Without `patient` nothing waits for others: False says that the batch is untouched because
-        somebody else is writing.
+        Without `patient` it does not wait: False says that the batch is untouched because another process is writing.
         """
         if self.failure is not None or self._batch is None:
             _fail(items, self.failure or JournalUnavailable(f"{self.settings.path} is closed"))
@@ -152,7 +151,7 @@ class JournalFile:
             return patient
         try:
             return self._settle(self._batch, items, patient=patient)
-        except Exception as error:  # noqa: BLE001 -- our own bug: whoever waits must hear of it, not hang
+        except Exception as error:  # noqa: BLE001 -- our own bug: callers that wait must receive it, not hang
             self._roll_back()
             self.failure = JournalError(f"{self.settings.path}: the journal failed: {error!r}")
             self.failure.__cause__ = error
@@ -213,7 +212,7 @@ class JournalFile:
         _fail(items, error)
 
     def _settle_slowly(self, batch: BatchWriter, items: Sequence[CommitItem]) -> bool:
-        """Somebody outside our lock holds the file (a shell, a backup): let SQLite wait for it."""
+        """A process outside our lock holds the file (a shell, a backup): let SQLite wait for it."""
         assert self._files is not None
         writer = self._files.writer
         writer.rows(f"pragma busy_timeout = {int(self._limit_s * 1000)}")
@@ -228,7 +227,7 @@ class JournalFile:
         return True
 
     def _landed(self, batch: BatchWriter, items: Sequence[CommitItem]) -> bool:
-        """Whether the transaction happened although its end was reported as a failure."""
+        """True if the transaction was committed although its end was reported as a failure."""
         try:
             return batch.recheck(items, self.reader)
         except DatabaseFailure:
@@ -241,7 +240,7 @@ class JournalFile:
                 self._files.writer.rows("rollback")
 
     def _still_has_a_name(self) -> bool:
-        """Whether neither the file nor its log was deleted under us: what is written to a deleted file is lost.
+        """True if neither the file nor its log was deleted: writes to a deleted file are lost.
 
         Asked after each commit, so it must be cheap. Whether the *path* still leads here is asked with
         the anchor, about once a second.
@@ -263,7 +262,7 @@ class JournalFile:
             self._written_pages = 0
             return
         if not self._lock.try_take():
-            return  # somebody is writing; the next tick tries again
+            return  # another process is writing; the next tick tries again
         try:
             ((_, pages, _),) = self._files.writer.rows("pragma wal_checkpoint(passive)")
         except DatabaseFailure as failure:
@@ -321,7 +320,7 @@ class JournalFile:
             self._missing = kept.missing if kept else 0
 
     def save_anchor(self) -> None:
-        """Write down how far the journal has come, unless it is distrusted or confirmed anew by others."""
+        """Save the end of the journal in its anchor, unless it is distrusted or confirmed anew by others."""
         self.anchor_is_old = False
         if self._files is None or self.failure is not None:
             return
@@ -355,7 +354,7 @@ class JournalFile:
             anchor.save(path, mark)
 
     def confirm(self, trust: Trust, by: str) -> Identity:
-        """An operator's word: a new incarnation begins, and the anchor is made to fit."""
+        """Record an operator's decision: a new incarnation begins, and the anchor is made to fit."""
         assert self._files is not None
         old = self._files.identity
         fresh = self.settings.parts.entropy(8)
@@ -375,7 +374,7 @@ class JournalFile:
         self._files = replace(self._files, identity=identity)
         if trust != "distrustful":
             reader = self._files.reader
-            # The operator's word makes the file as it is the truth, gaps included: the head is computed anew over it.
+            # The operator's decision makes the file the truth, gaps included: the head is computed anew over it.
             self._head = heads.whole(reader, first_head(identity.namespace, identity.secret))
             self._missing = heads.missing(reader)
             mark = opening.measure(reader, self.settings, fresh, self._head, self._missing)

@@ -27,7 +27,7 @@ def insert(database: Database, post: Post, at_ms: int) -> LedgerEntry:
 
 
 def standing(database: Database, post: Post) -> LedgerEntry | None:
-    """The entry that holds the post's key already."""
+    """The entry that already holds the post's key."""
     if not post.key:
         return None
     found = database.rows(
@@ -38,7 +38,7 @@ def standing(database: Database, post: Post) -> LedgerEntry | None:
 
 
 def first_taken(database: Database, posts: Sequence[Post]) -> LedgerEntry | None:
-    """The entry that stands in the way of the first post whose key is taken."""
+    """The existing entry for the first post whose key is taken."""
     seen: dict[tuple[str, str], Post] = {}
     for post in posts:
         found = standing(database, post)
@@ -52,7 +52,7 @@ def first_taken(database: Database, posts: Sequence[Post]) -> LedgerEntry | None
 
 
 def put(database: Database, post: Post, at_ms: int) -> LedgerEntry:
-    """Append, or return what stands under the key."""
+    """Append, or return the existing entry of the key."""
     return standing(database, post) or insert(database, post, at_ms)
 
 
@@ -111,7 +111,7 @@ def _entry(row: tuple[Value, ...], *, fresh: bool) -> LedgerEntry:
     return LedgerEntry(number, stream, key, body, at_ms, fresh)
 
 
-# Hints on SQLite: losable notes that all processes share, replaced by compare-and-set.
+# Hints on SQLite: notes that may be lost and that all processes share, replaced by compare-and-set.
 
 
 def hint(database: Database, name: str) -> bytes | None:

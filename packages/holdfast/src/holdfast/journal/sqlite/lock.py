@@ -1,8 +1,8 @@
 """One writer at a time among all processes on a file: an advisory lock on a file of its own.
 
-SQLite 3.7.0 to 3.51.2 can corrupt a database in WAL mode when one connection resets the log at the
-instant when another writes. Everybody who writes, checkpoints, recovers or closes last holds this
-lock meanwhile, so that instant does not exist. It also replaces "database is locked" by waiting.
+SQLite 3.7.0 to 3.51.2 can corrupt a database in WAL mode when one connection resets the log at the instant when another
+writes. Every process that writes, checkpoints, recovers or closes last holds this lock meanwhile, so that instant does
+not exist. It also replaces "database is locked" by waiting.
 
 `flock` belongs to an open file, not to a process: two journals in one process exclude each other,
 and closing some other descriptor of the same file does not drop the lock, as `fcntl` locks would.
@@ -33,7 +33,7 @@ class FileLock:
             self._descriptor = os.open(self.path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
 
     def try_take(self) -> bool:
-        """Take the lock if nobody holds it; never waits."""
+        """Take the lock if it is free; never waits."""
         try:
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -58,11 +58,11 @@ class FileLock:
         fcntl.flock(self._descriptor, fcntl.LOCK_UN)
 
     def is_orphan(self) -> bool:
-        """Whether the lock file was deleted: who comes later locks another one, and nobody excludes anybody."""
+        """True if the lock file was deleted: later processes lock another file, so the lock excludes no process."""
         return os.fstat(self._descriptor).st_nlink == 0
 
     def close(self) -> None:
-        """Let go of the file. It stays: removing it would let two holders lock two different files."""
+        """Release the file. It stays: removing it would let two holders lock two different files."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1

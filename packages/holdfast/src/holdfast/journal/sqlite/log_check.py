@@ -1,4 +1,4 @@
-"""Check of the whole log: what no single run shows, namely gaps, the end, the ledger, and heads that were kept."""
+"""Check of the whole log: gaps, the end, the ledger, and kept heads, which no single run shows."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _gaps(view: View) -> Iterator[Broken]:
 
 
 def _beside(view: View, gap: heads.Gap) -> str:
-    """What is stored before and after a gap, so that a person can find what is missing in a backup."""
+    """The rows before and after a gap, so that a person can find the missing ones in a backup."""
     if gap.table == "ledger":
         sql = "select stream from ledger where id = ?"
     else:

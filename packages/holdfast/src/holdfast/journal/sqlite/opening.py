@@ -1,6 +1,6 @@
-"""Opening a journal file: create, migrate, choose the journal mode, and find out whether it is the one it was.
+"""Opening a journal file: create, migrate, choose the journal mode, and detect a copy or a restored backup.
 
-The caller holds the file lock, so nobody else creates, recovers or switches at the same time.
+The caller holds the file lock, so no other process creates, recovers or switches at the same time.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _MODES: dict[str, Mode] = {"wal": "wal", "delete": "rollback"}
 
 
 class Parts(msgspec.Struct, frozen=True):
-    """What a journal is made of. Tests put in another machine, another clock or a failing driver.
+    """The replaceable parts of a journal. Tests put in another machine, another clock or a failing driver.
 
-    `commits`: "loop" or "thread" force where commits are made; "auto" measures the disk. `behind` makes
-    what stands in for the journal's thread; without it there is a real one. `lock_limit_s` is how long a write waits
-    for another process.
+    `commits`: "loop" or "thread" force where commits are made; "auto" measures the disk. `behind` makes a replacement
+    of the journal's thread; without it there is a real one. `lock_limit_s` is how long a write waits for another
+    process.
     """
 
     commits: CommitsOn = "auto"
@@ -54,7 +54,7 @@ class Parts(msgspec.Struct, frozen=True):
 
 
 class FileSettings(msgspec.Struct, frozen=True):
-    """Where a journal lies and how to open it. `namespace` names a new journal; else one is minted."""
+    """The place of a journal file, and how to open it. `namespace` names a new journal; else one is minted."""
 
     path: Path
     anchor: Path
@@ -65,7 +65,7 @@ class FileSettings(msgspec.Struct, frozen=True):
 
 
 class Connections(msgspec.Struct, frozen=True):
-    """An open journal: the one connection that writes, the one that only reads, and who it is."""
+    """An open journal: the connection that writes, the one that only reads, and the journal's identity."""
 
     writer: Database
     reader: Database
@@ -80,7 +80,7 @@ def open_files(settings: FileSettings) -> Connections:
     is_new = _create_private(path)
     writer = settings.parts.connect(path, False)
     try:
-        # First of all: somebody else may be opening, closing or reading the file just now.
+        # First of all: another process may be opening, closing or reading the file just now.
         writer.rows(f"pragma busy_timeout = {_PATIENCE_MS}")
         # EXTRA also syncs the directory when a rollback journal is deleted. Without it a power loss
         # could bring back the one used before the switch to WAL, and undo everything since.
@@ -121,7 +121,7 @@ def check_place(settings: FileSettings) -> None:
 
 
 def read_identity(reader: Database, settings: FileSettings, notices: tuple[str, ...]) -> Identity:
-    """Who the journal says it is, and whether its anchor agrees."""
+    """The identity of the journal, and whether its anchor agrees."""
     meta = {str(name): str(value) for name, value in reader.rows("select name, value from meta")}
     found = measure(reader, settings, meta["incarnation"], end_of(reader))
     kept = anchor.load(settings.anchor)
@@ -154,14 +154,14 @@ def measure(
 
 
 def tails_at(reader: Database, kept: anchor.Anchor) -> anchor.LogEnds:
-    """How far the file goes, and what it has at the record and the ledger entry that its anchor names."""
+    """The end of the file, and its hashes at the record and the ledger entry that its anchor names."""
     end = end_of(reader)
     record_hash, entry_hash = _hash_at(reader, "record", kept.record), _hash_at(reader, "ledger", kept.entry)
     return anchor.LogEnds(end.records, end.entries, record_hash, entry_hash, heads.missing(reader))
 
 
 def _create_private(path: Path) -> bool:
-    """Create the file readable by its owner alone, as it holds the journal's secret. Whether it was new."""
+    """Create the file readable by its owner alone, as it holds the journal's secret. True if it was new."""
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
     except FileExistsError:

@@ -59,7 +59,7 @@ T = TypeVar("T")
 
 
 class SqliteReader:
-    """A journal that is only looked at. Whatever would write raises `JournalUnavailable`.
+    """A journal that is only read. Every method that writes raises `JournalUnavailable`.
 
     `untouched` takes a file as it is even if it could be written; one that cannot be is `untouched` once it is open.
     """
@@ -173,7 +173,7 @@ class SqliteReader:
     async def hint(self, name: str) -> bytes | None:
         return self._read(lambda database: ledger.hint(database, name))
 
-    # --- what operators ask ----------------------------------------------------------------------------------
+    # --- for operators ----------------------------------------------------------------------------------
 
     async def storage(self) -> Storage:
         ((mode,),) = self._read(lambda database: database.rows("pragma journal_mode"))
@@ -213,7 +213,7 @@ class SqliteReader:
         except DatabaseFailure as failure:
             raise explain(failure, self.path) from failure
 
-    # --- what it cannot do -----------------------------------------------------------------------------------
+    # --- not supported -----------------------------------------------------------------------------------
 
     async def confirm(self, trust: Trust, by: str) -> Identity:
         self._refuse("confirm", trust, by)
@@ -251,7 +251,7 @@ class SqliteReader:
 
 
 def _lacks_room(error: BaseException | None) -> bool:
-    """Whether something failed since the disk, or this user's share of it, is full."""
+    """True if an operation failed since the disk, or this user's quota, is full."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in {errno.ENOSPC, errno.EDQUOT}:
             return True

@@ -1,4 +1,4 @@
-"""Runs and workers on SQLite: claims, leases, who still lives, and the listing."""
+"""Runs and workers on SQLite: claims, leases, liveness, and the listing."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _WORKER = "select id, machine, boot, pid_namespace, pid, started, lease_boot, le
 
 
 class Query(msgspec.Struct, frozen=True):
-    """Which lines of the listing are asked for; see `Journal.runs`."""
+    """A filter of the listing; see `Journal.runs`."""
 
     run: str | None
     status: StatusFilter | None
@@ -78,7 +78,7 @@ class Query(msgspec.Struct, frozen=True):
 
 
 class RunTables:
-    """Who drives what, as one process sees it: `here` is its machine, `incarnation` its journal's."""
+    """Ownership of runs, as one process sees it: `here` is its machine, `incarnation` its journal's."""
 
     def __init__(self, here: HostFacts, incarnation: Callable[[], str]) -> None:
         self._here = here
@@ -105,7 +105,7 @@ class RunTables:
         )
 
     def fate(self, database: Database, worker: str) -> WorkerState:
-        """Whether the worker's process is proven dead, and how long its lease has been over."""
+        """State of the worker's process: proven dead or not, and for how long its lease has been over."""
         return self._look_up(database, worker)[1]
 
     def claim(self, database: Database, run: str, worker: str, new: NewRun | None) -> LeaseGranted | Busy | None:
@@ -129,7 +129,7 @@ class RunTables:
         return LeaseGranted(Lease(run, row.row, row.token, worker), row, _record(database, last[0]) if last else None)
 
     def due(self, database: Database, agents: Collection[AgentKey], limit: int, skip: Collection[str]) -> list[RunRow]:
-        """Runs of these agents that want a worker, those due first; each part is read from an index in its order."""
+        """Runs of these agents that need a worker, those due first; each part is read from an index in its order."""
         wall, most = self._here.wall_ms(), limit + len(skip)
         found: list[tuple[Value, ...]] = []
         for agent in agents:
@@ -155,7 +155,7 @@ class RunTables:
         def wanted(line: RunRow) -> bool:
             return wants(line, wall, gone)
 
-        # Who is gone is not known to SQL, so a limit can only be given to it where nobody asks.
+        # SQL does not know which workers are gone, so it gets a limit only where that does not matter.
         limit = -1 if query.wakeable else query.limit
         where, values = query.where(wall)
         order = "id desc" if query.newest else "name"
@@ -164,7 +164,7 @@ class RunTables:
         return page(lines, query.limit, wanted) if query.wakeable else list(lines)
 
     def _create(self, database: Database, run: str, worker: str, new: NewRun) -> LeaseGranted:
-        """A new run with its first records, which is the worker's from the beginning."""
+        """Create a run with its first records; the worker owns it from the beginning."""
         write, wall = first_write(Lease(run, 0, 1, worker), new), self._here.wall_ms()
         database.change(
             "insert into run (name, agent, program, status, reason, due_ms, waits, token, owner, created_ms,"
@@ -208,7 +208,7 @@ def counts(database: Database) -> dict[tuple[str, RunStatus], int]:
 
 
 def waiting(database: Database, status: StatusFilter) -> list[RunWaits]:
-    """What all runs of that status wait for, as the index has them."""
+    """The waits of all runs of that status, as the index has them."""
     where, values = Query(None, status, wakeable=False, limit=-1, after="", newest=False).where(0)
     found = database.rows(f"{_WAITS} where {where}", values)
     return [RunWaits(*row) for row in cast("list[tuple[str, str, bytes, int]]", found)]

@@ -46,7 +46,7 @@ def shipped() -> tuple[Migration, ...]:
 
 
 def is_blank(database: Database) -> bool:
-    """Whether the file holds nothing yet: new, or left by a crash before its first commit."""
+    """True if the file holds nothing yet: new, or left by a crash before its first commit."""
     return not database.rows("select 1 from sqlite_master limit 1")
 
 

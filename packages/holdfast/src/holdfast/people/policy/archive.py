@@ -1,4 +1,4 @@
-"""Looking at a policy without an app: what one said when it ruled, what it should say, and facts in words."""
+"""Looking at a policy without an app: archived versions, test cases, and facts in words."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _NOON: Final[dict[str, Any]] = {"tool": "", "agent": "", "hour": 12, "weekday": 
 
 
 async def kept_policy(looking: JournalReader, version: str) -> Policy | None:
-    """What this version said when it ruled here. None where no ruling of it kept it, or this release cannot read it."""
+    """The text of this version when it was in force. None where no ruling kept it, or this release cannot read it."""
     for entry in await looking.journal.entries(policy_stream(version)):
         try:
             return read(entry, Policy)
@@ -29,13 +29,13 @@ async def kept_policy(looking: JournalReader, version: str) -> Policy | None:
 
 
 async def kept_versions(looking: JournalReader) -> list[str]:
-    """The versions that ruled in this journal, the first one first."""
+    """The versions that were in force in this journal, the first one first."""
     entries = await looking.journal.entries(POLICIES)
     return [version_of_stream(one.stream) for one in entries]
 
 
 class PolicyCase(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One operation as it could come, and what the policy should say: the word, and the rule if it is named."""
+    """A test case: an operation, and the expected ruling, with the rule if it is named."""
 
     name: str
     facts: dict[str, Any]
@@ -44,7 +44,7 @@ class PolicyCase(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Tried(msgspec.Struct, frozen=True):
-    """What the policy says about a case. `why`: it could not be judged."""
+    """The policy's ruling on a case. `why`: it could not be judged."""
 
     name: str
     expect: str
@@ -97,7 +97,7 @@ def facts_of(given: dict[str, Any], judge: PolicyJudge | None) -> tuple[Facts, d
 
 
 def facts_text(facts: Facts | None) -> str:
-    """What a policy knew, on one line: what is unknown or as usual is left out."""
+    """The facts of a ruling, on one line: unknown and usual ones are left out."""
     if facts is None:
         return "nothing"
     known = msgspec.to_builtins(facts)

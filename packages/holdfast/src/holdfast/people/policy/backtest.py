@@ -1,7 +1,7 @@
-"""A dry-run: the recorded past judged by a policy, beside what really happened. Nothing is written.
+"""A dry-run: a policy judges the recorded past, beside what really happened. Nothing is written.
 
-What was judged then keeps its facts. What came before there was a policy is judged by what its records tell: how much
-waited, and what was known of its subject, was not written down, so a rule that asks for that counts as a question.
+Operations that were judged then keep their facts. Earlier ones are judged by their records. These lack the number of
+waiting items and the facts about the subject, so a rule that needs them counts as a question.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from holdfast.people.policy.judge import PolicyJudge
 
 
 class JudgedCall(msgspec.Struct, frozen=True):
-    """One operation of the past: whether people were asked then, and what the policy says now.
+    """One operation of the past: whether people were asked then, and the policy's ruling now.
 
-    `override` is what a person did instead of letting it leave as it was: declined, edited, answered. `missed`: the
-    policy would have let exactly that leave.
+    `override` is what a person did instead of approving it unchanged: declined, edited, answered. `missed`: the policy
+    would have sent it without asking.
     """
 
     operation: str
@@ -41,7 +41,7 @@ class JudgedCall(msgspec.Struct, frozen=True):
 
 
 class Backtest(msgspec.Struct, frozen=True):
-    """What a policy would have changed, over everything that the journal holds."""
+    """The changes that a policy would have made, over everything that the journal holds."""
 
     version: str
     runs: int
@@ -82,7 +82,7 @@ async def backtest_policy(looking: JournalReader, judge: PolicyJudge) -> Backtes
 
 
 class _Past:
-    """One operation, as the records of its run tell it."""
+    """One operation, from the records of its run."""
 
     def __init__(self, at: int, intent: r.Intent) -> None:
         self.at = at
@@ -109,7 +109,7 @@ class _Past:
 
 
 def _begun(record: r.Record) -> r.Intent | None:
-    """What is wanted, where this record begins a write that agents made; amends are not judged."""
+    """The intent, where this record begins a write that agents made; compensations are not judged."""
     intent = record.intent if isinstance(record, (r.OperationPlanned, r.AttemptStarted)) else None
     return None if intent is None or intent.serves else intent
 
@@ -130,7 +130,7 @@ async def _of_run(looking: JournalReader, judge: PolicyJudge, run: str, agent: s
 
 
 class _Setting(msgspec.Struct, frozen=True):
-    """In which run an operation was made, and under which contract."""
+    """The run of an operation, and the contract that it was made under."""
 
     agent: str
     contract: Contract
@@ -150,7 +150,7 @@ def _judged(judge: PolicyJudge, secret: bytes, name: str, one: _Past, setting: _
 
 
 def _facts(one: _Past, setting: _Setting) -> Facts:
-    """What the records tell of an operation that no policy judged."""
+    """The recorded facts of an operation that no policy judged."""
     moment = datetime.fromtimestamp(one.at / 1000, UTC)
     return Facts(
         tool=one.intent.tool,
@@ -166,7 +166,7 @@ def _facts(one: _Past, setting: _Setting) -> Facts:
 
 
 def _gated(contract: Contract, arguments: dict[str, object]) -> bool:
-    """Whether the tool's own gate asks: whatever a policy says, it still would."""
+    """True if the tool's own gate asks: it would do so whatever a policy says."""
     try:
         return contract.gate is not None and holds(contract.gate.when, arguments)
     except ValueError:

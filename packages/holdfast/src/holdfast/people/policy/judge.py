@@ -1,4 +1,4 @@
-"""A policy with the language that its conditions are written in: what the engine asks about each operation."""
+"""A policy with the language of its conditions; the engine asks it about each operation."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ THRESHOLD: Final = "threshold"
 
 
 class PolicyError(UsageError):
-    """A policy that cannot be meant. `faults` are all of them, each naming its rule and its field."""
+    """An invalid policy. `faults` lists all faults, each naming its rule and its field."""
 
     def __init__(self, where: str, faults: tuple[str, ...]) -> None:
         others = f"; and {len(faults) - 1} more: holdfast policy check shows all" if len(faults) > 1 else ""
@@ -51,17 +51,17 @@ class PolicyJudge:
         self._thresholds: Final = {name: one.start for name, one in policy.thresholds.items()}
 
     def amount(self, tool: str, arguments: Mapping[str, Any]) -> float | None:
-        """How much a call is worth; None where that is not declared, or has no answer."""
+        """The amount of a call; None where that is not declared, or has no answer."""
         found = self._value(self.policy.amounts.get(tool), arguments)
         return float(found) if isinstance(found, (int, float)) and not isinstance(found, bool) else None
 
     def subject(self, tool: str, arguments: Mapping[str, Any]) -> str:
-        """Whom a call concerns; empty where that is not declared, or has no answer."""
+        """The subject of a call; empty where that is not declared, or has no answer."""
         found = self._value(self.policy.subjects.get(tool), arguments)
         return str(found) if isinstance(found, (str, int)) and not isinstance(found, bool) else ""
 
     def ruling(self, facts: Facts, arguments: Mapping[str, Any], draw: Draw) -> Ruling:
-        """What it says. Total: what cannot be judged is asked."""
+        """The ruling on an operation. Total: an operation that cannot be judged is asked about."""
         values = {**facts.values(arguments), THRESHOLD: self._thresholds}
         return choose(self.policy, values, _holds, draw)
 
@@ -114,7 +114,7 @@ class ThresholdPosition(msgspec.Struct, frozen=True):
 
 
 async def threshold_positions(journal: Journal) -> dict[str, ThresholdPosition]:
-    """The position of every threshold that was ever moved, by its name. An app judges by these when it opens."""
+    """The position of every threshold that was ever moved, by its name. An app judges by them when it opens."""
     found: dict[str, ThresholdPosition] = {}
     for entry, move in await readable(journal, await journal.entries(THRESHOLDS), Move):
         if entry.key:  # an entry without a key came second: it is on record and moves nothing
@@ -127,7 +127,7 @@ async def threshold_positions(journal: Journal) -> dict[str, ThresholdPosition]:
 
 
 def faults_of(policy: Policy) -> Iterator[str]:
-    """What nobody could judge in a policy, or must not: each text names the rule and the field."""
+    """The faults of a policy: each text names the rule and the field."""
     for rule in policy.rules:
         where = f"rule {rule.name!r}"
         if (
@@ -169,7 +169,7 @@ def thresholds_in(text: str) -> list[str]:
 
 
 def _overload(rule: Rule) -> str:
-    """That people cannot keep up is never a yes."""
+    """Overload never approves anything."""
     if rule.then in {"auto", "sample"} and _QUEUE.search(rule.when):
         return f"a rule that reads the queue cannot say {rule.then}: overload never approves anything (see busy_rate)"
     return ""

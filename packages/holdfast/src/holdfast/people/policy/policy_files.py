@@ -1,4 +1,4 @@
-"""Policies in files: YAML (or JSON, which is YAML) in, a checked policy out, or everything that is wrong with it."""
+"""Policies in files: YAML (or JSON, which is YAML) in; a checked policy out, or all its faults."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ def read_policy(path: Path) -> Policy:
             return msgspec.convert(whole, Policy)
     except msgspec.ValidationError as error:
         faults.append(_worded(error))
-    with contextlib.suppress(ValueError):  # what is wrong with the rules that can be read is told as well
+    with contextlib.suppress(ValueError):  # faults of the readable rules are reported as well
         faults.extend(faults_of(Policy(path.stem, tuple(rules), busy="false", subjects={"": "''"})))
     raise PolicyError(str(path), tuple(faults))
 
 
 def read_yaml(path: Path) -> object:
-    """What a YAML file holds. Raises `UsageError`."""
+    """The contents of a YAML file. Raises `UsageError`."""
     try:
         import yaml  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
@@ -94,7 +94,7 @@ def _rules(given: object, faults: list[str]) -> Iterator[Rule]:
         faults.extend(f"{where}{name}: it is missing" for name in ("name", "when", "then") if name not in fields)
         plain = {name: value for name, value in fields.items() if value is not None}
         if isinstance(plain.get("when"), bool):
-            plain["when"] = "true" if plain["when"] else "false"  # YAML takes the condition for its own word
+            plain["when"] = "true" if plain["when"] else "false"  # YAML reads the condition as its own boolean
         if "within" in plain:
             plain["within"] = _span(plain["within"], f"{where}within", faults)
         if isinstance(required := plain.get("require"), dict):
@@ -111,7 +111,7 @@ def _rules(given: object, faults: list[str]) -> Iterator[Rule]:
 
 
 def _required(given: dict[str, Any], where: str, faults: list[str]) -> dict[str, Any]:
-    """How approvers have to be known, with its duration read."""
+    """The sign-in that approvers need, with its duration read."""
     faults.extend(_unknown(given, Require.__struct_fields__, f"{where}require."))
     if "fresh_sign_in" not in given:
         return given
