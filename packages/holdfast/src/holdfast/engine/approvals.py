@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def what_is_asked(driver: OperationDriver, move: m.Gate) -> str:
-    """The question to a person, with the call and what asks for it."""
+    """The question to a person, with the call and the rule that requires the approval."""
     intent, gate, guard = driver.operation.intent, driver.contract().gate, driver.found.elsewhere
     ruling = driver.operation.judgement.ruling
     because = "" if gate is None else gate.when
@@ -68,7 +68,7 @@ async def ask(driver: OperationDriver, move: m.Gate) -> None:
 
 
 async def park(driver: OperationDriver, move: m.Park) -> None:
-    """Leave it to a person, who looks at what is there. Silence says nothing: it is waited for beyond its time."""
+    """Ask a person, who checks the outside system. A missing answer decides nothing: the wait goes on past its time."""
     stamp = driver.log.stamp()
     until = driver.log.process.settings.answer_by(stamp["at"])
     record = r.OperationParked(
@@ -82,15 +82,15 @@ async def _note(driver: OperationDriver, record: r.OperationParked) -> None:
     driver.settled()
 
 
-# Standing permissions in use: looked for where a person would be asked, and counted where they let something leave.
+# Standing permissions in use: checked where a person would be asked, and counted where they allow a send.
 #
 # The count is a ledger entry under the next number, in the commit of the record that uses it (the first attempt, or the
-# hold). Whoever comes second finds the number taken and looks again; a revocation takes a number as well. So no two
-# processes overspend one, and nothing leaves on one after it was revoked.
+# hold). The second process finds the number taken and checks again; a revocation takes a number as well. So no two
+# processes overspend one, and nothing is sent under one after it was revoked.
 
 
 class StandingPermit(msgspec.Struct, frozen=True):
-    """A standing permission that covers an operation, as this process saw it last. `cost` is what one use takes."""
+    """A standing permission that covers an operation, as this process last read it. `cost` is the cost of one use."""
 
     standing: Standing
     cost: float
@@ -103,18 +103,18 @@ async def standing_permissions(journal: Journal) -> list[Standing]:
 
 
 async def permission_usage(journal: Journal, permission: str) -> Spent:
-    """How one permission stands."""
+    """The use of one permission so far."""
     entries = await journal.entries(uses_stream(permission))
     return spent_by([read(entry, Use) for entry in entries])
 
 
 def use_post(permission: str, spent: Spent, use: Use) -> Post:
-    """The entry that takes the next number."""
+    """The ledger entry that takes the next number."""
     return Post(uses_stream(permission), str(spent.number + 1), written(use))
 
 
 async def find_permit(driver: OperationDriver) -> bool:
-    """Whether somebody allowed this beforehand; then the flight has a permit, and nobody is asked."""
+    """True if a standing permission covers this; then the driver has a permit, and no approval is asked for."""
     driver.found.permit = None
     operation = driver.operation
     if not driver.journaled or not _one_approval_suffices(driver):
@@ -134,7 +134,7 @@ async def find_permit(driver: OperationDriver) -> bool:
 
 
 def _one_approval_suffices(driver: OperationDriver) -> bool:
-    """Whether one person's yes is all that is asked for, and nobody looks at it as a sample or in doubt."""
+    """True if one approval is enough, and it is not for a sample or because the policy could not judge."""
     gate, ruling = driver.contract().gate if driver.found.gate else None, driver.operation.judgement.ruling
     if ruling is not None and ruling.asks and not ruling.may_be_allowed:
         return False
@@ -145,7 +145,7 @@ def _one_approval_suffices(driver: OperationDriver) -> bool:
 
 
 async def permit_use_post(driver: OperationDriver, permit: StandingPermit) -> Post | None:
-    """The entry that uses a permit now; None where it does not cover this any more."""
+    """The ledger entry that uses a permit now; None if it no longer covers this."""
     engine = driver.log.process
     spent = await permission_usage(engine.journal, permit.standing.id)
     now_ms = engine.environment.clock.wall_ms() + engine.settings.clock_error_ms
@@ -155,7 +155,7 @@ async def permit_use_post(driver: OperationDriver, permit: StandingPermit) -> Po
 
 
 def _fitting(driver: OperationDriver, standing: Standing) -> StandingPermit | None:
-    """The permit where the tool and the condition fit. What cannot be judged does not fit."""
+    """The permit, if tool and condition match. A condition that cannot be judged does not match."""
     tool, intent = driver.tool, driver.operation.intent
     if tool is None or standing.tool != intent.tool or same_person(_proposed_by(driver), standing.by):
         return None
@@ -175,30 +175,30 @@ def _proposed_by(driver: OperationDriver) -> str:
 
 
 def _number(value: object) -> float | None:
-    """An amount; None for what is none."""
+    """The value as an amount; None if it is not a number."""
     return float(value) if isinstance(value, (int, float, Decimal)) and not isinstance(value, bool) else None
 
 
 Verdict: TypeAlias = r.ApprovalGranted | r.ApprovalRefused | r.ArgumentsEdited | r.ResultGiven
 YES: Final = (r.ApprovalGranted, r.ResultGiven)
-"""Answers by which the run goes ahead. A proposer cannot give one; an edit is a proposal, and open to everyone."""
+"""Answers that let the run proceed. A proposer cannot give one; an edit is a proposal, and open to everyone."""
 VERDICTS: Final = (r.ApprovalGranted, r.ApprovalRefused, r.ArgumentsEdited, r.ResultGiven)
 
 
 class AnswerContext(msgspec.Struct, frozen=True):
-    """What judges a person's word: the code of the tools that are here, and the journal's secret."""
+    """The means to check a person's answer: the code of the tools of this process, and the journal's secret."""
 
     tools: Mapping[str, ToolCode]
     secret: bytes
 
 
 def came_late(operation: OperationState, word: LedgerEntry) -> bool:
-    """Whether the time for an answer was over when this word came into the ledger, whoever has looked since."""
+    """True if the time for an answer was over when this answer reached the ledger."""
     return operation.approval.expired(word.at_ms)
 
 
 def verdict_of(operation: OperationState, record: Verdict, codes: AnswerContext) -> Verdict:
-    """The record that this word adds. Raises `UsageError` where it does not fit what is asked now."""
+    """The record of this answer. Raises `UsageError` if it does not fit the present question."""
     if record.approval != operation.approval.asks or operation.approval.asks == OTHERWISE:
         raise UsageError(f"what {record.step} asks about has changed since")
     if isinstance(record, r.ApprovalGranted) and is_among(record.by, operation.approval.approvers):
@@ -224,12 +224,12 @@ def checked_result(operation: OperationState, record: r.ResultGiven, tool: ToolC
 
 # Editing what a person approves: the operation stays the same one, and what is sent is what that person wrote.
 #
-# What names the effect cannot be edited: another business key, or another set of the words that make a repeat, is
-# another effect. Neither can what the record does not hold, for nobody could say what would be sent.
+# Arguments that identify the effect cannot be edited: another business key, or other `once` parameters, mean another
+# effect. Neither can arguments that the record does not hold, because it would be unknown what is sent.
 
 
 def edited_intent(operation: OperationState, changes: r.Raw, tool: ToolCode, secret: bytes) -> r.Intent:
-    """What would be sent with these changes: an object with the parameters that are different, as JSON.
+    """The intent with these changes: a JSON object with the parameters that are different.
 
     Raises `UsageError` (`ArgumentError` where a value does not fit its parameter), saying what is wrong.
     """

@@ -2,7 +2,7 @@
 
 The state is one small hint per tool in the journal: it is written on failures and on the first success
 after them, never on the quiet path, and losing it costs a few extra calls at most. An open breaker
-makes nothing failed: it only makes attempts wait. Verification does not pass through it.
+makes nothing failed: it only makes attempts wait. Verification bypasses it.
 
 The figures follow common practice: consecutive failures open it, the pause doubles while probes fail,
 and retries spend from a bucket that refills slowly, so that an outage is not answered by a storm.
@@ -45,8 +45,8 @@ CLOSED: Final = BreakerState()
 
 
 def after_failure(state: BreakerState, now_ms: int) -> BreakerState:
-    """One more call failed or stayed without an answer."""
-    since = max(state.last_ms, state.open_until_ms)  # nobody could fail while it was open
+    """The state after one more call that failed or got no answer."""
+    since = max(state.last_ms, state.open_until_ms)  # no call could fail while it was open
     fresh = state.failures if now_ms - since <= FORGET_MS else 0
     failures = fresh + 1
     opens = failures >= FAILURES_TO_OPEN
@@ -61,13 +61,13 @@ def after_failure(state: BreakerState, now_ms: int) -> BreakerState:
 
 
 def after_retry(state: BreakerState, now_ms: int) -> BreakerState:
-    """One retry was spent from the shared bucket."""
+    """The state after one retry from the shared bucket."""
     left = tokens_now(state, now_ms) - 1
     return msgspec.structs.replace(state, tokens=max(0.0, left), last_ms=now_ms)
 
 
 def tokens_now(state: BreakerState, now_ms: int) -> float:
-    """What the bucket holds now, refilled since it was last touched."""
+    """The present content of the bucket, refilled since it was last touched."""
     return min(BUCKET, state.tokens + max(0, now_ms - state.last_ms) * REFILL_PER_MS)
 
 
@@ -88,7 +88,7 @@ class Breakers:
         self._tools = tools
         self._states: dict[str, tuple[BreakerState, bytes | None]] = {}
         self.troubled = False
-        """Whether any tool has failed since this process looked."""
+        """True once this process has seen a failure of any tool."""
 
     def wait_ms(self, tool: str, *, retry: bool) -> int:
         """How long an attempt of this tool has to wait now."""
@@ -102,15 +102,15 @@ class Breakers:
             await self._read(tool)
 
     async def failed(self, tool: str) -> None:
-        """A call failed without a proof of refusal."""
+        """Count a call that failed without a proof of refusal."""
         await self._change(tool, failure=True)
 
     async def retried(self, tool: str) -> None:
-        """A retry is about to be made."""
+        """Count a retry that is about to be made."""
         await self._change(tool, failure=False)
 
     async def succeeded(self, tool: str) -> None:
-        """A call came back: after failures, the breaker closes."""
+        """Close the breaker after a call that came back."""
         if tool in self._states and self._states[tool][0].failures:
             state, stored = self._states[tool]
             closed = msgspec.structs.replace(state, failures=0, open_until_ms=0, opened=0)
@@ -142,7 +142,7 @@ class Breakers:
 
 
 def _state_in(note: bytes | None) -> BreakerState:
-    """What a losable note says. One that cannot be read is as good as lost: the breaker is closed."""
+    """The state in a losable note. One that cannot be read counts as lost: the breaker is closed."""
     if note is None:
         return CLOSED
     try:

@@ -1,4 +1,4 @@
-"""What a process remembers of the journal, so that a step need not read it: what is pending by what, and the inbox."""
+"""A process's caches of the journal, so that a step need not read it: the pending index, and the inbox depth."""
 
 from __future__ import annotations
 
@@ -17,28 +17,28 @@ from holdfast.model.waits import PEOPLE
 _PAGE: Final = 1000
 _HOUR_MS: Final = 3_600_000
 CACHED_MS: Final = 10_000
-"""How long a count is used: people answer in minutes, and counting reads every resting run."""
+"""How long a count is used: people answer in minutes, and counting reads every suspended run."""
 
 
 class PendingParameters(msgspec.Struct, frozen=True):
-    """The parameters that named a thing."""
+    """The parameters that name a thing."""
 
     names: tuple[str, ...]
 
 
 class PendingIndex:
-    """The ways that are known here. They are only ever added. A process looks for new ones every `poll_ms`."""
+    """The sets of parameters known here. They are only ever added. A process looks for new ones every `poll_ms`."""
 
     def __init__(self) -> None:
-        self.known: Final[dict[str, list[tuple[str, ...]]]] = {}  # by tool; without one, nothing of it was ever pending
+        self.known: Final[dict[str, list[tuple[str, ...]]]] = {}  # by tool; without one, nothing was ever pending
         self._seen = 0
 
     def of(self, tool: str) -> tuple[tuple[str, ...], ...]:
-        """The ways of one tool."""
+        """The parameter sets of one tool."""
         return tuple(self.known.get(tool, ()))
 
     async def refresh(self, journal: Journal) -> None:
-        """Read the ways that other processes have added.
+        """Read the parameter sets that other processes have added.
 
         All of them are read, since they are few and have an index; the ledger beyond a given entry may be long.
         """
@@ -48,7 +48,7 @@ class PendingIndex:
         self._seen = max([self._seen, *(entry.id for entry in new)])
 
     async def add(self, journal: Journal, tool: str, names: tuple[str, ...]) -> None:
-        """Add a way, durable on return."""
+        """Add a parameter set, durable on return."""
         if names not in self.known.get(tool, ()):
             body = written(PendingParameters(names))
             await journal.post(Post(ways_stream(tool), body.decode(), body))
@@ -61,13 +61,13 @@ class PendingIndex:
 
 
 class _Wait(msgspec.Struct, frozen=True):
-    """The one field of a wait in the listing that counts here."""
+    """The one field of a listed wait that is needed here."""
 
     kind: str
 
 
 class InboxDepth:
-    """What waits for people in this journal, as this process knows it."""
+    """Number of open inbox items, cached for a few seconds."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -75,7 +75,7 @@ class InboxDepth:
         self._counted_ms: int | None = None
 
     async def queue(self, now_ms: int) -> Queue:
-        """How many things wait for people, in runs that rest, and since when the oldest of them does."""
+        """The number of items that wait for people in suspended runs, and since when the oldest does."""
         if self._counted_ms is None or not 0 <= now_ms - self._counted_ms < CACHED_MS:
             self._known, self._counted_ms = await self._count(now_ms), now_ms
         return self._known

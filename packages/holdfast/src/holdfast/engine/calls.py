@@ -1,7 +1,7 @@
 """The calls of tools that a process has begun: their time limits, and those that outlive their attempts.
 
 A journal can prove that a process is dead, and not that an app in a living process was closed. So the process
-remembers the calls of its closed apps: once none of them runs any more, all of them are over, and an app that is
+remembers the calls of its closed apps: once none of them still runs, all of them are over, and an app that is
 opened later need not wait for the end of the process.
 """
 
@@ -17,7 +17,7 @@ from holdfast.journal.port import Worker
 
 
 class Calls:
-    """The calls that one app has begun and whose end was not seen yet."""
+    """The calls that one app has begun and whose end it has not observed yet."""
 
     def __init__(self) -> None:
         self.timeouts: Final = CallTimeouts()
@@ -29,7 +29,7 @@ class Calls:
     def watch(
         self, operation: str, calls: dict[int, asyncio.Future[Any]], number: int, report: Callable[[], None]
     ) -> bool:
-        """Call `report` when this call ends, whose attempt was given up; False where it is watched already."""
+        """Call `report` when this call ends, whose attempt was given up; False if it is watched already."""
         call = calls[number]
         if call in self._watched:
             return False
@@ -46,12 +46,12 @@ class Calls:
         return True
 
     def ended(self, call: asyncio.Future[Any]) -> None:
-        """The end of a call was seen. A thread goes on after its future was cancelled."""
+        """Note the end of a call. A thread goes on after its future was cancelled."""
         if not call.cancelled() or thread_of(call) is None:
             self.open.discard(call)
 
     def late(self, operation: str) -> dict[int, asyncio.Future[Any]] | None:
-        """Calls of an operation that outlived their attempts in this process, whichever drive of the run made them."""
+        """Calls of an operation that outlived their attempts in this process, from any drive of the run."""
         self._late = {
             name: calls for name, calls in self._late.items() if any(not call.done() for call in calls.values())
         }
@@ -60,7 +60,7 @@ class Calls:
 
 
 class CallTimeouts:
-    """Time limits of what is waited for, on one timer of the event loop.
+    """Time limits of waits, on one timer of the event loop.
 
     Nearly every limit is lifted long before it is over, so a timer of its own for each would be made and
     cancelled for nothing. The one timer is set to the earliest limit that was known when it was set.
@@ -71,7 +71,7 @@ class CallTimeouts:
         self._timer: asyncio.TimerHandle | None = None
 
     async def wait(self, over: asyncio.Future[None], seconds: float) -> None:
-        """Wait for `over`; after `seconds` it is done by us."""
+        """Wait for `over`; after `seconds` this method completes it."""
         loop = over.get_loop()
         due = self._due[over] = loop.time() + seconds
         if self._timer is None or due < self._timer.when():
@@ -105,15 +105,15 @@ _LEFT: Final[dict[str, tuple[_ProcessKey, WeakSet[asyncio.Future[Any]]]]] = {}
 
 
 def remember_calls(worker: Worker, calls: WeakSet[asyncio.Future[Any]]) -> None:
-    """The app of this worker is closed. `calls` are those that may still run; a thread keeps its own alive."""
+    """Keep the calls of a closed app that may still run; a thread keeps its own call alive."""
     if worker.pid:
         _LEFT[worker.id] = _process_key(worker), calls
 
 
 def call_still_runs(here: Worker, owner: str) -> bool | None:
-    """Whether a call of that worker may still run; None unless it was an app of the process `here`, and is closed.
+    """True if a call of that worker may still run; None unless it was an app of the process `here`, and is closed.
 
-    Simulated processes share the real one, so it is the worker's own word for its process that counts.
+    Simulated processes share the real one, so the process identity that the worker states counts.
     """
     process, calls = _LEFT.get(owner, (None, None))
     if calls is None or process != _process_key(here):
@@ -122,7 +122,7 @@ def call_still_runs(here: Worker, owner: str) -> bool | None:
 
 
 def _still_runs(call: asyncio.Future[Any]) -> bool:
-    """A thread runs until it ends, whoever waits for it. A coroutine runs no more once its loop is closed."""
+    """True for a thread until it ends. A coroutine no longer runs once its loop is closed."""
     thread = thread_of(call)
     if thread is not None:
         return thread.is_alive()

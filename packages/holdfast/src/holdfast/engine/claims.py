@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
 
 CLAIM_OF: Final = "the claim of "
-"""What an operation waits for, in its record, before the name of the operation that holds its business key."""
+"""Prefix of the recorded reason for a wait; the name of the operation that holds the business key follows."""
 
 
 def may_meet_other_effect(driver: OperationDriver, operation: OperationState) -> bool:
-    """Whether a new operation may meet the effect of another one: then the ledger is read before it is sent."""
+    """True if a new operation may conflict with another effect: then the ledger is read before it is sent."""
     log, intent = driver.log, operation.intent
     return intent.meets_others or bool(log.history.forked_from) or intent.tool in log.process.pending_index.known
 
@@ -45,7 +45,8 @@ def may_meet_other_effect(driver: OperationDriver, operation: OperationState) ->
 async def find_other_effect(driver: OperationDriver) -> None:
     """Look for effects of others before the first attempt.
 
-    What is pending about the same thing, who holds the business key, who said the same words, what a fork would repeat.
+    These are pending effects about the same thing, the holder of the business key, an earlier write with the same
+    `once` parameters, and a write that a fork would repeat.
     """
     if driver.operation.attempts:
         return
@@ -75,14 +76,14 @@ async def _find_claim(driver: OperationDriver) -> None:
         return
     if holder is not None and holder.stands:
         driver.found.taking = None
-        return  # it is ours: taken when the effect was held, and taking it again would be refused for ever
+        return  # ours: it was taken when the effect was held, and the ledger would refuse a second taking for ever
     driver.found.taking = next_claim(holder)
     first = first_use_ms(entries, driver.found.taking[1])
     driver.found.key_age_ms = 0 if first is None else max(0, driver.log.process.environment.clock.wall_ms() - first)
 
 
 async def _find_repeat(driver: OperationDriver) -> None:
-    """Calls in agent code are deliberate; only what a model chose meets the repeat guard."""
+    """Find an earlier write that a call of a model repeats. Calls in agent code are deliberate and not checked."""
     intent, tool = driver.operation.intent, driver.tool
     once = tool.contract.once if tool is not None else None
     if once is None or intent.origin != "model" or once.then == "allow":
@@ -111,14 +112,14 @@ def _met(driver: OperationDriver, by: str, holder: ClaimHolder) -> Elsewhere:
 
 
 def _is_deferred(driver: OperationDriver, operation: str) -> bool:
-    """Whether another operation of this run waits for an answer that comes later."""
+    """True if another operation of this run waits for a deferred answer."""
     run, _, step = operation.partition("/")
     other = driver.log.history.operations.get(step) if run == driver.log.run else None
     return other is not None and other.phase == "awaiting"
 
 
 def _waited_ms(driver: OperationDriver) -> int:
-    """How long this operation has waited for another one, whichever processes did the waiting."""
+    """How long this operation has waited for another one, over all processes."""
     operation, now = driver.operation, driver.log.now()
     if operation.waits_for.startswith(CLAIM_OF):
         return now.up - (operation.planned_up if operation.planned_boot == now.boot else driver.log.claimed_up)
@@ -142,15 +143,15 @@ def taking_posts(driver: OperationDriver) -> tuple[Post, ...]:
 
 
 def settling_posts(driver: OperationDriver, settled: OperationState) -> tuple[Post, ...]:
-    """The ledger entries that go with a final outcome of this flight."""
+    """The ledger entries that go with a final outcome of this operation."""
     return outcome_posts(driver.id, settled) if driver.journaled else ()
 
 
-# Effects of other operations that a new one may meet: business keys, and repeats by a model.
+# Effects of other operations that a new one may conflict with: business keys, and repeats by a model.
 #
 # Both are ledger streams, so they outlive the runs that wrote them. A business key is a claim: its
 # generation is taken by compare-and-set in the same commit as the attempt it allows. `outside` numbers
-# the outside key: it moves on only where the former effect is proven not to stand, so that a released
+# the outside key: it advances only if the former effect is proven not to exist, so that a released
 # claim is retried under the key that the system already knows.
 
 
@@ -169,14 +170,14 @@ class ClaimNote(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ClaimHolder(msgspec.Struct, frozen=True):
-    """Who holds a business key or was last to say the same words. `since_ms` is the wall clock of its first note."""
+    """Holder of a business key, or last write with the same parameters. `since_ms`: wall clock of its first note."""
 
     note: ClaimNote
     since_ms: int
 
     @property
     def stands(self) -> bool:
-        """Whether its effect stands, or may still come to stand."""
+        """True if its effect exists, or may still come to exist."""
         return self.note.state in {"taken", "succeeded"}
 
 
@@ -196,7 +197,7 @@ def reuse_stream(operation: str) -> str:
 
 
 def reused_post(source: str, operation: str) -> Post:
-    """The ledger entry that says that `operation` reused the outcome of `source`: it relies on it."""
+    """The ledger entry which says that `operation` reused the outcome of `source` and relies on it."""
     return Post(reuse_stream(source), operation, operation.encode())
 
 
@@ -212,7 +213,7 @@ def last_holder(entries: Iterable[LedgerEntry]) -> ClaimHolder | None:
 
 
 def last_write(entries: Iterable[LedgerEntry], but: str, within_ms: int | None, now_ms: int) -> ClaimHolder | None:
-    """The newest write with the same words, `but` for one operation, that is not older than `within_ms`."""
+    """The newest write with the same parameters, except by the operation `but`, that is not older than `within_ms`."""
     newest: ClaimHolder | None = None
     for entry in entries:
         note = read(entry, ClaimNote)
@@ -246,7 +247,7 @@ def claim_post(stream: str, operation: str, digest: str, generation: int, outsid
 
 
 def claim_ended_post(stream: str, operation: str, state: OperationState) -> Post:
-    """What became of a claimed effect."""
+    """The ledger entry with the outcome of a claimed effect."""
     intent = state.intent
     by_person = state.settlement.basis is not None and state.settlement.basis.by == "person"
     released = state.phase == "cancelled" or (state.phase == "failed" and by_person)
@@ -270,7 +271,7 @@ def outcome_posts(operation: str, settled: OperationState) -> tuple[Post, ...]:
 
 
 def undone_posts(operation: str, forward: OperationState) -> tuple[Post, ...]:
-    """The ledger entries that go with amends for an operation: its effect stands no more."""
+    """The ledger entries that go with the compensation of an operation: its effect no longer exists."""
     intent, posts = forward.intent, list[Post]()
     if intent.claim:
         note = ClaimNote(operation, intent.digest, "ended", intent.generation, intent.outside)
@@ -282,18 +283,18 @@ def undone_posts(operation: str, forward: OperationState) -> tuple[Post, ...]:
 
 
 def writes_begun(entries: Iterable[LedgerEntry]) -> int:
-    """How many writes with the same words were begun."""
+    """How many writes with the same parameters were begun."""
     return sum(read(entry, ClaimNote).state == "taken" for entry in entries)
 
 
 def repeat_post(stream: str, operation: str, digest: str, after: int | None) -> Post:
-    """A write with these words was begun; of several that know of the same `after` earlier ones, one is first."""
+    """The ledger entry of a begun write. Of several that know of `after` earlier ones, the ledger accepts one."""
     key = f"{operation}/taken" if after is None else f"after {after}"
     return Post(stream, key, written(ClaimNote(operation, digest, "taken")))
 
 
 def repeat_ended_post(stream: str, operation: str, state: OperationState) -> Post:
-    """What became of a write with these words."""
+    """The ledger entry with the outcome of a write that is guarded against repeats."""
     word: ClaimState = "succeeded" if state.phase == "succeeded" else "ended"
     note = ClaimNote(
         operation, state.intent.digest, word, result=state.settlement.result if word == "succeeded" else NOTHING
@@ -302,12 +303,12 @@ def repeat_ended_post(stream: str, operation: str, state: OperationState) -> Pos
 
 
 INHERITED: Final = "inherited by a fork"
-"""Why an outcome was reused, in the record with which a fork begins."""
+"""Reason for the reuse of an outcome, in the record with which a fork begins."""
 _PAGE: Final = 1000
 
 
 class ForkedRun:
-    """A run as far as it has been read; one that another was forked from may go on meanwhile."""
+    """A run that another was forked from, as far as it has been read; it may go on meanwhile."""
 
     def __init__(self, run: str) -> None:
         self.history = RunHistory(run)
@@ -315,7 +316,7 @@ class ForkedRun:
         self._read = 0
 
     async def read_on(self, journal: Journal) -> RunHistory:
-        """Take what was recorded since the last look."""
+        """Read what was recorded since the last call."""
         while rows := await journal.read(self.history.run, self._read, _PAGE):
             for record in decode_all(row.body for row in rows):
                 self.history.add(record)
@@ -331,11 +332,11 @@ _FORKED_RUNS: WeakKeyDictionary[RunRecorder, dict[str, ForkedRun]] = WeakKeyDict
 async def find_ancestor_write(driver: OperationDriver) -> Elsewhere | None:
     """The write of an ancestor that this one would repeat: the same call, or another one of that tool at this step.
 
-    What the run has inherited is no repeat, and neither is what is proven never to have landed.
+    An inherited write is not a repeat, and neither is one that is proven never to have landed.
     """
     log = driver.log
     known = _FORKED_RUNS.setdefault(log, {})
-    if log.run not in known:  # as it began: what its code was told meanwhile is not kept in its history
+    if log.run not in known:  # as it began: its history does not keep what was delivered to its code meanwhile
         known[log.run] = ForkedRun(log.run)
         await known[log.run].read_on(log.process.journal)
     async for history in _ancestors(log, known):
@@ -355,7 +356,7 @@ def _repeats(driver: OperationDriver, other: OperationState) -> bool:
 
 
 async def _ancestors(log: RunRecorder, known: dict[str, ForkedRun]) -> AsyncIterator[RunHistory]:
-    """The run that this one was forked from, the one that was forked from, and so on, each as it stands now."""
+    """The run that this one was forked from, that run's own ancestor, and so on, each in its present state."""
     run, seen = log.history.forked_from, {log.run}
     while run and run not in seen:
         seen.add(run)

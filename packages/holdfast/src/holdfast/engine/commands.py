@@ -46,7 +46,7 @@ from holdfast.model.waits import waits_left
 
 _LOG: Final = logging.getLogger("holdfast")
 ANSWER_KEY: Final = "arrived/"
-"""How the key of an order begins that carries an answer from outside, rather than what a process of ours knows."""
+"""Key prefix of a command that carries an answer from outside, rather than a report of one of our processes."""
 CommandName = Literal[
     "approve", "decline", "edit", "stand_in", "cancel", "pause", "unpause", "resolve", "late", "reopen", "review",
     "take_over", "tell", "transaction", "undo",
@@ -56,12 +56,12 @@ CommandRecord: TypeAlias = Verdict | r.Resolved | r.LateReport | RunCommandRecor
 
 
 class Command(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One order. `record` is what it adds to the run, where it is about one operation or transaction.
+    """One command. `record` is what it adds to the run, if it is about one operation or transaction.
 
-    `after` is the name of whoever was first: this word came second, and is only put on record. `via` is how the giver's
-    name is known: typed by whoever has the file, or proven by a password, a token, a proxy or a provider.
-    `proven_ms` is the wall clock at which a password was given; 0: none was. `refused` is why the word must not be
-    applied: it is only put on record.
+    `after` names the person who answered first: this answer came second and is only recorded. `via` is how the giver's
+    name is known: typed by a person with access to the file, or proven by a password, a token, a proxy or a provider.
+    `proven_ms` is the wall clock at which a password was given; 0: none was. `refused` is why the command must not be
+    applied: it is only recorded.
     """
 
     word: CommandName = "late"
@@ -75,24 +75,24 @@ class Command(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def command_stream(run: str) -> str:
-    """The ledger stream of orders for one run."""
+    """The ledger stream of commands for one run."""
     return f"run/{run}"
 
 
 def command_post(run: str, body: bytes, key: str = "") -> Post:
-    """An order as a ledger entry. `key` makes it one of a kind."""
+    """The ledger entry of a command. A second command with the same `key` is refused."""
     return Post(command_stream(run), key, body)
 
 
 def records_for(history: RunHistory, entry: LedgerEntry, stamp: Stamp, codes: AnswerContext) -> tuple[r.Record, ...]:
-    """What one order adds to the run. An order that does not fit any more is recorded as refused."""
+    """The records that one command adds to the run. A command that no longer fits is recorded as refused."""
     try:
         command = read(entry, Command)
     except Unreadable as unread:
         return (refused_unread(entry, unread, stamp),)
     applied = r.CommandApplied(command=command.word, by=command.by, entry=entry.id, note=command.note, **stamp)
     record = command.record
-    if command.after or command.refused:  # what is only an order acts by its name: one that came second has another
+    if command.after or command.refused:  # without a record a command acts by its name: a second one gets another
         name = command.word if record is not None else "late"
         return (replace(applied, command=name, refused=clean(command.refused or f"{command.after} answered first")),)
     if record is None:
@@ -127,14 +127,14 @@ def refused_unread(entry: LedgerEntry, unread: Unreadable, stamp: Stamp) -> r.Co
 
 
 def _not_theirs(history: RunHistory, operation: OperationState, command: Command, entry: LedgerEntry) -> str:
-    """Why the yes of this person does not count; empty where it does."""
+    """Why the approval of this person does not count; empty if it does."""
     if is_among(command.by, operation.proposers(history.started)):
         return f"{command.by} proposed it"
     return operation.approval.lacks_proof(command.via, command.proven_ms, entry.at_ms)
 
 
 def _resolution_of(operation: OperationState, record: r.Resolved, tools: Mapping[str, ToolCode]) -> r.Resolved:
-    """The word on an operation that no rule could decide. Raises `UsageError` where it does not fit any more."""
+    """The decision on an operation that no rule could decide. Raises `UsageError` if it no longer fits."""
     if operation.wants_approval:
         raise UsageError(f"{record.step} waits for an approval")
     if misfit := _misfit(operation, record, tools):
@@ -145,7 +145,7 @@ def _resolution_of(operation: OperationState, record: r.Resolved, tools: Mapping
 def _reported(
     operation: OperationState, report: r.LateReport, applied: r.CommandApplied, entry: LedgerEntry, codes: AnswerContext
 ) -> tuple[r.Record, ...]:
-    """What a call answered after it was given up, or what somebody brought."""
+    """The records of an answer that came after its call was given up, or from outside."""
     report, stamp = _read(operation, report, entry, codes.tools), Stamp(at=applied.at, up=applied.up)
     return (applied, _dated(report, stamp), *by_report(operation, report, stamp))
 
@@ -153,7 +153,7 @@ def _reported(
 def _about_more(
     history: RunHistory, record: RunCommandRecord, applied: r.CommandApplied, stamp: Stamp
 ) -> tuple[r.Record, ...]:
-    """A message, a word on a parked transaction, or the order to call one off (the whole run is one, once it ended)."""
+    """A message, a decision on a parked transaction, or a command to abort one (or the whole run, once it ended)."""
     if isinstance(record, r.MessageReceived):
         return (replace(record, entry=applied.entry, **stamp),)
     before = history.transactions.get(record.transaction)
@@ -170,12 +170,12 @@ def _about_more(
 
 
 def _dated(report: r.LateReport, stamp: Stamp) -> r.LateReport:
-    """A report of another process carries that process's clock: it counts from when we learned it."""
+    """The report with our time stamp: one of another process carries that process's clock."""
     return replace(report, **stamp)
 
 
 def posts_for(history: RunHistory, records: tuple[r.Record, ...]) -> tuple[Post, ...]:
-    """The ledger entries that go with contradictions, and with a person's last word, as others may wait for it."""
+    """The ledger entries that go with contradictions, and with a person's final decision, as others may wait for it."""
     posts = list(opening_posts(history, records))
     for record in records:
         if isinstance(record, r.Resolved) and not record.orders:
@@ -202,7 +202,7 @@ class Applied(msgspec.Struct, frozen=True):
     lacks: str = ""
     alert: bool = False
     elsewhere: bool = False
-    owner: Worker | None = None  # the process that has to apply it, where it was left for one
+    owner: Worker | None = None  # the process that has to apply it, if it was passed to one
 
 
 async def apply_commands(
@@ -322,15 +322,15 @@ async def _end_planted(process: Process, row: RunRow, history: RunHistory, log: 
 
 
 async def take_commands(active: ActiveRun) -> None:
-    """Apply every order that came since the last look, each once, whoever else looks at the same time."""
+    """Apply every command that came since the last call, each once, even if several tasks do so at the same time."""
     before = active.history.entry_seen
     try:
         async with active.log.command_lock:
             await _take_new(active)
     finally:
         if active.history.entry_seen > before:
-            active.waiters.wake()  # whatever the last order raised: the ones before it are in the history
-        active.waiters.consider_rest()  # no rest begins while orders are applied, so it is considered after them
+            active.waiters.wake()  # even if the last command raised: the ones before it are in the history
+        active.waiters.consider_rest()  # suspension is considered afterwards: not while commands are applied
 
 
 async def _take_new(active: ActiveRun) -> None:
@@ -359,7 +359,7 @@ async def _take(active: ActiveRun, entry: LedgerEntry) -> None:
 
 
 async def _recall(active: ActiveRun, entry: LedgerEntry) -> None:
-    """An order about an operation that was told and let go of: read it back from the records."""
+    """Read back from the records an operation that was delivered and dropped, if the command is about one."""
     try:
         record = read(entry, Command).record
     except Unreadable as error:
@@ -385,7 +385,7 @@ def _act(active: ActiveRun, command: r.CommandApplied) -> None:
 
 
 def checked_resolution(history: RunHistory, record: r.Resolved, tools: Mapping[str, ToolCode]) -> None:
-    """Refuse a person's word that cannot apply. Raises `UsageError` saying what can."""
+    """Refuse a person's decision that cannot apply. Raises `UsageError` saying what can."""
     step, word = record.step, record.word
     operation = history.operations.get(step)
     if operation is None:
@@ -433,7 +433,7 @@ def _may_be_null(history: RunHistory, operation: OperationState) -> bool:
 
 
 def waits_for_code(history: RunHistory, entry: LedgerEntry, tools: Mapping[str, ToolCode]) -> str:
-    """The tool whose code has to say whether a result that was brought fits; empty where nothing has to wait."""
+    """The tool whose code has to check a result from outside; empty if the command need not wait for one."""
     try:
         command = read(entry, Command)
     except Unreadable:  # no code is needed to refuse it
@@ -457,7 +457,7 @@ def waits_for_code(history: RunHistory, entry: LedgerEntry, tools: Mapping[str, 
 def _read(
     operation: OperationState, report: r.LateReport, entry: LedgerEntry, tools: Mapping[str, ToolCode]
 ) -> r.LateReport:
-    """A report with the answer that somebody brought, marked where that is not what the tool returns."""
+    """A report with an answer from outside, marked if the tool could not have returned it."""
     tool, end = tools.get(operation.intent.tool), report.end
     brought = entry.key.startswith(ANSWER_KEY) and end.kind == "returned" and not operation.intent.completes
     misfit = tool.codec.misfit(bytes(end.result)) if brought and tool is not None else ""
@@ -469,7 +469,7 @@ def _read(
 
 
 def _misfit(operation: OperationState, record: r.Resolved, tools: Mapping[str, ToolCode]) -> str:
-    """Why the result that a person gave is not what the tool returns; empty where it fits, or nobody here can tell."""
+    """Why the tool could not have returned a person's result; empty if it fits, or this process cannot tell."""
     tool = tools.get(operation.intent.tool)
     if record.word != "happened" or record.result == r.NOTHING or tool is None or operation.intent.completes:
         return ""

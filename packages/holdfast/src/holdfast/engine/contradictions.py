@@ -1,4 +1,4 @@
-"""Contradictions as they are found: in reports and in verdicts about outcomes that are final."""
+"""Finds contradictions in reports and verdicts about outcomes that are final."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def by_report(operation: OperationState, report: r.LateReport, stamp: Stamp) -> 
 
 
 def by_disputes(operation: OperationState, outcome: r.OperationSettled) -> tuple[r.Contradicted, ...]:
-    """The contradictions of an outcome that is being recorded: answers that came before it and say the opposite."""
+    """The contradictions of an outcome that is being recorded: earlier answers that say the opposite."""
     settled = msgspec.structs.replace(operation, phase=outcome.status)
     stamp: Stamp = {"at": outcome.at, "up": outcome.up}
     return tuple(found for report in operation.links.disputes for found in by_report(settled, report, stamp))

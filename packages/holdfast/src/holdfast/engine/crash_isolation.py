@@ -2,9 +2,9 @@
 
 When a process dies, every attempt that was in flight in it looks like the one that killed it, and so does every run
 that it had claimed and that had not got anywhere yet. All of them are suspects, and each further death lets fewer
-suspects go at once: those that are harmless come through in ever smaller company, and few deaths are held against
-them. One more death sets an operation or a run on its last chance aside; it therefore goes alone, and nothing else is
-counted with it. What no process died with is not held up by suspects, except by one on its last chance.
+suspects run at once: the harmless ones succeed in ever smaller groups, and few deaths are counted against them. One
+more death sets an operation or a run on its last chance aside; it therefore runs alone, and nothing else is counted
+with it. Suspects do not delay attempts and runs that no process died with, except a suspect on its last chance.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from holdfast.model.operation import OperationState
 ALONE: Final = 1
 """Chances left: one more death sets it aside."""
 WIDER: Final = 3.0
-"""The factor by which each death reduces the suspects that go at once: by default 27, 9, 3, and the last one alone."""
+"""Factor by which each death reduces the suspects that run at once: by default 27, 9, 3, and the last one alone."""
 _ROUNDING: Final = 1e-9
 
 
 @dataclass(eq=False)
 class _Exclusive:
-    """One that goes alone, or waits until everything else has left. `whole`: a run, whose own attempts may come in."""
+    """A suspect that runs alone, or waits until all others have ended. `whole`: a run, whose own attempts may enter."""
 
     run: str
     whole: bool
@@ -33,7 +33,7 @@ class _Exclusive:
 
 
 class IsolationGate:
-    """What one process has in flight: attempts, and runs that were claimed and have recorded no progress yet.
+    """The attempts in flight of one process, and its claimed runs that have recorded no progress yet.
 
     Every `enter` or `wait_to_enter` of an attempt is followed by one `exit`, every `enter_run` by one or more
     `exit_run`.
@@ -43,24 +43,24 @@ class IsolationGate:
     def __init__(self) -> None:
         self._inside: Counter[str] = Counter()
         self._runs: dict[str, int] = {}
-        self._suspects: Counter[int] = Counter()  # inside, by the chances that are left
-        self.alone: list[_Exclusive] = []  # what goes alone, or waits to
+        self._suspects: Counter[int] = Counter()  # in flight, by the chances that are left
+        self.alone: list[_Exclusive] = []  # suspects that run alone, or wait to
         self._changes: list[asyncio.Future[None]] = []
         self.waiting: Final[set[str]] = set()
         """The claimed runs that wait to begin."""
         self._closed = False
 
     def enter(self, run: str = "") -> None:
-        """Begin an attempt at once: it is no suspect, and nothing goes alone."""
+        """Begin an attempt at once: it is not a suspect, and nothing runs alone."""
         assert not self.alone
         self._inside[run] += 1
 
     async def wait_to_enter(self, run: str = "", *, chances: int = 0) -> None:
-        """Begin an attempt when nothing is alone in the process, and a suspect when there is room for it."""
+        """Begin an attempt when nothing runs alone in the process, and a suspect when there is room for it."""
         while self._blocked(run):
             await self._change()
         if chances:
-            self.exit_run(run)  # from here on the attempt is what is suspected: two runs would wait for each other
+            self.exit_run(run)  # from here on the attempt is the suspect: two runs would wait for each other
         if chances == ALONE:
             await self._until_alone(_Exclusive(run, whole=False))
         while chances > ALONE and (self._blocked(run) or not self._fits(chances)):
@@ -68,7 +68,7 @@ class IsolationGate:
         self._count(run, chances)
 
     def exit(self, run: str = "", *, chances: int = 0) -> None:
-        """The attempt has ended, or its driver gave up on it."""
+        """Note that the attempt has ended, or that its driver gave it up."""
         self._less(run, chances)
         if chances == ALONE:
             self.alone.remove(next(one for one in self.alone if one.run == run and not one.whole))
@@ -92,19 +92,19 @@ class IsolationGate:
         return True
 
     def exit_run(self, run: str) -> None:
-        """The run has recorded progress, waits, or has ended: a death from here on is not held against its claim."""
+        """Note that the run made progress, waits or has ended: a later death does not count against its claim."""
         if run in self._runs:
             self.alone = [one for one in self.alone if not (one.whole and one.run == run)]
             self._less(run, self._runs.pop(run))
             self._wake()
 
     def close(self) -> None:
-        """The process shuts down: no run begins any more."""
+        """Let no further run begin: the process shuts down."""
         self._closed = True
         self._wake()
 
     def _blocked(self, run: str) -> bool:
-        """Whether it has to wait. What is inside goes on until the place is really free: others wait for its end."""
+        """True if it has to wait. Runs already inside go on until an exclusive one begins: it waits for their end."""
         for one in self.alone:
             if one.run == run and one.whole:
                 continue
@@ -124,7 +124,7 @@ class IsolationGate:
         one.granted = True
 
     def _fits(self, chances: int) -> bool:
-        """Whether a suspect with so many chances has room beside the others: together they fill the process once.
+        """True if a suspect with so many chances fits beside the others: together they fill the process once.
 
         One on its last chance fills it, one with two chances a third of it, and so on.
         """

@@ -152,7 +152,7 @@ DAY_MS = 86_400_000
 
 
 class CallReport:
-    """What one call has said so far. Total: nothing that a tool says after its effect may make that doubtful."""
+    """The reports of one call so far. Total: no report of a tool after its effect may make the effect doubtful."""
 
     __slots__ = ("_facts", "_items")
 
@@ -165,7 +165,7 @@ class CallReport:
         self._facts[clean(fact)] = _stored(value)
 
     def await_item(self, item: str, within: timedelta, key: str, every: timedelta | None, about: object = ()) -> None:
-        """Keep a part whose end comes later; said again, the newest word counts."""
+        """Keep a part whose end comes later; of several reports of it the newest counts."""
         name = clean(item) or "the rest"
         if name in self._items or len(self._items) < PARTS_AT_MOST:
             self._items[name] = r.PendingItem(
@@ -178,18 +178,18 @@ class CallReport:
         return tuple(r.Reported(name, value) for name, value in self._facts.items())
 
     def added_to(self, end: r.End) -> r.End:
-        """The end of the call with what it said. Only what returned has parts that are still to come."""
+        """The end of the call with its reports. Only a call that returned has parts that are still to come."""
         items = tuple(self._items.values()) if end.kind == "returned" else ()
         return msgspec.structs.replace(end, facts=self.facts, pending=items)
 
 
 def _milliseconds_of(span: object, otherwise: int) -> int:
-    """A duration as milliseconds; `otherwise` for what is none."""
+    """A duration as milliseconds; `otherwise` if the value is not a duration."""
     return max(0, milliseconds(span)) if isinstance(span, timedelta) else otherwise
 
 
 def _named(about: object) -> tuple[str, ...]:
-    """What a part is about: names of parameters, or one text that is the thing itself."""
+    """The thing that a part is about: names of parameters, or one text that is the thing itself."""
     parts = cast("tuple[object, ...]", about) if isinstance(about, (tuple, list)) else (about,)
     return tuple(name for name in (clean(part) for part in parts if isinstance(part, str)) if name)
 
@@ -197,5 +197,5 @@ def _named(about: object) -> tuple[str, ...]:
 def _stored(value: Any) -> r.Raw:
     try:
         return r.Raw(msgspec.json.encode(value, enc_hook=str))
-    except Exception:  # noqa: BLE001 - writing it out runs code of somebody else's making; the effect is done all the same
+    except Exception:  # noqa: BLE001 - formatting it runs foreign code; the effect is done all the same
         return r.Raw(msgspec.json.encode(clean(value)))

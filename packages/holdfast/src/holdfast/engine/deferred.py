@@ -1,9 +1,9 @@
-"""Deferred outcomes: what was accepted and is answered later, by whoever brings the answer.
+"""Deferred outcomes: operations that were accepted and are answered later, from outside.
 
 The answer comes under a key. Two ledger streams meet there: `arrived/KEY` keeps everything that came, and
-`awaited/KEY` names the one operation that waits for it. Whoever is second finds what the first has left, so an
-answer may come before our own response, in any order, and as often as its sender likes. Each one that says how
-it ended becomes one order to the run, as a report about the attempt; what it proves is decided there.
+`awaited/KEY` names the one operation that waits for it. The second writer finds the entry of the first, so an
+answer may come before our own response, in any order, and as often as its sender likes. Each answer that says how
+the operation ended becomes one command to the run: a report about the attempt. The run decides what it proves.
 """
 
 from __future__ import annotations
@@ -81,12 +81,12 @@ def arrived_stream(key: str) -> str:
 
 
 def awaited_stream(key: str) -> str:
-    """The ledger stream that names who waits for this key."""
+    """The ledger stream that names the operation that waits for this key."""
     return stream("awaited", key)
 
 
 async def defer(driver: OperationDriver, number: int, said: Deferred, answer: CallResult) -> None:
-    """Record that the answer comes later, and under which key. One key stands for one operation only."""
+    """Record that the answer comes later, and under which key. One key belongs to one operation only."""
     log, stamp = driver.log, driver.log.stamp()
     key = clean(said.key) or operation_key(driver)
     record = r.OperationDeferred(
@@ -117,15 +117,15 @@ async def defer(driver: OperationDriver, number: int, said: Deferred, answer: Ca
         await file_late(log.process, log.run, r.LateReport(step=driver.step, number=number, end=end, **log.stamp()))
         raise
     crash.reached("after_outcome")
-    told = driver.step in log.history.told_unknown  # of an earlier attempt, which nothing has come of
-    if driver.operation.intent.origin == "model" and not told:  # it goes on, and the answer finds its own way
+    told = driver.step in log.history.told_unknown  # of an earlier attempt without a result
+    if driver.operation.intent.origin == "model" and not told:  # the model goes on; the answer comes separately
         await log.append(r.Delivered(step=driver.step, told=PENDING, detail=record.evidence, **log.stamp()))
     if not answer.key_read:
         log.process.report_unread_key(driver.operation.intent.tool)
 
 
 def _without_the_key(record: r.OperationDeferred, operation: str, taken: LedgerTaken) -> r.OperationDeferred:
-    """The record where the key is taken: by an earlier attempt of ours it serves us still, else it proves nothing."""
+    """The record if the key is taken: taken by an earlier attempt of ours it still serves, else it proves nothing."""
     holder = read_taken(taken, AwaitingOperation).operation
     if holder == operation:
         return record
@@ -133,7 +133,7 @@ def _without_the_key(record: r.OperationDeferred, operation: str, taken: LedgerT
 
 
 async def collect_answers(driver: OperationDriver) -> None:
-    """Turn what came for an operation that awaits its answer into orders, and apply them."""
+    """Turn the messages for an operation that awaits its answer into commands, and apply them."""
     operation, log = driver.operation, driver.log
     key = operation.deferral.key if operation.phase == "awaiting" else ""
     if key and await forward(log.process.journal, key):
@@ -141,15 +141,15 @@ async def collect_answers(driver: OperationDriver) -> None:
 
 
 async def owner_of(journal: Journal, key: str) -> AwaitingOperation | None:
-    """The operation that waits for `key`; None while none does."""
+    """The operation that waits for `key`; None if there is none yet."""
     owners = await journal.entries(awaited_stream(key))
     return read(owners[0], AwaitingOperation) if owners else None
 
 
 async def forward(journal: Journal, key: str) -> str:
-    """Order the run that waits for `key` to look at everything final that came for it, each message once.
+    """Send the run that waits for `key` a command for each final message that came for it, once.
 
-    The operation that waits; empty where nothing came, or where nobody waits yet: what came is kept.
+    Return the operation that waits; empty if no message came, or no operation waits yet: messages are kept.
     """
     arrived = await journal.entries(arrived_stream(key))
     owner = await owner_of(journal, key) if arrived else None
@@ -162,7 +162,7 @@ async def forward(journal: Journal, key: str) -> str:
 
 
 def _answer_command(owner: AwaitingOperation, key: str, entry: LedgerEntry, arrival: ArrivedAnswer) -> Post | None:
-    """What a message means for the operation that waits: how its attempt ended, if it says so."""
+    """The command for the operation that waits: how its attempt ended, if the message says so."""
     if arrival.status == "pending":
         return None
     run, step = split_operation_id(owner.operation)
@@ -177,7 +177,7 @@ def _answer_command(owner: AwaitingOperation, key: str, entry: LedgerEntry, arri
 
 
 def how_to_answer(driver: OperationDriver) -> str:
-    """What is awaited, for a person."""
+    """The awaited answer, described for a person."""
     operation = driver.operation
     said = operation.attempts[-1].end
     told = f"{driver.id}: {said.why}" if said is not None else driver.id
@@ -191,9 +191,9 @@ def how_to_answer(driver: OperationDriver) -> str:
 
 
 def partial_items(driver: OperationDriver, operation: OperationState, proof: r.End | None) -> tuple[r.PendingItem, ...]:
-    """The parts that a success leaves for later: what the call that proves it said, and what a reading is missing.
+    """The pending parts of a success: those that the proving call reported, and those that a reading found missing.
 
-    What only a reading names is looked for as long as a reading goes on. A part has no parts of its own.
+    A part that only a reading names is looked for as long as readings go on. A part has no parts of its own.
     """
     if operation.intent.completes:
         return ()
@@ -221,9 +221,9 @@ async def record_with_parts(
     posts: tuple[Post, ...],
     items: tuple[r.PendingItem, ...],
 ) -> list[str]:
-    """Record the outcome and every part in one commit; the steps of the parts, which are to be driven from then on.
+    """Record the outcome and every part in one commit; return the steps of the parts, which have to be driven.
 
-    A key that another operation waits for already is not taken: that part is left to its deadline.
+    A key that another operation waits for already is not taken: that part waits for its deadline.
     """
     free = _with_keys(driver, items)
     things = {item.about: await pending_thing(driver, item.about) for item in free}
@@ -258,7 +258,7 @@ def _with_keys(driver: OperationDriver, items: tuple[r.PendingItem, ...]) -> lis
 def _part_records(
     driver: OperationDriver, items: list[r.PendingItem], things: Mapping[tuple[str, ...], str]
 ) -> tuple[list[r.OperationRecord], list[Post]]:
-    """What makes each part an operation that awaits its answer, and the ledger entries under which that comes."""
+    """The records that make each part an operation awaiting its answer, and the ledger entries for those answers."""
     whole, log = driver.operation.intent, driver.log
     records: list[r.OperationRecord] = []
     posts: list[Post] = []

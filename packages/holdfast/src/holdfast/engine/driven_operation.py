@@ -1,4 +1,4 @@
-"""One operation that this process drives: what the executor holds in memory beside the records."""
+"""One operation that this process drives: the executor's in-memory state besides the records."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def snapshot_arguments(arguments: Mapping[str, Any], *, executable: bool) -> dict[str, Any]:
-    """The arguments of a call as they are now. What the record cannot give back is copied: code may change it later."""
+    """The present arguments of a call. Values that the record cannot give back are copied: code may change them."""
     plain = executable or PLAIN_TYPES.issuperset(map(type, arguments.values()))
     return dict(arguments) if plain else deepcopy(dict(arguments))
 
@@ -55,12 +55,12 @@ class DrivenOperation(msgspec.Struct, eq=False):
     found: Findings = msgspec.field(default_factory=Findings)
     scope: Scope | None = None  # the branch whose task drives it; None: a task of its own does
     started: r.AttemptStarted | None = None  # the attempt that is under way
-    answer: CallResult | None = None  # what came of its call, until that is filed
+    answer: CallResult | None = None  # the result of its call, until that is filed
     current: CurrentOperation | None = None
     log: RunRecorder = None  # type: ignore[assignment]  # set from the run that is given
 
     def __post_init__(self) -> None:
-        """Take up what is known: the draft, and calls that outlived an earlier drive of the same operation."""
+        """Take over known state: the draft, and calls that outlived an earlier drive of the same operation."""
         self.log = self.active.log
         self.state = self.draft
         calls = self.active.process.calls
@@ -81,7 +81,7 @@ class DrivenOperation(msgspec.Struct, eq=False):
 
     @property
     def forgotten(self) -> bool:
-        """Whether the operation was settled meanwhile, and the history let go of it with its transaction."""
+        """True if the operation was settled meanwhile, and the history dropped it with its transaction."""
         history = self.active.history
         if not self.journaled or self.step in history.operations:
             return False
@@ -100,7 +100,7 @@ class DrivenOperation(msgspec.Struct, eq=False):
         return tool.contract if stored is None else stricter(stored, tool.contract)
 
     def situation(self, operation: OperationState) -> Situation:
-        """Everything that `decide` reads beside the operation."""
+        """Everything that `decide` reads besides the operation."""
         return situation_of(self, operation)
 
     async def record(
@@ -126,7 +126,7 @@ class DrivenOperation(msgspec.Struct, eq=False):
         await self.active.waiters.rest(self.step, pause, seconds, self.scope)
 
     def settled(self) -> None:
-        """Wake what waits for this operation: something about it is final."""
+        """Wake the waiters of this operation: something about it is final."""
         self.active.waiters.settled(self.step)
 
     async def apply_commands(self) -> None:

@@ -30,7 +30,7 @@ from holdfast.model.waits import answer_with, then_of
 
 @sealing
 async def sleep(scope: Scope, ms: int, step: str | None = None) -> None:
-    """A durable pause. A long one holds no process."""
+    """Pause durably. A long pause holds no process."""
     await _timer(scope, scope.step("sleep", step), ms, None)
 
 
@@ -38,7 +38,7 @@ async def sleep(scope: Scope, ms: int, step: str | None = None) -> None:
 async def wait_for_event(
     scope: Scope, event: str, key: str, ms: int | None, step: str | None = None
 ) -> r.EventReceived | None:
-    """The next event of that name and key that this run has not taken yet; None when the time is over."""
+    """Return the next event of that name and key that this run has not taken yet; None when the time is over."""
     name = scope.step(f"wait_for:{event}", step)
     return await _timer(scope, name, ms, (event, key))
 
@@ -75,7 +75,7 @@ async def _set_timer(active: ActiveRun, name: str, ms: int | None, event: tuple[
 
 
 async def _rings(active: ActiveRun, name: str, event: tuple[str, str] | None) -> bool:
-    """Record the event that came, or the end of the time, if there is either."""
+    """Record the event that came, or the end of the time; return True if there was either."""
     if event is not None:
         for entry in await active.process.journal.entries(event_stream(active.run, *event)):
             if entry.id not in active.history.events_taken:
@@ -93,7 +93,7 @@ async def _rings(active: ActiveRun, name: str, event: tuple[str, str] | None) ->
 
 
 async def _wait_for_timer(scope: Scope, name: str, timer: r.TimerSet, event: tuple[str, str] | None) -> None:
-    """Wait in this process until the timer or the next look at the ledger; the run may be suspended meanwhile."""
+    """Wait in this process until the timer or the next check of the ledger; the run may be suspended meanwhile."""
     active, engine = scope.active, scope.active.process
     loop = asyncio.get_running_loop()
     left = timer.until - engine.environment.clock.wall_ms() if timer.until else engine.settings.slice_ms
@@ -112,7 +112,7 @@ async def _wait_for_timer(scope: Scope, name: str, timer: r.TimerSet, event: tup
 
 
 def signal_command(run: str, event: str, key: str) -> str:
-    """What a person types to give the run that event."""
+    """The command line that gives the run that event."""
     return shlex.join(["holdfast", "signal", run, event, *(["--key", key] if key else [])])
 
 
@@ -158,7 +158,7 @@ class TimeLimit:
 
     @property
     def fired(self) -> bool:
-        """Whether the record says that it ended its body."""
+        """True if the record says that it ended its body."""
         return self._name in self._scope.active.history.answers
 
     def fire(self) -> None:
@@ -167,7 +167,7 @@ class TimeLimit:
             self._limit.reschedule(asyncio.get_running_loop().time())
 
     def _seconds(self) -> float:
-        """What is left of the time; on the way to a recorded end, the body is only ended where it was."""
+        """Seconds left. On the way to a recorded end the body gets time to reach the recorded point."""
         engine = self._scope.active.process
         left = self._scope.active.history.timers[self._name].until - engine.environment.clock.wall_ms()
         least = engine.settings.patience_ms if self.fired else 0
@@ -177,7 +177,7 @@ class TimeLimit:
 # Durable questions: a run asks, holds no process while it waits, and takes the first answer.
 #
 # An answer and the end of the time are entries of one ledger stream under one key, so the first of them is final
-# and whoever comes second knows it.
+# and the second writer knows it.
 
 
 ANSWER: Final = "answer"
@@ -185,7 +185,7 @@ _FIRST: Final = "first"
 
 
 class AnswerTerms(msgspec.Struct, frozen=True):
-    """How long an answer is waited for, and what stands in for one that does not come. Without `ms` a setting says."""
+    """How long to wait for an answer, and its default. Without `ms` a setting applies."""
 
     ms: int | None = None
     default: Scalar | None = None
@@ -195,9 +195,9 @@ class AnswerTerms(msgspec.Struct, frozen=True):
 async def ask(
     scope: Scope, question: Question, wanted: AnswerTerms, step: str | None = None, handoff: Handoff | None = None
 ) -> Answered:
-    """The first answer, or what the deadline gave. The same on replay. Raises `Interrupted` where a message came.
+    """Return the first answer, or the default at the deadline; the same on replay. Raises `Interrupted` on a message.
 
-    Where the run is handed over and somebody takes it, it ends here.
+    If the run is handed over and a person takes it, it ends here.
     """
     active = scope.active
     if active.closed:
@@ -227,7 +227,7 @@ async def ask(
 
 
 def answer_post(run: str, step: str, answer: Answered) -> Post:
-    """The ledger entry that an answer is; only the first one for a question is kept."""
+    """The ledger entry of an answer; only the first one for a question is kept."""
     return Post(question_stream(run, step), _FIRST, written(answer))
 
 
@@ -246,14 +246,14 @@ def _put(active: ActiveRun, name: str, asked: r.QuestionAsked, wanted: AnswerTer
 
 
 def _same(active: ActiveRun, name: str, question: Question) -> None:
-    """What comes back as another question is no silent replay."""
+    """End the run as diverged if the step comes back with another question."""
     asked = active.history.questions.get(name)
     if asked is None or asked.question != question:
         active.replay.diverge(f"{name} asks something else than when it was recorded")
 
 
 async def _answered(active: ActiveRun, name: str) -> bool:
-    """Record the answer, or what the deadline says, if there is either."""
+    """Record the answer, or the default at the deadline; return True if there was either."""
     journal, asked = active.process.journal, active.history.questions[name]
     entries = await journal.entries(question_stream(active.run, name))
     first = next(iter(entries), None)
@@ -278,7 +278,7 @@ async def _answered(active: ActiveRun, name: str) -> bool:
 
 
 async def _end(active: ActiveRun, answer: Answered) -> None:
-    """Somebody took the run over: nothing goes back to its code."""
+    """End a run that a person took over: nothing goes back to its code."""
     async with active.log.command_lock, active.log.between_attempts():
         if active.history.cancelled is None:
             taken = r.CommandApplied(command=TAKE_OVER, by=answer.by, entry=0, note=answer.note, **active.log.stamp())
@@ -292,7 +292,7 @@ def _late(asked: r.QuestionAsked) -> Answered:
 
 
 async def _wait_for_answer(scope: Scope, name: str) -> None:
-    """Wait in this process until the next look at the ledger; the run may be suspended meanwhile."""
+    """Wait in this process until the next check of the ledger; the run may be suspended meanwhile."""
     active, engine = scope.active, scope.active.process
     asked = active.history.questions[name]
     left = asked.until - engine.environment.clock.wall_ms() if asked.until else engine.settings.poll_ms

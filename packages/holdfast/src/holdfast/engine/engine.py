@@ -74,7 +74,7 @@ class Engine(Process):
             await self.housekeeping.round("the lease could not be renewed", self.beat)
 
     async def _keep_house(self) -> None:
-        """Look at what came from outside: commands for our runs, pauses, breakers."""
+        """Check for input from outside: commands for our runs, pauses, breakers."""
         tick = 0
         while True:
             await self.environment.clock.sleep(self.settings.poll_ms / 1000)
@@ -82,16 +82,16 @@ class Engine(Process):
             await self.look(everything=tick % 8 == 0)
 
     async def look(self, *, everything: bool = True) -> None:
-        """Take commands for the runs driven here and read what was ever pending; with `everything` more than that.
+        """Take commands for the runs driven here and refresh the pending index; with `everything` more than that.
 
-        Each is a round of its own: what one run or one note cannot do keeps no other from being looked at.
+        Each is a round of its own: a failure in one run or note does not keep the others from being checked.
         """
         rounds: dict[str, Callable[[], Awaitable[object]]] = {
             f"could not look at what came from outside for run {active.run}": partial(take_commands, active)
             for active in list(self.active_runs.values())
             if active.sealed is None
         }
-        # At each look: until it is read, a call of a tool that never left anything pending before meets nothing.
+        # In every round: until the index is read, a call cannot find a tool's first pending effect.
         rounds["could not read what was ever pending"] = partial(self.pending_index.refresh, self.journal)
         over = {task for task in self.housekeeping.failing() if " for run " in task} - rounds.keys()
         await self.housekeeping.forget(over)
@@ -112,7 +112,7 @@ class Engine(Process):
                 active.waiters.wake()
 
     def works_on(self, run: str) -> bool:
-        """Whether a run that is driven here does something: one that waits to begin, or rests, holds no place."""
+        """True if a run that is driven here is at work: one that waits to begin, or waits otherwise, holds no place."""
         if run in self.isolation.waiting:
             return False
         active = self.active_runs.get(run)

@@ -1,4 +1,4 @@
-"""Where time, chance, threads and death come from. Nothing else in the product reaches them.
+"""The sources of time, randomness, threads and crashes. The product uses them only through this module.
 
 A test or a simulator passes its own; the product uses the ones here.
 """
@@ -104,7 +104,7 @@ class SystemRng:
 
     def uniform(self, low: float, high: float) -> float:
         """A number between `low` and `high`."""
-        return random.uniform(low, high)  # noqa: S311  # jitter is no secret
+        return random.uniform(low, high)  # noqa: S311  # jitter is not a secret
 
     def token(self) -> str:
         """128 random bits."""
@@ -127,7 +127,7 @@ class DaemonThreads:
         def body() -> None:
             try:
                 result = context.run(function)
-            except BaseException as error:  # noqa: BLE001  # whatever ends a tool is the end of its call
+            except BaseException as error:  # noqa: BLE001  # any exception of a tool ends its call
                 wrapped = RuntimeError("the tool raised StopIteration") if isinstance(error, StopIteration) else error
                 _tell(loop, report, lambda: future.set_exception(wrapped))
             else:
@@ -161,7 +161,7 @@ class NoCrash:
 
 
 class Environment(msgspec.Struct, frozen=True):
-    """All environment together."""
+    """The whole environment of a process."""
 
     clock: Clock
     rng: Rng
@@ -175,7 +175,7 @@ def system_environment() -> Environment:
 
 
 async def gather_bounded(calls: Iterator[Coroutine[Any, Any, T]], most: int) -> AsyncGenerator[T]:
-    """What they return, in the order in which they end. The next one is taken as soon as there is room for it."""
+    """Yield the results of the calls in the order in which they end, running at most `most` at once."""
     pending: set[asyncio.Task[T]] = set()
     try:
         while True:
@@ -192,7 +192,7 @@ async def gather_bounded(calls: Iterator[Coroutine[Any, Any, T]], most: int) -> 
 
 
 def checked_loop() -> None:
-    """Raise `UsageError` where no loop of asyncio runs: under trio or curio, or outside of every loop."""
+    """Raise `UsageError` if no asyncio loop runs: under trio or curio, or outside of every loop."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:

@@ -56,11 +56,11 @@ from holdfast.model.transitions import apply
 
 OtherMove: TypeAlias = m.Observe | m.Verify | m.Wait | m.Judge | m.Gate | m.Hold | m.Reuse | m.Settle | m.Park | m.Done
 _FOLDED: Final = {"succeeded", "failed"}  # outcomes that are recorded together with the end of their attempt
-_ANSWERED: Final = {"returned", "rejected", "key_in_progress"}  # the system works, whatever it said
+_ANSWERED: Final = {"returned", "rejected", "key_in_progress"}  # the system works, whatever its answer
 
 
 def start_driver(driver: DrivenOperation) -> None:
-    """Drive an operation in a task of its own: after a crash, once its caller has left, or for a transaction."""
+    """Drive an operation in a task of its own: after a crash, after its caller was cancelled, or for a transaction."""
     active = driver.active
 
     async def work() -> None:
@@ -77,7 +77,7 @@ async def drive(driver: DrivenOperation) -> OperationState:
     """Perform moves until the operation has a final outcome, or its instance stops driving."""
     active = driver.active
     if driver.scope is None and active.log.checking:
-        await asyncio.wait(active.log.checking)  # what its caller left behind may be on its way to the journal
+        await asyncio.wait(active.log.checking)  # records of its cancelled caller may be on their way to the journal
         active.waiters.settled(driver.step)  # a commit that waits for it is notified that it is held now
     if driver.started is not None:
         await _resume_attempt(driver, driver.started)
@@ -103,15 +103,15 @@ async def drive(driver: DrivenOperation) -> OperationState:
         else:
             await _perform(driver, move)
         if driver.step not in active.history.operations and driver.forgotten:
-            break  # it has its outcome, and so has its transaction
+            break  # the operation and its transaction both have an outcome
         operation = driver.operation
     return operation
 
 
 def _caller_is_answered(driver: DrivenOperation, operation: OperationState) -> bool:
-    """Whether the caller, whose own task drives this, hears something before there is an outcome.
+    """True if the caller, whose own task drives this, is answered before there is an outcome.
 
-    It gets a promise of a held effect; a model hears that it is pending; whoever asked to hears that nobody knows.
+    It receives a promise of a held effect; a model receives `pending`; with `on_unknown="raise"` it receives `unknown`.
     """
     match operation.phase:
         case "held":
@@ -125,11 +125,11 @@ def _caller_is_answered(driver: DrivenOperation, operation: OperationState) -> b
 
 
 async def _resume_attempt(driver: DrivenOperation, started: r.AttemptStarted) -> None:
-    """Another task left this attempt in mid-flight: see that it is durable, and wait for its call (or make it)."""
+    """Resume an attempt that another task left in flight: make it durable, and wait for its call (or make it)."""
     try:
         await driver.active.log.flush()
     except JournalError:
-        # The run is lost to us, and its call is ours: what it answers is left for whoever has the run now.
+        # We lost the run, but the call is ours: its answer is reported to the present owner of the run.
         if started.number in driver.calls:
             watch_late(driver, started.number)
         elif driver.current is None or driver.current.attempt != started.number:
@@ -171,7 +171,7 @@ async def _perform(driver: DrivenOperation, move: OtherMove) -> None:
 
 
 async def _attempt(driver: DrivenOperation, operation: OperationState, now: Now) -> None:
-    """Make one attempt; one that processes died of goes beside fewer others, and on its last chance alone."""
+    """Make one attempt. A suspect of crashes runs beside fewer others, and alone on its last chance."""
     engine, run = driver.active.process, driver.active.run
     chances = chances_of(operation, engine.settings.deaths_allowed) if operation.attempts else 0
     waits = chances > 0 or engine.isolation.alone
@@ -181,7 +181,7 @@ async def _attempt(driver: DrivenOperation, operation: OperationState, now: Now)
     else:
         engine.isolation.enter(run)
     try:
-        # Where it had to wait, much may have changed: then the decision is made again.
+        # Much may have changed during a wait: then the decision is made again.
         if not waits or type(next_move(driver, operation, now)) is m.Attempt:
             await _attempt_now(driver, operation, now)
     finally:
@@ -205,12 +205,12 @@ async def _attempt_now(driver: DrivenOperation, operation: OperationState, now: 
         now = driver.active.log.now()
     allowed = None
     if driver.found.permit is not None and (allowed := await permit_use_post(driver, driver.found.permit)) is None:
-        driver.found.permit = None  # it does not cover this any more: a person is asked
+        driver.found.permit = None  # it no longer covers this: a person is asked
         return
     known = recorded(driver)
     started = _started(driver, operation, now, first=not known)
     engine.environment.crash.reached("before_intent")
-    news = history.records != decided  # such as an order, while the ledger was asked
+    news = history.records != decided  # such as a command, while the ledger was read
     unsure = driver.journaled and (news or driver.log.may_have_news())
     if unsure and not await may_still_begin(driver, operation, now):
         return
@@ -246,7 +246,7 @@ async def _call(driver: DrivenOperation, started: r.AttemptStarted) -> None:
 
 
 def _misfit(driver: DrivenOperation) -> str:
-    """Why what is on record cannot be given to the tool as it is now; empty where it can."""
+    """Why the recorded arguments cannot be given to the tool as it is now; empty if they can."""
     try:
         decoded(driver)
     except ArgumentError as error:
@@ -280,7 +280,7 @@ def _started(driver: DrivenOperation, operation: OperationState, now: Now, *, fi
 
 
 async def _file_end(driver: DrivenOperation, number: int, answer: CallResult) -> None:
-    """File the end of a call. Where it settles the operation, both are one record."""
+    """File the end of a call. If it settles the operation, both are one record."""
     active, tool, now = driver.active, driver.tool, driver.active.log.now()
     assert tool is not None, driver.step
     driver.found.reading = "unread"
@@ -306,11 +306,11 @@ async def _file_end(driver: DrivenOperation, number: int, answer: CallResult) ->
         if type(move) is m.Settle and move.status in _FOLDED and answer.over:
             await _record_outcome(driver, move, operation, now, end)
         else:
-            # A return that does not settle a natural write yet is not asked for again: it is durable at once.
+            # A return that does not settle a natural write yet cannot be obtained again: it is durable at once.
             waits = end.kind == "rejected" or (end.kind == "returned" and driver.contract().natural is not None)
             await driver.record(ended, ride=not waits)
     except LeaseLost:
-        # Fenced out, and yet we know how it ended: the present owner finds it in the ledger.
+        # We lost the lease but know how the call ended: the present owner finds it in the ledger.
         report = r.LateReport(step=driver.step, number=number, end=end, at=now.wall, up=now.up)
         await file_late(active.process, active.run, report)
         raise
@@ -333,7 +333,7 @@ async def settle(driver: DrivenOperation, move: m.Settle) -> None:
 async def _record_outcome(
     driver: DrivenOperation, move: m.Settle, operation: OperationState, now: Now, end: r.End | None
 ) -> None:
-    """Record the outcome, with the end of the last attempt where it comes with it."""
+    """Record the outcome, together with the end of the last attempt if that is not on record yet."""
     proof = _proof(move, operation, end)
     result, lost, why = _result(move, operation, proof)
     record = r.OperationSettled(
@@ -377,10 +377,10 @@ async def _record_outcome(
 
 
 def _rides(driver: DrivenOperation, move: m.Settle, operation: OperationState, end: r.End | None) -> bool:
-    """Whether losing this record costs no more than asking the system again."""
+    """True if losing this record costs no more than asking the system again."""
     contract = driver.contract(operation)
     if move.code == INTERRUPTED and move.status == "cancelled":
-        # The message calls it off again. But how its calls ended only we may know, and what is told is let go of.
+        # The message cancels it again. But only we may know how its calls ended, and a delivered operation is dropped.
         return not operation.attempts
     if move.status != "succeeded" or not contract.rides:
         return False
@@ -388,7 +388,7 @@ def _rides(driver: DrivenOperation, move: m.Settle, operation: OperationState, e
 
 
 def _proof(move: m.Settle, operation: OperationState, end: r.End | None) -> r.End | None:
-    """How the call ended whose result is the result; that may be the end which is recorded with the outcome."""
+    """The end of the call that gave the result; it may be the end that is recorded with the outcome."""
     if move.status != "succeeded" or not move.attempt:
         return None
     return operation.attempts[move.attempt - 1].end or end
@@ -406,7 +406,7 @@ def _result(move: m.Settle, operation: OperationState, proof: r.End | None) -> t
 
 
 async def _reuse(driver: DrivenOperation, move: m.Reuse) -> None:
-    """Answer with an outcome that stands already."""
+    """Answer with an existing outcome."""
     holder = driver.found.holder
     assert holder is not None, driver.step
     record = r.OutcomeReused(

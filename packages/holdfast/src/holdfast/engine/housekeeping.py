@@ -1,6 +1,6 @@
-"""House-keeping: the loops that a process runs for as long as its app is open, and what is wrong with them.
+"""House-keeping: the loops that a process runs for as long as its app is open, and their failures.
 
-A round that fails is logged and the next one begins all the same, whatever it raised: a loop that ended in silence
+A round that fails with any error is logged and the next one begins all the same: a loop that ended in silence
 would leave a process that takes no commands. A loop that is cancelled from outside, as by code that cancels all tasks
 of the event loop, is started again. What fails is published as a losable note of the process, which
 `holdfast ps`, `holdfast doctor` and the commands to its runs show.
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 LOG: Final = logging.getLogger("holdfast")
 HEALTH: Final = "health/"
-"""How the name of the note begins in which a process says what is wrong with its house-keeping."""
+"""Name prefix of the note in which a process publishes the failures of its house-keeping."""
 AGAIN_MS: Final = 60_000
 """How often a failure that goes on is logged, and how long a task that was started again is shown."""
 _RESTART_S: Final = 1.0
@@ -64,7 +64,7 @@ class Housekeeping:
             await loop.close()
 
     async def round(self, task: str, work: Callable[[], Awaitable[object]]) -> None:
-        """Do one round of a task. Whatever it raises is logged and published, and the next round goes on."""
+        """Do one round of a task. Its errors are logged and published, and the next round goes on."""
         try:
             await work()
         except LeaseLost:
@@ -76,7 +76,7 @@ class Housekeeping:
                 await self.forget({task})
 
     async def forget(self, tasks: Collection[str]) -> None:
-        """These do not fail any more."""
+        """Remove these tasks from the failing ones."""
         if tasks & self._troubles.keys():
             for task in tasks:
                 self._troubles.pop(task, None)
@@ -88,17 +88,17 @@ class Housekeeping:
         return list(self._troubles)
 
     def let_go(self, loop: Loop) -> None:
-        """The task has ended for good."""
+        """Drop a task that has ended for good."""
         self._loops.discard(loop)
 
     async def restarted(self, loop: Loop, cause: BaseException) -> None:
-        """A task that was cancelled, or died, runs again. It is logged, and shown for `AGAIN_MS`."""
+        """Log a task that was cancelled or died and runs again, and show it for `AGAIN_MS`."""
         task = f"{loop.name} was cancelled" if isinstance(cause, asyncio.CancelledError) else f"{loop.name} died"
         self._restarted_ms[task] = self._clock.wall_ms()
         await self._failed(task, cause, "It was started again")
 
     async def forget_restarts(self) -> None:
-        """Tasks that were started again a while ago, and have run since, are no trouble any more."""
+        """Drop the restarts of tasks that have run for a while since."""
         now = self._clock.wall_ms()
         over = {task for task, since in self._restarted_ms.items() if now - since >= AGAIN_MS}
         for task in over:
@@ -173,13 +173,13 @@ class Loop:
 
 
 async def troubles_of(journal: Journal, worker: str) -> list[Trouble]:
-    """What is wrong with the house-keeping of a process, as far as it could say so."""
+    """The house-keeping failures of a process, as far as it could publish them."""
     note = await journal.hint(HEALTH + worker)
     return [] if note is None else troubles_in(note)
 
 
 def troubles_in(note: bytes) -> list[Trouble]:
-    """What such a note says; nothing where it cannot be read."""
+    """The failures in such a note; none if it cannot be read."""
     try:
         return msgspec.json.decode(note, type=list[Trouble])
     except (msgspec.MsgspecError, ValueError):

@@ -23,13 +23,13 @@ CANCEL_GRACE_S: Final = 1.0
 
 
 class CallResult(msgspec.Struct, frozen=True, gc=False):
-    """What came of a call. `over` is false where the call still runs although nobody waits for it."""
+    """The result of a call. `over` is false if the call still runs after it was given up."""
 
     value: Any = None
     error: BaseException | None = None
     over: bool = True
     key_read: bool = True
-    sends: int = 0  # how often the tool said that it was about to send
+    sends: int = 0  # how often the tool reported that it was about to send
     cost: float = 0
     said: CallReport | None = None
 
@@ -37,7 +37,7 @@ class CallResult(msgspec.Struct, frozen=True, gc=False):
 async def invoke(driver: DrivenOperation, started: r.AttemptStarted) -> CallResult:
     """Call the tool once, for no longer than the attempt's send-by deadline.
 
-    A cancelled caller does not end the call: whoever goes on with the flight waits for the same one.
+    A cancelled caller does not end the call: the next driver of the operation waits for the same one.
     """
     number = started.number
     process, call = driver.active.process, driver.calls.get(number)
@@ -95,16 +95,16 @@ def _start_call(
 
 
 def _enter(current: CurrentOperation, resolve: Callable[[str], str] | None, revealed: Callable[[str], None]) -> None:
-    """What is true where a tool runs."""
+    """Set the context in which a tool runs."""
     AT.set(current)
     RESOLVER.set(resolve)
     REVEALED.set(revealed)
     if SCOPE.get() is not None:
-        SCOPE.set(None)  # a tool is no branch of the run: what it starts is not numbered
+        SCOPE.set(None)  # a tool is not a branch of the run: tasks that it starts are not numbered
 
 
 async def _give_up(driver: DrivenOperation, started: r.AttemptStarted, call: asyncio.Future[Any]) -> CallResult:
-    """Time is over. A coroutine is cancelled and given a moment to say a last word; a thread cannot be."""
+    """Give up a call whose time is over. A coroutine is cancelled and may still answer briefly; a thread runs on."""
     seconds = f"{driver.limit_ms(started) / 1000:g} s"
     tool = driver.tool
     assert tool is not None, driver.step

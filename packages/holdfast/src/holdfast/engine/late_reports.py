@@ -25,13 +25,13 @@ from holdfast.model.operation import OperationState
 
 LOG: Final = logging.getLogger("holdfast")
 DELIVERIES: Final = "deliveries"
-"""The ledger stream in which every delivery is announced; whoever looks round finishes what was cut short."""
+"""The ledger stream in which every delivery is announced; house-keeping finishes interrupted deliveries."""
 
 
 class AnswerNotice(msgspec.Struct, frozen=True, omit_defaults=True):
     """Announces a message before it is stored, so that a deliverer that dies in between leaves a trace.
 
-    With a `run` it is a report that lies among the orders of that run, which may have ended.
+    With a `run` it is a report among the commands of that run, which may have ended.
     """
 
     key: str
@@ -40,7 +40,7 @@ class AnswerNotice(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def watch_late(driver: DrivenOperation, number: int) -> None:
-    """File what a call answers after its attempt was given up."""
+    """File the answer of a call after its attempt was given up."""
     process, call = driver.active.process, driver.calls[number]
 
     def report() -> None:
@@ -52,7 +52,7 @@ def watch_late(driver: DrivenOperation, number: int) -> None:
 
 
 async def _file_late_end(driver: DrivenOperation, number: int, call: asyncio.Future[Any]) -> None:
-    """A call ended after its attempt had been given up: what it says is evidence."""
+    """File as evidence the end of a call whose attempt had been given up."""
     tool, active = driver.tool, driver.active
     assert tool is not None, driver.step
     error = asyncio.CancelledError() if call.cancelled() else call.exception()
@@ -66,7 +66,7 @@ async def _file_late_end(driver: DrivenOperation, number: int, call: asyncio.Fut
         end = driver.current.said.added_to(end)
     report = r.LateReport(step=driver.step, number=number, end=masked(driver, end), **active.log.stamp())
     try:
-        # As an order: the operation does not change between the judgement and the commit, which is one, so that no
+        # As a command: the operation does not change between the judgement and the commit, which is one, so that no
         # crash leaves a report about a final outcome without its review.
         async with active.log.command_lock, active.log.between_attempts():
             news = by_report(driver.operation, report, active.log.stamp())
@@ -79,9 +79,9 @@ async def _file_late_end(driver: DrivenOperation, number: int, call: asyncio.Fut
 
 
 async def file_late(process: Process, run: str, report: r.LateReport) -> None:
-    """A former owner knows something about an attempt: leave it in the ledger for the present owner.
+    """File a former owner's report about an attempt in the ledger, for the present owner.
 
-    While this process lives no other one can tell that its call is over, so what the journal does not take now
+    While this process lives no other one knows that its call is over, so a report that the journal does not take now
     is offered again until it does.
     """
     body = written(Command(record=report))
@@ -90,7 +90,7 @@ async def file_late(process: Process, run: str, report: r.LateReport) -> None:
 
     async def file() -> None:
         with suppress(LedgerTaken):  # it was filed, and the answer to that was lost
-            # In one commit: of a run that has ended, only what is announced is looked at.
+            # In one commit: of a run that has ended, only announced reports are read.
             await process.journal.post_all((command_post(run, body, key), news))
 
     try:
@@ -101,7 +101,7 @@ async def file_late(process: Process, run: str, report: r.LateReport) -> None:
 
 
 async def file_known_ends(active: ActiveRun) -> None:
-    """How our calls ended, where the journal did not take it any more, is left for whoever drives the run next."""
+    """File the ends of our calls that the journal no longer accepted, for the next owner of the run."""
     try:
         await _file_ends(active)
     except JournalError as error:
@@ -129,7 +129,7 @@ async def _file_ends(active: ActiveRun) -> None:
 
 
 def _with_result(end: r.End, operation: OperationState) -> r.End:
-    """The end of a call as it would stand alone: an outcome that came with it keeps the result for both."""
+    """The end of a call with its own result: an outcome that was recorded with it holds the result for both."""
     if end.kind != "returned" or end.result is not r.NOTHING:
         return end
     return msgspec.structs.replace(end, result=operation.settlement.result, lost=operation.settlement.lost)

@@ -1,8 +1,8 @@
-"""Masks secrets in what a run puts on record: what `Secret` and `redact` cover, wherever it turns up as text.
+"""Masks secrets in the records of a run: values covered by `Secret` and `redact`, wherever they occur as text.
 
 A run learns a value when it is revealed or passed as a redacted argument, and replaces it from then on. Texts (reasons,
 errors, evidence, frames) are masked in every record. A result is masked where it echoes a secret or a redacted argument
-of its own call: agent code is given the masked form as well, as it would be on replay. Arguments and other values that
+of its own call: agent code receives the masked form too, as it would on replay. Arguments and other values that
 agent code computes with are left as they are, since a mask in them would be sent.
 """
 
@@ -76,7 +76,7 @@ class Masks:
         return msgspec.structs.replace(record, **changes) if changes else record
 
     def end(self, end: r.End, arguments: Mapping[str, Any] | None, redacted: frozenset[str]) -> r.End:
-        """The end of a call with its texts masked, and what its result echoes of this call's own arguments."""
+        """The end of a call with its texts masked, and the echoes of this call's own arguments in its result."""
         if not self._learned:
             return end
         own = self._own(arguments, redacted)
@@ -121,7 +121,7 @@ class Masks:
         if not self._learned:
             return None
         if self._pattern is None or self._pattern[0] != self._learned:
-            learned = self._learned  # read first: what is learned meanwhile makes the pattern anew
+            learned = self._learned  # read first: a value that is learned meanwhile rebuilds the pattern
             self._pattern = (learned, _pattern_of(self._values()))
         return self._pattern[1]
 
@@ -145,7 +145,7 @@ def leaves(value: object) -> Iterator[str]:
 
 
 def _inner(value: object) -> Iterable[object] | None:
-    """What a container holds; None for any other value."""
+    """The values in a container; None for any other value."""
     if isinstance(value, Mapping):
         return cast("Mapping[object, object]", value).values()
     if isinstance(value, (list, tuple, set, frozenset)):

@@ -1,8 +1,8 @@
-"""Messages to a run: nothing new is sent before its code has heard them, and a replay hears them at the same place.
+"""Messages to a run: they are delivered before anything new is sent, and at the same place on replay.
 
-A message is on record from the moment in which the owner of the run takes it. What was begun and cannot have landed
-is called off by it; what begins later, in a branch that has not heard it, is called off before it is sent. Either
-way the code that waits there is told. Code that only waits (for an answer, an event, a time) hears at once.
+A message is on record as soon as the owner of the run takes it. It cancels operations that were begun and cannot have
+landed. An operation that begins later, in a branch that has not received it, is cancelled before it is sent. Either
+way the waiting code is notified. Code that only waits (for an answer, an event, a time) receives it at once.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ Messages = tuple[r.MessageReceived, ...]
 
 
 async def may_still_begin(driver: DrivenOperation, operation: OperationState, now: Now) -> bool:
-    """Whether it is still decided to send, after others had the chance to record something."""
+    """True if the decision is still to send, after pending records of others are in the history."""
     await driver.log.after_pending()
     return type(next_move(driver, operation, now)) is m.Attempt
 
 
 def delivery_at_cancelled(driver: DrivenOperation) -> tuple[r.MessageHeard, ...]:
-    """What its caller is told by this operation that a message called off; nobody is, where the caller has left."""
+    """The delivery of a message to the caller of an operation that it cancelled; empty if the caller was cancelled."""
     history = driver.active.history
     messages = history.messages
     if messages is None or driver.step in history.left:
@@ -58,7 +58,7 @@ def delivery_at_cancelled(driver: DrivenOperation) -> tuple[r.MessageHeard, ...]
 
 
 def is_interrupted(scope: Scope, step: str) -> bool:
-    """Whether this wait ends here, with a message that its branch has not heard. That is then on record."""
+    """Report whether an undelivered message ends this wait; if so, the delivery is recorded."""
     messages = scope.active.history.messages
     if messages is None or messages.last <= scope.host.heard:
         return False
@@ -67,14 +67,14 @@ def is_interrupted(scope: Scope, step: str) -> bool:
 
 
 def interruption_at(scope: Scope, step: str) -> Interrupted | None:
-    """The error of a wait that a message ended; None where it had an answer."""
+    """The error of a wait that a message ended; None if it had an answer."""
     if not isinstance(scope.active.history.answers.get(step), r.MessageHeard):
         return None
     return interrupted_by(scope.active.run, deliver_messages(scope, step))
 
 
 async def interruption_before_commit(section: Scope, transaction: str, *, sends: bool) -> Interrupted | None:
-    """The message that has to be heard before this boundary commits, if what is held in it would leave."""
+    """The message that has to be delivered before this boundary commits, if the commit would send anything."""
     active, step = section.active, exit_of(transaction) + "~heard"
     if step not in active.history.answers:
         if not sends or not section.has_message():
@@ -94,7 +94,7 @@ def _record_delivery(scope: Scope, step: str) -> None:
 
 @sealing
 async def read_messages(scope: Scope) -> Messages:
-    """What this branch has not heard yet, as code asks for it. Journaled, whether there is anything or not."""
+    """The messages that this branch has not received yet. The read is journaled even if there are none."""
     active = scope.active
     if active.closed:
         await refuse(scope)
@@ -109,11 +109,11 @@ async def read_messages(scope: Scope) -> Messages:
     return deliver_messages(scope, step)
 
 
-# --- hearing ------------------------------------------------------------------------------------------------
+# --- delivery -----------------------------------------------------------------------------------------------
 
 
 def deliver_messages(scope: Scope, step: str) -> Messages:
-    """What its code is told at this step. The run learns the facts in it, once, whoever hears them first."""
+    """Deliver the messages at this step; merge their facts into the run state once."""
     active = scope.active
     messages = active.history.messages
     if messages is None:

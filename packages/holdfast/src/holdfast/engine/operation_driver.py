@@ -1,7 +1,7 @@
-"""What the performer of a move gets of the operation that is driven, and never more than that.
+"""The interface between the performers of moves and the operation that is driven.
 
 `OperationDriver` is the one parameter of every performer (`wait`, `verify`, `observe`, `park`, `hold`, `judge`, ...):
-the operation with its tool, what this process found out about it, and the ways to record, to rest and to wake others.
+the operation with its tool, what this process found out about it, and the ways to record, to wait and to wake others.
 The functions below show the operation as its tool and its handlers see it.
 """
 
@@ -34,18 +34,18 @@ PLAIN_TYPES: Final = frozenset({str, int, bool, float, bytes, type(None)})
 
 
 class Findings(msgspec.Struct):
-    """What this process found out about an operation, beside its records: it is found out again after a crash."""
+    """Unrecorded facts about an operation that this process found out; after a crash they are found out again."""
 
     reading: Reading = "unread"  # how the preconditions compare with those that were read first
     observed: r.Raw = r.NOTHING
-    elsewhere: Elsewhere | None = None  # the effect of another operation that this one meets
+    elsewhere: Elsewhere | None = None  # the effect of another operation that this one conflicts with
     holder: ClaimHolder | None = None
     taking: tuple[int, int] | None = None  # the generation of the business key that is about to be taken
-    after: int | None = None  # how many writes with the same words were known when a model chose this one
-    things_taken: int | None = None  # how many attempts about the same thing were known when it was looked at
-    gate: bool | None = None  # True where the contract asks for a person; None: not looked at yet
-    judged: r.Raw = r.NOTHING  # the arguments for which it was looked at
-    permit: StandingPermit | None = None  # what a person allowed beforehand, and covers this
+    after: int | None = None  # how many writes with the same `once` parameters were known when a model chose this one
+    things_taken: int | None = None  # how many attempts about the same thing were known when it was checked
+    gate: bool | None = None  # True if the contract requires an approval; None: not evaluated yet
+    judged: r.Raw = r.NOTHING  # the arguments for which it was evaluated
+    permit: StandingPermit | None = None  # the standing permission that covers this operation
     key_age_ms: int = 0
     waiting_since: int | None = None  # when it first looked for effects of others
     hung: str = ""  # the process whose call was given up and may still run, in words; empty: no process is known
@@ -55,7 +55,7 @@ class OperationDriver(Protocol):
     """An operation being driven, as the performers of moves see it."""
 
     step: str
-    tool: ToolCode | None  # None where the app does not have it any more
+    tool: ToolCode | None  # None if the app no longer has it
     arguments: dict[str, Any] | None  # as the caller gave them; None where only the record has them
     journaled: bool  # False for a read: its state is kept in memory until it ends
     state: OperationState | None  # the operation while it is kept in memory only
@@ -78,7 +78,7 @@ class OperationDriver(Protocol):
         ...
 
     def situation(self, operation: OperationState) -> Situation:
-        """Everything that `decide` reads beside the operation."""
+        """Everything that `decide` reads besides the operation."""
         ...
 
     async def record(
@@ -92,7 +92,7 @@ class OperationDriver(Protocol):
         ...
 
     def settled(self) -> None:
-        """Wake what waits for this operation: something about it is final."""
+        """Wake the waiters of this operation: something about it is final."""
         ...
 
     async def apply_commands(self) -> None:
@@ -108,7 +108,7 @@ class OperationDriver(Protocol):
 
 
 def recorded(driver: OperationDriver) -> bool:
-    """Whether the journal has this operation already."""
+    """True if the journal has this operation already."""
     return driver.journaled and driver.step in driver.log.history.operations
 
 
@@ -148,7 +148,7 @@ def operation_key(driver: OperationDriver) -> str:
 
 
 def asks_of(driver: OperationDriver, operation: OperationState) -> str:
-    """The digest of exactly what a person would be asked to approve now; empty where none is asked."""
+    """The digest of exactly what a person would be asked to approve now; empty if no approval is needed."""
     ruled = operation.judgement.ruling is not None and operation.judgement.ruling.asks
     found = driver.found
     if not (found.gate or found.elsewhere or operation.approval.asks or operation.edits or ruled):
@@ -193,7 +193,7 @@ def served(driver: OperationDriver) -> OperationDriver:
 
 
 def leading_arguments(driver: OperationDriver) -> tuple[Operation[Any], ...]:
-    """What the call is given before its arguments: the operation that it serves, if it serves one."""
+    """The positional arguments of the call: the operation that it serves, if it serves one."""
     return (view_of_outcome(served(driver)),) if driver.operation.intent.serves else ()
 
 

@@ -1,7 +1,7 @@
-"""The outbox: notices for whoever wants to be told, durable in the commit that makes them true.
+"""The outbox: notices for webhook endpoints, durable in the commit that makes them true.
 
-From there each one becomes a run of its own for each endpoint, begun asleep and due at once: whoever looks for runs
-that are due sends it. So a notice is retried, scheduled, leased and recorded by what does that for every effect.
+From there each one becomes a run of its own for each endpoint, begun suspended and due at once: the worker that
+picks up due runs sends it. So notices are retried, scheduled, leased and recorded like every other effect.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ MINUTE_MS: Final = 60_000
 
 
 class Outbox:
-    """Who is told, as this process knows it, and the way of notices into the ledger and out of it."""
+    """The endpoints known to this process, and the way of notices into the ledger and out of it."""
 
     def __init__(self, journal: Journal, clock: Clock) -> None:
         self._journal = journal
@@ -53,7 +53,7 @@ class Outbox:
         self.endpoints: dict[str, Endpoint] = {}
 
     async def refresh(self) -> None:
-        """Read who is told."""
+        """Read the endpoints."""
         entries = await self._journal.entries(ENDPOINTS)
         notes = await readable(self._journal, entries, Note)
         self.endpoints = endpoints((entry.id, note) for entry, note in notes)
@@ -61,7 +61,7 @@ class Outbox:
     def posts(
         self, history: RunHistory, kind: Kind, reason: str = "", waits: tuple[Pause, ...] = ()
     ) -> tuple[Post, ...]:
-        """What goes with the record that makes a notice true; nothing where nobody wants to be told."""
+        """The ledger entry for the commit that makes a notice true; empty if no endpoint wants it."""
         started = history.started
         wanted = any(one.open and kind in one.kinds for one in self.endpoints.values())
         if not wanted or started is None or is_system(started.agent):
@@ -75,7 +75,7 @@ class Outbox:
         return (Post(OUTBOX, "", written(notice)),)
 
     async def hand_out(self, process: Process, stored: Callable[[Message], Input]) -> int:
-        """Begin a run for every notice and endpoint that has none yet; how many there were."""
+        """Begin a run for every notice and endpoint that has none yet; return how many were begun."""
         entries = await self._cursor.news()
         if not entries:
             return 0
@@ -91,14 +91,14 @@ class Outbox:
         return begun
 
     async def taken(self, name: str) -> None:
-        """Remember that this endpoint took something; a losable note, written once a minute at most."""
+        """Remember that this endpoint accepted a notice; a losable note, written once a minute at most."""
         now = self._clock.wall_ms()
         before = await self._journal.hint(_TAKEN + name)
         if before is None or now - int(before) > MINUTE_MS:
             await self._journal.put_hint(_TAKEN + name, str(now).encode(), before)
 
     async def silent(self, name: str, since: int) -> bool:
-        """Whether it took nothing since that moment of the wall clock, as far as is known."""
+        """True if the endpoint accepted nothing since that moment of the wall clock, as far as is known."""
         last = await self._journal.hint(_TAKEN + name)
         return last is None or int(last) < since
 
@@ -129,7 +129,7 @@ async def begin_asleep(process: Process, run: str, given: Input, agent: str = AG
 
 
 class Cursor:
-    """The place of one process in a stream. It moves the shared mark only past what it has dealt with."""
+    """The place of one process in a stream. It moves the shared mark only past entries that it has handled."""
 
     def __init__(self, journal: Journal, stream: str) -> None:
         self._journal = journal
@@ -140,16 +140,16 @@ class Cursor:
         self._known = False
 
     async def news(self) -> list[LedgerEntry]:
-        """What came since anybody dealt with this stream."""
+        """The entries that no process has handled yet."""
         if not self._known:
             await self._read_mark()
         if not await self._journal.entries(self._stream, self._passed):
             return []
-        await self._read_mark()  # another process may have dealt with it
+        await self._read_mark()  # another process may have handled it
         return await self._journal.entries(self._stream, self._passed)
 
     async def passed(self, entry: int) -> None:
-        """Everything up to this entry is dealt with."""
+        """Note that everything up to this entry is handled."""
         if entry <= self._passed:
             return
         self._passed, body = entry, str(entry).encode()

@@ -1,4 +1,4 @@
-"""Pending effects in the ledger: a further call about the same thing meets them, in whatever run it is made.
+"""Pending effects in the ledger: a further call about the same thing, in any run, conflicts with them.
 
 A tool that declares `pending=` takes its thing in the commit of its attempt, by compare-and-set, so of two calls at one
 moment the second waits for the first. Any other tool notes a thing in the commit that makes something pending.
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 
 BY_CLAIM: Final = ("claim()",)
-"""What stands for the names of parameters where a handler computes the business key."""
+"""Placeholder for the names of parameters if a handler computes the business key."""
 
 
 class PendingNote(msgspec.Struct, frozen=True, omit_defaults=True):
     """One ledger entry: an operation took the thing for its attempt, left something pending about it, or has ended.
 
-    `whole` is the operation that left it, where it is a part. It is released `until` that wall clock at the latest.
+    `whole` is the operation that this one is a part of, if any. It is released `until` that wall clock at the latest.
     """
 
     operation: str
@@ -44,7 +44,7 @@ class PendingNote(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def thing_of(tool: ToolCode, arguments: Mapping[str, Any], secret: bytes, about: tuple[str, ...] = ()) -> str:
-    """The digest of what a call of this tool is about."""
+    """The digest of the thing that a call of this tool is about."""
     names = parameters_of(tool, about)
     if names == LITERAL:
         return literal(secret, " ".join(about))
@@ -66,11 +66,11 @@ def _by(tool: ToolCode, names: tuple[str, ...], arguments: Mapping[str, Any], se
     return thing(secret, names, arguments)
 
 
-# --- what a new call meets ---------------------------------------------------------------------------------
+# --- conflicts of a new call -------------------------------------------------------------------------------
 
 
 async def find_pending(driver: OperationDriver) -> Elsewhere | None:
-    """What is pending about the thing of a new call, left by any other operation; None where nothing is."""
+    """The pending effect of another operation about the thing of a new call; None if there is none."""
     intent, tool, journal = driver.operation.intent, driver.tool, driver.log.process.journal
     driver.found.things_taken = None
     if tool is None or intent.serves or (intent.again and not intent.thing):
@@ -110,7 +110,7 @@ def _things(driver: OperationDriver, tool: ToolCode) -> list[str]:
 
 
 async def _still_pending(driver: OperationDriver, entries: Iterable[LedgerEntry]) -> Elsewhere | None:
-    """The notes that are not over, as what a call meets. What was left by a run that was called off is released."""
+    """The conflict with the notes that are not over. Notes of a run that was cancelled or undone are released."""
     open_notes: dict[str, tuple[PendingNote, int]] = {}
     for entry in entries:
         note = read(entry, PendingNote)
@@ -141,7 +141,7 @@ async def _still_pending(driver: OperationDriver, entries: Iterable[LedgerEntry]
 
 
 async def _called_off(driver: OperationDriver, run: str) -> bool:
-    """Whether a run was cancelled or undone: nothing of it is waited for any more."""
+    """True if a run was cancelled or undone: operations no longer wait for it."""
     if run == driver.log.run:
         return False
     for row in await driver.log.process.journal.runs(run=run):
@@ -149,7 +149,7 @@ async def _called_off(driver: OperationDriver, run: str) -> bool:
     return False
 
 
-# --- what is written ---------------------------------------------------------------------------------------
+# --- ledger entries ----------------------------------------------------------------------------------------
 
 
 def taking_post(driver: OperationDriver) -> tuple[Post, ...]:
@@ -165,7 +165,7 @@ def taking_post(driver: OperationDriver) -> tuple[Post, ...]:
 async def pending_thing(driver: OperationDriver, about: tuple[str, ...] = ()) -> str:
     """The thing about which something of this call is pending now; by which parameters it is named is durable first.
 
-    Empty where that cannot be told any more: what a tool says after its effect never makes the effect doubtful.
+    Empty if that is no longer known: a report of a tool after its effect never makes the effect doubtful.
     """
     tool, engine = driver.tool, driver.log.process
     if tool is None:
@@ -184,7 +184,7 @@ def pending_post(tool: str, about: str, note: PendingNote, number: int) -> tuple
 
 
 def releasing_posts(operation: str, settled: OperationState) -> tuple[Post, ...]:
-    """The entries that release what an operation took or left pending, in the commit of its outcome."""
+    """The entries that release the things an operation took or left pending, in the commit of its outcome."""
     intent = settled.intent
     streams = dict.fromkeys(
         thing_stream(intent.tool, about) for about in (intent.thing, settled.deferral.thing) if about

@@ -22,7 +22,7 @@ _BEATS: Final = (
 
 
 class _CallFate(msgspec.Struct, frozen=True):
-    """Whether the call is known to be over, its end where nothing else is known, and the process that may run it."""
+    """The fate of a call: if it is over, its end unless a better one is known, and the process that may run it."""
 
     over: bool
     end: r.End
@@ -30,11 +30,11 @@ class _CallFate(msgspec.Struct, frozen=True):
 
 
 async def account_for_previous_owners(driver: OperationDriver) -> None:
-    """Attempts of earlier owners may have no end on record: find out whether their processes still live.
+    """Find out if the processes still live whose attempts have no end on record.
 
     A call is over when its process is proven dead, or when a process that cannot be observed has been
     silent for longer than the declared bound. Until then absence is never believed. A process that is seen
-    to live may hang for ever, so it is named for the person who is asked in the end.
+    to live may hang for ever, so it is named to the person who is finally asked.
     """
     log, hung = driver.log, ""
     if not driver.journaled:
@@ -59,7 +59,7 @@ async def account_for_previous_owners(driver: OperationDriver) -> None:
 
 
 async def _fate(driver: OperationDriver, last: Attempt) -> _CallFate:
-    """What is known of the call of an earlier owner."""
+    """The known fate of the call of an earlier owner."""
     log, engine = driver.log, driver.log.process
     owner, here = log.history.owners[last.token].worker, _HUNG.format(pid=engine.worker.pid)
     if owner == engine.worker.id:

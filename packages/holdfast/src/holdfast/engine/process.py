@@ -1,4 +1,4 @@
-"""One process with an open app: what all its runs share, and nothing of any run."""
+"""One process with an open app: the state that all its runs share, and no state of a single run."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ LOG: Final = logging.getLogger("holdfast")
 
 
 class Process:
-    """What the runs of one process share: its journal, tools, environment, leases, and the calls that it has begun.
+    """State shared by the runs of one process: its journal, tools, environment, leases and begun calls.
 
     `policy` is set before the journal is opened, `identity` when it is.
     """
@@ -83,10 +83,10 @@ class Process:
         """Renew the lease."""
         asked = self.journal.now().ms
         await self.journal.beat(self.worker, self.settings.lease_ms)
-        self._beat_up = asked  # counted from before the request left, so that we never trust it for too long
+        self._beat_up = asked  # counted from before the request was sent, so that we never trust it for too long
 
     def lease_is_fresh(self, up: int) -> bool:
-        """Whether this process may act on its lease at the moment `up`: it holds for longer than the margin."""
+        """True if this process may act on its lease at the moment `up`: it lasts for longer than the margin."""
         return up - self._beat_up < self.settings.lease_ms - self.settings.margin_ms
 
     # --- work that outlives its caller -----------------------------------------------------------------------
@@ -106,7 +106,7 @@ class Process:
                 await asyncio.wait({task}, timeout=5)
 
     def insist(self, work: Callable[[], Awaitable[object]]) -> None:
-        """Do it as soon as the journal can be reached again, while this app is open."""
+        """Do the work as soon as the journal can be reached again, while this app is open."""
         self.housekeeping.keep("a task that files how a call ended", partial(self._insist, work))
 
     async def _insist(self, work: Callable[[], Awaitable[object]]) -> None:
@@ -120,7 +120,7 @@ class Process:
                 LOG.warning("how a call ended could not be recorded: %s", error)
             return
 
-    # --- what runs ask for -----------------------------------------------------------------------------------
+    # --- services for runs -----------------------------------------------------------------------------------
 
     def deadline_of(self, history: RunHistory) -> int | None:
         """The wall clock at which the run's time is over."""
@@ -140,10 +140,10 @@ class Process:
             )
 
 
-# Which runs this process holds, and how a lease comes back that the journal did not let go of.
+# The runs that this process holds, and how a lease is returned that the journal still has.
 #
-# A journal that fails may have done what it was asked: a claim that raised can still be ours, and a lease that
-# we gave back may still be there. Nobody else takes either while this process lives, so it has to look.
+# A failing journal may have done what it was asked: a claim that raised can still be ours, and a lease that we
+# gave back may still be there. No other process takes either while this one lives, so this one has to check.
 
 
 class Leases:
@@ -152,7 +152,7 @@ class Leases:
     def __init__(self, process: Process) -> None:
         self._process = process
         self._held: set[str] = set()
-        self._asking: dict[str, int] = {}  # claims whose answer is under way: they may be ours in a moment
+        self._asking: dict[str, int] = {}  # claims whose answer is under way: they may soon be ours
 
     async def claim(self, run: str, new: NewRun | None = None) -> LeaseGranted | Busy | None:
         """As `Journal.claim`; a lease that is ours although nothing here holds it is given back first."""
@@ -173,11 +173,11 @@ class Leases:
                 del self._asking[run]
 
     def let_go(self, run: str) -> None:
-        """Nothing here drives this run any more."""
+        """Note that this process no longer drives the run."""
         self._held.discard(run)
 
     def give_back(self, row: RunRow) -> None:
-        """The journal failed while we held this run: give its lease back as soon as it can be done."""
+        """Give back the lease of a run as soon as possible, after the journal failed while we held it."""
         self._process.background(self._give_back(row), f"holdfast-release-{row.run}")
 
     async def _give_back(self, row: RunRow) -> None:
@@ -194,12 +194,12 @@ class Leases:
                 return
 
     def _giving_back(self, row: RunRow) -> Write:
-        """The lease is free, and the listing stays as it was."""
+        """The write that frees the lease and keeps the listing as it was."""
         change = unchanged_listing(row, self._process.environment.clock.wall_ms())
         return Write(Lease(row.run, row.row, row.token, self._process.worker.id), (), change)
 
 
 def unchanged_listing(row: RunRow, now_ms: int) -> RunChange:
-    """The listing of a run that was held for nothing. One that waits is due: somebody may have knocked meanwhile."""
+    """The listing of a run that was held but not driven. One that waits is due: a command may have come meanwhile."""
     due = now_ms if row.status == "suspended" else row.due_ms
     return RunChange(row.status, row.reason, due, row.waits, release=True)

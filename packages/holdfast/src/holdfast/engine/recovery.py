@@ -1,4 +1,4 @@
-"""Abandoned runs and those that are due: found on open and while running, and driven as places become free."""
+"""Finds abandoned and due runs, on open and while running, and drives them as places become free."""
 
 from __future__ import annotations
 
@@ -65,10 +65,10 @@ class Recovery:
         self._notices = _Places(NOTICES_AT_ONCE)
         self._not_before: dict[str, int] = {}
         self._freed = asyncio.Event()
-        self._more = False  # whether there may be more that is due, and waits for a place
+        self._more = False  # True if more due runs may wait for a place
 
     async def keep_looking(self) -> None:
-        """Look again and again, until cancelled."""
+        """Look for runs repeatedly, until cancelled."""
         pause = self._engine.settings.recover_every_ms
         while True:
             begun = self._engine.journal.now().ms
@@ -80,7 +80,7 @@ class Recovery:
             await self._engine.environment.clock.sleep(max(0, left) / 1000)
 
     async def look(self) -> list[asyncio.Task[None]]:
-        """Do the errands and start to drive what is due, as far as there are places; the tasks that were started."""
+        """Do the errands and start to drive due runs, as far as there are places; return the started tasks."""
         if self._errands is not None:
             await self._engine.housekeeping.round("errands could not be done", self._errands)
         return await self._fill()
@@ -147,19 +147,19 @@ class _Places:
         return min(self._at_once - working, HELD - len(self.driving))
 
 
-# Stopped runs: an effect that nobody knows about is read back on a slow schedule, and nothing is ever sent.
+# Stopped runs: an unknown effect is read back on a slow schedule, and nothing is ever sent.
 #
-# A run that was called off, or that stopped with an error, may leave an effect in the balance. Whoever works through
-# runs claims such a run now and then, reads the world back once, records what was read and when to look next, and
-# gives it back. The pauses grow with the time since the run stopped, and the looking ends after `watch_stopped_ms`.
+# A run that was cancelled, or that stopped with an error, may leave an effect unknown. Recovery claims such a run now
+# and then, reads the outside system once, records the reading and the time of the next one, and gives the run back. The
+# pauses grow with the time since the run stopped, and the readings end after `watch_stopped_ms`.
 
 
 _MOVES = 6
-"""More moves than one look can need: an end that is settled after its reading, and the pause before the next."""
+"""More moves than one reading can need: an end that is settled after its reading, and the pause before the next."""
 
 
 class StoppedRunVerified(msgspec.Struct, frozen=True):
-    """What one look at a stopped run brought: the operations that it settled, and when to look next."""
+    """The result of one verification of a stopped run: the operations that it settled, and when to verify next."""
 
     run: str
     settled: tuple[str, ...] = ()
@@ -167,7 +167,7 @@ class StoppedRunVerified(msgspec.Struct, frozen=True):
 
 
 async def verify_stopped_run(engine: Engine, run: str) -> StoppedRunVerified:
-    """Read back what a stopped run left in doubt, once. Raises `RunBusy` while another process holds the run."""
+    """Read back the unknown effects of a stopped run, once. Raises `RunBusy` while another process holds the run."""
     claimed = await engine.leases.claim(run)
     if not isinstance(claimed, LeaseGranted):
         raise RunBusy(f"run {run} is not free", run=run)
@@ -181,7 +181,7 @@ async def verify_stopped_run(engine: Engine, run: str) -> StoppedRunVerified:
 
 
 def first_reading_due(active: ActiveRun) -> int | None:
-    """When a run that stops now wants to be looked at; None where reading back can settle nothing."""
+    """When a run that stops now is first read back; None if reading back can settle nothing."""
     now = active.process.environment.clock.wall_ms()
     return min((_next_reading(one, now) for one in _readable(active)), default=None)
 
@@ -207,9 +207,9 @@ async def _verify_once(engine: Engine, claimed: LeaseGranted) -> StoppedRunVerif
 
 
 async def _give_back(active: ActiveRun, before: set[str]) -> StoppedRunVerified:
-    """Let go of the run, with the time of the next look. What somebody brought meanwhile is taken first.
+    """Release the run, with the time of the next reading. Commands that came meanwhile are applied first.
 
-    Where that was their word to go on, whoever drives the run next does the rest.
+    If one of them lets the run go on, the next owner does the rest.
     """
     run, history = active.run, active.history
     await take_commands(active)
@@ -218,7 +218,7 @@ async def _give_back(active: ActiveRun, before: set[str]) -> StoppedRunVerified:
     change = RunChange("running", release=True) if stopped is None else stopped_change(stopped, agent, due)
     try:
         await active.log.append(change=change, posts=(release_post(run, active.lease.token),))
-    except LedgerTaken:  # somebody brought something meanwhile: whoever is next looks at it at once
+    except LedgerTaken:  # a command or event came meanwhile: the next owner applies it at once
         due = active.log.now().wall
         await active.log.append(change=msgspec.structs.replace(change, due_ms=due))
     active.seal("it was looked at")
@@ -227,7 +227,7 @@ async def _give_back(active: ActiveRun, before: set[str]) -> StoppedRunVerified:
 
 
 async def _read_back(active: ActiveRun, operation: OperationState) -> None:
-    """Make the moves that are due now. What cannot be settled by reading is left as it is."""
+    """Make the moves that are due now. An operation that reading cannot settle stays as it is."""
     driver = _driver(active, operation)
     if driver is None:
         return
@@ -251,7 +251,7 @@ async def _read_back(active: ActiveRun, operation: OperationState) -> None:
 
 
 def _driver(active: ActiveRun, operation: OperationState) -> DrivenOperation | None:
-    """The operation, where something of it may have landed and its tool, or time, can settle that."""
+    """The operation, if it may have landed and its tool, or time, can settle that."""
     tool = active.process.tools.get(operation.intent.tool)
     if tool is None or not operation.may_have_landed:
         return None
@@ -261,7 +261,7 @@ def _driver(active: ActiveRun, operation: OperationState) -> DrivenOperation | N
 
 
 def _returned(operation: OperationState) -> bool:
-    """Whether an attempt returned: what is still open then waits for another attempt, and time settles it."""
+    """True if an attempt returned: the operation then only waits for another attempt, and time settles it."""
     return any(attempt.standing(operation.verification.absent_through) == "returned" for attempt in operation.attempts)
 
 
@@ -271,7 +271,7 @@ def _readable(active: ActiveRun) -> list[DrivenOperation]:
 
 
 def _next_reading(driver: DrivenOperation, otherwise: int) -> int:
-    """When the pause before its next reading ends, or an earlier attempt of what returned can land no more."""
+    """When the pause before its next reading ends, or an earlier attempt of a returned operation can no longer land."""
     wait, now = driver.operation.wait, driver.active.log.now()
     if wait is not None and wait.why == "verify":
         return wait.until
@@ -280,10 +280,10 @@ def _next_reading(driver: DrivenOperation, otherwise: int) -> int:
 
 
 def _next_due(active: ActiveRun) -> int | None:
-    """When to look next, on the wall clock; None where there is nothing to look at, or it was long enough."""
+    """When to read back next, on the wall clock; None if there is nothing to read, or the time for readings is over."""
     stopped, settings, now = active.history.stopped, active.process.settings, active.log.now().wall
     if stopped is None or now - stopped.at >= settings.watch_stopped_ms:
         return None
-    later = now + settings.slow_verify_ms  # where no reading is planned: a call may still run, say
+    later = now + settings.slow_verify_ms  # if no reading is planned: for example, a call may still run
     due = min((_next_reading(one, later) for one in _readable(active)), default=None)
     return None if due is None else max(now + 1, due)

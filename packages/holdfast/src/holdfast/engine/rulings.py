@@ -1,7 +1,7 @@
-"""Judging: the policy of the app says what becomes of an operation, and that is on record before anything is sent.
+"""Rulings: the policy of the app decides about an operation, and the ruling is on record before anything is sent.
 
 The ruling rides with the attempt that it lets through, so a policy costs no sync of its own, but for its text, once.
-Whoever goes on with the operation later, in whatever process, finds it there: nothing is judged again by other facts.
+A process that goes on with the operation later finds it there: nothing is judged again by other facts.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ async def judge(driver: OperationDriver) -> None:
 
 
 def _looked_at(driver: OperationDriver, ruling: Ruling, facts: Facts) -> tuple[Post, ...]:
-    """Where it was drawn for a look afterwards, that is on record with the ruling."""
+    """The ledger entries for an operation that was drawn for a later review: they go with the ruling."""
     if not ruling.shadow:
         return ()
     run, step, intent = driver.log.run, driver.step, driver.operation.intent
@@ -81,11 +81,11 @@ async def _past(driver: OperationDriver, subject: str, since_ms: int) -> Past:
     return past_of((read(entry, Deed) for entry in entries), since_ms)
 
 
-# --- what later operations know of this one -----------------------------------------------------------------------
+# --- history for later operations ---------------------------------------------------------------------------------
 
 
 def sent_posts(driver: OperationDriver, at: int) -> tuple[Post, ...]:
-    """What goes with the first attempt: it was sent."""
+    """The ledger entries that go with the first attempt: it was sent."""
     operation = driver.operation
     return (
         _history_posts(operation, deed_of(operation.judgement.facts, "sent", driver.id, at))
@@ -95,7 +95,7 @@ def sent_posts(driver: OperationDriver, at: int) -> tuple[Post, ...]:
 
 
 def decision_posts(operation: OperationState, record: r.Record, run: str) -> tuple[Post, ...]:
-    """What goes with a person's last word about an operation: that it was approved, or declined."""
+    """The ledger entries that go with a person's final decision about an operation: approved, or declined."""
     name = operation_id(run, operation.step)
     match record:
         case r.ApprovalGranted() if len(operation.approval.approvers) + 1 >= operation.approval.people:
@@ -118,17 +118,17 @@ _TEXT: Final = "text"
 
 
 def policy_stream(version: str) -> str:
-    """The ledger stream that holds what this version says."""
+    """The ledger stream that holds the text of this version."""
     return stream("policies", version)
 
 
 def version_of_stream(name: str) -> str:
-    """The other way round."""
+    """The version whose text is in this stream."""
     return parts_of(name)[1]
 
 
 async def archive_policy(process: Process, policy: PolicyCode) -> None:
-    """Put it into the ledger before the first ruling by it. Once it is there it costs nothing."""
+    """Put the policy into the ledger before its first ruling. Once it is there this costs nothing."""
     if policy.version in process.policies_archived:
         return
     name = policy_stream(policy.version)

@@ -1,4 +1,4 @@
-"""One instance of a run from its claim to its end: load, replay, drive, and let go."""
+"""One instance of a run from its claim to its end: load, replay, drive, and release."""
 
 from __future__ import annotations
 
@@ -85,8 +85,8 @@ async def drive_run(
 ) -> Conclusion:
     """Claim the run and drive it until it ends or nothing can go on.
 
-    With `agent` and `given` a missing run is begun; with `reopener`, who says so, one that has stopped goes on under
-    the same id.
+    With `agent` and `given` a missing run is begun; with `reopener`, the name of a person, a stopped one goes on
+    under the same id.
     Raises `UnknownRun`, `RunBusy` while another process drives it, and `ParameterMismatch` where the input differs from
     the recorded one.
     """
@@ -94,7 +94,7 @@ async def drive_run(
     begun: tuple[r.Record, ...] = ()
     new = None
     if agent is not None and given is not None:
-        # In the commit of the claim: wherever this process dies, the run can be driven, resumed and cancelled.
+        # In the commit of the claim: if this process dies at any point, the run can be driven, resumed and cancelled.
         begun = first_records(engine, agent, given)
         bodies = [encode(record) for record in begun]
         new = beginning(engine.identity.namespace, run, agent.name, bodies, program=agent.program)
@@ -126,7 +126,7 @@ async def drive_run(
 
 
 async def _stop_unreadable(process: Process, claimed: LeaseGranted, error: JournalError) -> None:
-    """List the run as stopped: it asks a person, and recovery does not take it again and again."""
+    """List the run as stopped: a person is asked, and recovery does not take it again and again."""
     change = unreadable_change(error, process.environment.clock.wall_ms())
     try:
         await process.journal.append(Write(claimed.lease, (), change))
@@ -215,12 +215,12 @@ async def _drive_instance(active: ActiveRun, agent: AgentCode) -> Conclusion:
 
 
 def _finished(task: asyncio.Task[object]) -> bool:
-    """Whether the agent came to an end by itself."""
+    """True if the agent returned or raised by itself."""
     return task.done() and not task.cancelled() and not isinstance(task.exception(), Sealed)
 
 
 async def _branches_end(active: ActiveRun) -> None:
-    """The agent is done: branches that nobody awaited are cancelled, as `asyncio.run` does with tasks."""
+    """Cancel the branches that the finished agent did not await, as `asyncio.run` does with tasks."""
     cancelled: set[asyncio.Task[object]] = set()
     while (tasks := active.root.tasks()) and not active.ending.done():
         for task in tasks:
@@ -233,7 +233,7 @@ async def _branches_end(active: ActiveRun) -> None:
 
 
 async def _drivers_end(active: ActiveRun) -> None:
-    """The agent is done: what its callers left in flight is settled, or rests, before the run ends."""
+    """Wait until operations that are still in flight when the agent is done are settled or suspended."""
     while active.drivers.tasks and not active.ending.done():
         active.waiters.consider_rest()
         waits: set[asyncio.Future[Any]] = {*active.drivers.tasks.values(), active.ending}
@@ -241,7 +241,7 @@ async def _drivers_end(active: ActiveRun) -> None:
 
 
 async def _conclude(active: ActiveRun, agent: AgentCode, task: asyncio.Task[object]) -> Conclusion:
-    """The agent returned or raised."""
+    """Record the end of an agent that returned or raised."""
     error = asyncio.CancelledError("its code cancelled itself") if task.cancelled() else task.exception()
     if error is None and active.replay.expected:
         error = active.replay.divergence("the agent returned, and recorded operations did not come back")
@@ -266,7 +266,7 @@ async def _conclude(active: ActiveRun, agent: AgentCode, task: asyncio.Task[obje
 
 
 async def _stopped(active: ActiveRun, error: BaseException) -> Conclusion:
-    """Agent code raised: the run stops, its open operations are listed, and it may be reopened."""
+    """Stop the run because agent code raised: its open operations are listed, and it may be reopened."""
     await _stop_drivers(active)
     diverged = isinstance(error, (ReplayDiverged, AmbiguousStep))
     reason: Literal["diverged", "error"] = "diverged" if diverged else "error"
@@ -302,7 +302,7 @@ def _open(active: ActiveRun) -> tuple[str, ...]:
 
 
 async def _tear_down(active: ActiveRun, task: asyncio.Task[object] | None) -> Conclusion:
-    """Seal first, so that unwinding code can do nothing; then let calls in flight end; then let go."""
+    """Seal the run first, so that unwinding code can do nothing; then let calls in flight end; then release it."""
     ending = active.ending.result()
     if ending.kind == "cancelled" and open_boundaries(active.history):
         ending = await abort_transactions(active, ending.reason) or ending
@@ -310,7 +310,7 @@ async def _tear_down(active: ActiveRun, task: asyncio.Task[object] | None) -> Co
 
 
 async def _end_early(active: ActiveRun, ending: Ending, task: asyncio.Task[object] | None = None) -> Conclusion:
-    """Let go of the run, and record how it ends."""
+    """Release the run, and record how it ends."""
     active.seal(ending.reason or ending.kind)
     await unwind(active)
     if ending.kind == "lost":
@@ -334,7 +334,7 @@ async def _end_early(active: ActiveRun, ending: Ending, task: asyncio.Task[objec
 
 
 async def _undo(active: ActiveRun) -> Conclusion:
-    """Undo a finished run: its own boundary is called off, and closed from its records."""
+    """Undo a finished run: abort the boundary around the whole run, and close it from its records."""
     history = active.history
     active.evict("it is being undone")
     drive_open_operations(active)
@@ -377,14 +377,14 @@ async def _suspended(active: ActiveRun, ending: Ending) -> Conclusion:
     notices = active.process.outbox.posts(active.history, "run.waits_for_person", ending.reason, ending.waits)
     try:
         await active.log.append(record, change=change, posts=(release_post(active.run, active.lease.token), *notices))
-    except LedgerTaken:  # somebody brought something meanwhile: whoever is next looks at it at once
+    except LedgerTaken:  # a command or event came meanwhile: the next owner applies it at once
         due = msgspec.structs.replace(change, due_ms=active.process.environment.clock.wall_ms())
         await active.log.append(record, change=due)
     return Conclusion(active.run, "suspended", ending.reason, due=ending.due, waits=ending.waits)
 
 
 async def _stop_drivers(active: ActiveRun) -> None:
-    """Let attempts that are in flight end and be recorded, for the grace time; then abandon them."""
+    """Let attempts in flight end and be recorded within the grace time; then abandon them."""
     active.draining = True
     active.waiters.wake()
     drivers = list(active.drivers.tasks.values())
@@ -401,7 +401,7 @@ async def _stop_drivers(active: ActiveRun) -> None:
 
 
 async def _let_go(active: ActiveRun, history: RunHistory) -> Conclusion:
-    """The run has ended already: give back the lease and say how it ended."""
+    """Give back the lease of a run that has ended already, and return how it ended."""
     status: RunStatus = "running" if history.status == "new" else history.status
     change = RunChange(status, reason=history.reason[:500], release=True)
     if status == "stopped" and history.stopped is not None:
@@ -411,21 +411,21 @@ async def _let_go(active: ActiveRun, history: RunHistory) -> Conclusion:
         return Conclusion(history.run, "stopped", "undone", history.reason)
     if history.completed is not None:
         return Conclusion(history.run, "completed", result=bytes(history.completed.result))
-    stopped = history.stopped  # an order that came since may be the last word on record, and is not why
+    stopped = history.stopped  # a later command may be the last reason on record, but it is not why the run stopped
     reason, detail = (history.reason, "") if stopped is None else (stopped.reason, stopped.error)
     return Conclusion(history.run, "stopped", reason, detail)
 
 
 def undoing(history: RunHistory) -> bool:
-    """Whether the whole run is being undone."""
+    """True if the whole run is being undone."""
     whole = history.transactions.get(WHOLE_RUN)
     return whole is not None and history.status != "undone"
 
 
 async def abort_transactions(active: ActiveRun, why: str) -> Ending | None:
-    """The run was cancelled: call off its open transactions and finish every begun one, without agent code.
+    """Abort the open transactions of a cancelled run and finish every begun one, without agent code.
 
-    How the run has to rest, if that takes long; None when it is done.
+    Return the suspension of the run if that takes long; None when it is done.
     """
     active.evict(why)
     await unwind(active)
@@ -436,7 +436,7 @@ async def abort_transactions(active: ActiveRun, why: str) -> Ending | None:
 
 
 async def close_boundaries(active: ActiveRun) -> Ending | None:
-    """Finish every boundary from the records, without agent code; how the run has to rest, if that takes long."""
+    """Finish every boundary from the records, without agent code; return the suspension if that takes long."""
     for boundary in open_boundaries(active.history):
         start_closing(active, boundary.name)
     active.waiters.wake()
@@ -444,7 +444,7 @@ async def close_boundaries(active: ActiveRun) -> Ending | None:
         if active.ending.done():
             if active.ending.result().kind != "cancelled":
                 return active.ending.result()
-            active.evict("it was cancelled")  # an order that changes nothing about what is being finished
+            active.evict("it was cancelled")  # the command does not affect what is being finished
         active.waiters.consider_rest()
         waits: set[asyncio.Future[Any]] = {
             *(active.drivers.tasks[key] for key in active.drivers.closing),
@@ -455,9 +455,9 @@ async def close_boundaries(active: ActiveRun) -> Ending | None:
 
 
 def _unclosed(active: ActiveRun) -> Ending | None:
-    """How the run ends where the task of a boundary ended and the boundary did not.
+    """How the run ends if the task of a boundary ended and the boundary did not.
 
-    Otherwise the run would be recorded as undone or cancelled while effects stand that nothing compensates any more.
+    Otherwise the run would be recorded as undone or cancelled while effects remain that nothing compensates any more.
     """
     if active.ending.done() and active.ending.result().kind != "cancelled":
         return active.ending.result()
@@ -466,7 +466,7 @@ def _unclosed(active: ActiveRun) -> Ending | None:
 
 
 async def unwind(active: ActiveRun) -> None:
-    """End the tasks of agent code; whatever their cleanup tries is refused. One that does not end is abandoned."""
+    """End the tasks of agent code and refuse every step of their cleanup. A task that does not end is abandoned."""
     tasks = active.root.tasks()
     for branch in tasks:
         branch.cancel()
@@ -479,21 +479,21 @@ async def unwind(active: ActiveRun) -> None:
 
 
 def retrieve_exceptions(tasks: Iterable[asyncio.Task[object]]) -> None:
-    """Fetch what ended these tasks: nobody else will, and asyncio would report it as forgotten."""
+    """Retrieve the exceptions of these tasks: nothing else does, and asyncio would report them as forgotten."""
     for task in tasks:
         if task.done() and not task.cancelled():
             task.exception()
 
 
 def warn_of_undelivered(active: ActiveRun) -> None:
-    """Say of a run that has ended which messages its code was never told; they stay on record."""
+    """Warn which messages were never delivered to the code of a run that has ended; they stay on record."""
     messages = active.history.messages
     for message in () if messages is None else messages.unheard:
         LOG.warning("run %s ended, and its code has not heard what %s said: %s", active.run, message.by, message.text)
 
 
 def called_off_by(error: BaseException) -> tuple[str, ...]:
-    """The transactions whose calling off is what stopped the run: after a fix they begin anew."""
+    """The transactions whose abort stopped the run: after a fix they begin anew."""
     names: list[str] = []
     seen: set[int] = set()
     at: BaseException | None = error
@@ -506,7 +506,7 @@ def called_off_by(error: BaseException) -> tuple[str, ...]:
 
 
 async def unproven_claims(active: ActiveRun, requires: tuple[str, ...], result: object) -> ClaimUnproven | None:
-    """What the run claims to have done and its records do not prove; they are read again, as memory let go of them."""
+    """The claims of the run that its records do not prove. They are read again: memory no longer has them all."""
     if not requires and next(receipts_in(result), None) is None:
         return None
     await active.log.flush()

@@ -1,4 +1,4 @@
-"""Before a run is driven: its first records, whose it is, whether its input fits, and going on after a stop."""
+"""Before a run is driven: its first records, its agent, the check of its input, and going on after a stop."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def agent_of(engine: Engine, history: RunHistory, agent: AgentCode | None) -> Ag
         _check_program(history, agent, history.started.program)
     found = agent or engine.agents.get(name)
     if found is None:
-        known = sorted(name for name in engine.agents if not name.startswith("holdfast:"))  # ours are nobody's choice
+        known = sorted(name for name in engine.agents if not name.startswith("holdfast:"))  # ours cannot be chosen
         raise UsageError(
             f"the agent {name!r} of run {history.run} is not known to this app",
             known=f"known agents: {', '.join(known) or 'none'}",
@@ -77,7 +77,7 @@ def check_input(history: RunHistory, stored: bytes, digest: str) -> None:
     if history.started is None or history.started.digest == digest:
         return
     recorded, now = _shown(history.started.input), _shown(stored)
-    if recorded == now:  # they differ in a type, or in what is not shown
+    if recorded == now:  # they differ in a type, or in a part that is not shown
         recorded, now = bytes(history.started.input).decode(), stored.decode()
     raise ParameterMismatch(
         f"run {history.run} exists with another input",
@@ -93,7 +93,7 @@ def _shown(stored: bytes) -> str:
 
 
 async def go_on_after_stop(engine: Engine, history: RunHistory, log: RunLog, by: str) -> None:
-    """The run goes on, and is listed so: whoever finds it abandoned takes it up. Its outcomes hold.
+    """Let a stopped run go on, and list it as running: recovery takes it up if it is abandoned. Its outcomes hold.
 
     Raises `UsageError` where a person has taken it over.
     """
@@ -108,7 +108,7 @@ async def go_on_after_stop(engine: Engine, history: RunHistory, log: RunLog, by:
 
 
 async def release(engine: Engine, history: RunHistory, log: RunLog, claimed: LeaseGranted) -> None:
-    """Nothing was driven: the lease goes back, and the listing stays as it was, or as a reopening has made it."""
+    """Give back the lease of a run that was not driven; the listing stays as it was, or as a reopening has made it."""
     change = unchanged_listing(claimed.row, engine.environment.clock.wall_ms())
     if claimed.row.status == "stopped" and history.status == "running":
         change = RunChange("running", release=True)
@@ -132,21 +132,21 @@ async def number_of_claim(active: ActiveRun) -> int:
 
 
 async def admitted(active: ActiveRun, number: int) -> bool:
-    """Wait until the run may be driven beside what else this process has in flight.
+    """Wait until the run may be driven beside the other work in flight in this process.
 
     A run that waits here is not charged: its claim is recorded afterwards. False where the process shuts down.
     """
     engine = active.process
     allowed = engine.settings.claims_allowed
     if number > allowed:
-        return True  # none of its code is run any more
+        return True  # its code no longer runs
     return await engine.isolation.enter_run(active.run, chances=allowed - number + 1 if number > 1 else 0)
 
 
 async def record_claim(active: ActiveRun, claimed: LeaseGranted, number: int) -> None:
     """Record the claim of a run that was begun before. It rides with the first thing that waits.
 
-    Where the owner before us got nowhere, or left no record at all, it may have died of this run at once: then
+    If the owner before us made no progress, or wrote no record at all, this run may have killed it at once: then
     the claim is durable before agent code runs, so that every further death is counted.
     """
     engine, history = active.process, active.history

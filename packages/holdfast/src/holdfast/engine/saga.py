@@ -1,6 +1,6 @@
 """Closing a transaction: performs what `model.saga.close` decides, from the records alone.
 
-Once a boundary is being committed or called off, the agent's code is not needed any more: live and after a
+Once a boundary is being committed or called off, the agent's code is no longer needed: live and after a
 crash the same task finishes it. It settles, compensates, confirms and releases; each of these is an operation
 of its own, driven like any other.
 """
@@ -43,7 +43,7 @@ from holdfast.model.saga import (
 )
 from holdfast.model.transaction import Transaction, encloses
 
-_AGAIN: Final = "//"  # no step is named like that
+_AGAIN: Final = "//"  # not a valid step name
 
 
 def start_closing(active: ActiveRun, transaction: str) -> None:
@@ -63,7 +63,7 @@ def start_closing(active: ActiveRun, transaction: str) -> None:
 
 
 def resume_closing(active: ActiveRun) -> None:
-    """After a crash: go on with every boundary whose end was begun, or that is not the end any more."""
+    """Go on after a crash with every boundary whose end was begun, or has to be made again."""
     for boundary in closing_boundaries(active.history):
         start_closing(active, boundary.name)
     if active.history.raised:
@@ -71,7 +71,7 @@ def resume_closing(active: ActiveRun) -> None:
 
 
 def resume_reopened(active: ActiveRun) -> None:
-    """Something turned out otherwise after its transaction had been called off: that is closed once more."""
+    """Close called-off transactions again in which a final outcome was contradicted."""
     if _AGAIN in active.drivers.tasks or not reopened(active.history):
         return
 
@@ -98,7 +98,7 @@ async def _reopen(active: ActiveRun) -> None:
 def call_off(active: ActiveRun, transaction: str, reason: str) -> None:
     """Record that this boundary is called off: from here on it is finished from its records.
 
-    It rides, as the plans of what makes amends do: the first attempt of those waits for all of them, in order.
+    It rides, as the plans of the compensations do: the first compensating attempt waits for all of them, in order.
     """
     members = members_of(active.history, transaction)
     aborting = r.TransactionAborting(
@@ -112,7 +112,7 @@ def call_off(active: ActiveRun, transaction: str, reason: str) -> None:
 
 
 def _note(active: ActiveRun, *records: r.Record) -> None:
-    """Record with the next thing that waits."""
+    """Record with the next durable commit."""
     active.process.environment.crash.reached("before_closing")
     active.log.buffer(*records)
 
@@ -149,7 +149,7 @@ async def _perform(active: ActiveRun, boundary: Transaction, move: Closing, memb
                 members.reading[step] = await _reread(active, step)
         case Release(step):
             _note(active, r.HoldReleased(step=step, **active.log.stamp()))
-            active.waiters.wake(step)  # one that its caller left has a driver, and a second one could send it again
+            active.waiters.wake(step)  # detached, it has a driver: a second one could send it again
         case TurnBack(reason):
             call_off(active, boundary.name, reason)
         case ParkTransaction():
@@ -159,7 +159,7 @@ async def _perform(active: ActiveRun, boundary: Transaction, move: Closing, memb
 
 
 def _drive_held(active: ActiveRun, boundary: Transaction, members: list[Member]) -> None:
-    """What was held has nobody who drives it: on the way back it is cancelled, and what left is looked after."""
+    """Drive held operations, which have no driver: cancel them on the way back, and finish those already sent."""
     for member in members:
         operation = member.operation
         idle = member.step not in active.drivers.tasks and not operation.final
@@ -199,7 +199,7 @@ def _start_companions(active: ActiveRun, boundary: Transaction, steps: tuple[str
 
 
 async def _reread(active: ActiveRun, step: str) -> Reading:
-    """Read again what a held effect relies on, before anything irreversible leaves."""
+    """Read again the preconditions of a held effect, before anything irreversible is sent."""
     driver = driver_of(active, step)
     await observe(driver)
     return driver.found.reading
@@ -235,9 +235,9 @@ async def _end(active: ActiveRun, boundary: Transaction, move: Finish) -> None:
 
 
 class Members:
-    """What belongs to a boundary that is being closed; `reading` is what reading preconditions again gave.
+    """The members of a boundary that is being closed; `reading` holds the repeated readings of preconditions.
 
-    On the way back nothing joins it and nothing lapses: after every step only what has news is looked at.
+    On the way back nothing joins it and nothing lapses: after every step only changed members are read.
     """
 
     def __init__(self, active: ActiveRun, transaction: str) -> None:
@@ -248,21 +248,21 @@ class Members:
         self._news: Final[set[str]] = set()
 
     def __enter__(self) -> Self:
-        """Hear of what is recorded from here on."""
+        """Subscribe to the changes that are recorded from here on."""
         self._active.log.changes[self._transaction] = self._news
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Hear of nothing more."""
+        """Unsubscribe."""
         del self._active.log.changes[self._transaction]
 
     def every(self) -> list[Member]:
-        """Every member as it stands, in order of start."""
+        """Every member in its present state, in order of start."""
         history = self._active.history
         return [self._member(operation) for operation in members_of(history, self._transaction)]
 
     def now(self) -> list[Member]:
-        """Those on which the next decision rests, in order of start; every one on the way forward, and at the end."""
+        """The members for the next decision, in order of start; all of them on the way forward, and at the end."""
         boundary = self._active.history.transactions[self._transaction]
         if not boundary.backward:
             return self.every()
@@ -272,9 +272,9 @@ class Members:
         return self._backlog.front() or self.every()
 
     def _caught_up(self, backlog: Backlog) -> bool:
-        """Whether the news since the last look is about members, which stand there now as they do in the records.
+        """Update the backlog with the changes since the last call; return True if all of them are about members.
 
-        What a person said about the boundary itself is not about a member: the backlog is made again.
+        A person's decision about the boundary itself is not about a member: the backlog is made again.
         """
         operations = self._active.history.operations
         for step in self._news:
@@ -310,7 +310,7 @@ class Members:
 
 
 def companion_tool(driver: DrivenOperation, kind: str) -> ToolCode | None:
-    """The tool that makes amends for an operation, or confirms it: the recorded one, else what took its place."""
+    """The tool that compensates an operation, or confirms it: the recorded one, else its replacement."""
     tools, declared = driver.active.process.tools, driver.tool.contract if driver.tool is not None else None
     for contract in (driver.contract(), declared):
         name = "" if contract is None else contract.amends if kind == UNDO else contract.confirms
@@ -327,12 +327,12 @@ def parts_of(history: RunHistory, step: str) -> tuple[OperationState, ...]:
 
 
 def parts_met(history: RunHistory, step: str, reused: str) -> tuple[OperationState, ...]:
-    """The parts of an effect, or of the one of this run that a repeat of it met, where it `reused` that."""
+    """The parts of an effect, or of the effect of this run whose outcome it `reused`."""
     return parts_of(history, step) or parts_of(history, reused.removeprefix(f"{history.run}/"))
 
 
 def _lapsed(active: ActiveRun, operation: OperationState, lapses_ms: int | None) -> bool:
-    """Whether a reservation's own time is over: it closes early by the error of the clocks."""
+    """True if a reservation's own time is over: it ends early by the error of the clocks."""
     if lapses_ms is None:
         return False
     settings = active.process.settings

@@ -1,4 +1,4 @@
-"""Steps of agent code on an instance that takes none any more, and code that goes on all the same.
+"""Refuses steps of agent code on a sealed run, and abandons code that goes on all the same.
 
 `Sealed` ends code that unwinds. Code that catches it and calls the next step, again and again, would keep the event
 loop for itself: so a refused step gives the loop back first, and after some rounds it does not return.
@@ -42,22 +42,22 @@ async def refuse(scope: Scope) -> NoReturn:
     if host.refused > ROUNDS and (task := asyncio.current_task()) is not None:
         abandon(active, task, _running_place())
         await _for_ever()
-    with contextlib.suppress(asyncio.CancelledError):  # what is raised here ends the branch as well
+    with contextlib.suppress(asyncio.CancelledError):  # the error that is raised here ends the branch as well
         await active.process.environment.clock.sleep(0)
     active.check()
     raise AssertionError("a step is refused by an instance that is sealed")
 
 
 def abandon(active: ActiveRun, task: asyncio.Task[Any], place: str = "") -> None:
-    """Leave a task of agent code that does not end where it is: neither this process nor another run waits for it."""
+    """Abandon a task of agent code that does not end: neither this process nor another run waits for it."""
     if task not in asyncio.all_tasks():
-        return  # it was left before
-    if not active.abandoned:  # what waits for it has to be left as well, and is not at fault
+        return  # it was abandoned before
+    if not active.abandoned:  # tasks that wait for it have to be abandoned as well, and are not at fault
         _tell(active, place or waiting_place(task))
     active.abandoned = True
-    # The loop's last act is to cancel every task and to wait for it: this one would not end.
+    # A closing loop cancels every task and waits for it: this one would not end.
     asyncio.tasks._unregister_task(task)  # noqa: SLF001 - documented for those who extend asyncio
-    # Never collected: its code would be run once more, to be closed, and would catch that as well.
+    # Keep it from being collected: that would run its code once more, to close it, and the code would catch that too.
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(task))
     task.add_done_callback(lambda done: ctypes.pythonapi.Py_DecRef(ctypes.py_object(done)))
 
@@ -120,14 +120,14 @@ def sealing(
     return guarded
 
 
-# What its caller left in the middle: on replay it is left at the same point, and not made again.
+# Steps whose caller was cancelled: on replay the caller is cancelled at the same point, and the step not made again.
 #
-# A call that was in flight has a record of that. What only waited, or read, has none: there the time limit around it is
-# on record as over, and the step is not.
+# A call that was in flight has a record of that. A step that only waited, or read, has none: there the time limit
+# around it is on record as over, and the step is not.
 
 
 async def replay_timeout(scope: Scope, step: str, limit: Limit) -> None:
-    """Leave the step where its branch is in the body of the limit; a branch that the body began may outlive it."""
+    """Detach from the step if its branch is in the body of the limit; a branch that the body began may outlive it."""
     if limit in scope.host.limits:
         await replay_detachment(scope, step)
     pause = Pause("left", step, scope.active.process.environment.clock.wall_ms())
@@ -135,7 +135,7 @@ async def replay_timeout(scope: Scope, step: str, limit: Limit) -> None:
 
 
 async def replay_detachment(scope: Scope, step: str) -> None:
-    """The caller is cancelled at the same point: by its own time limit where it has one, else by us."""
+    """Cancel the caller at the recorded point: by its own time limit if it has one, else directly."""
     active, loop = scope.active, asyncio.get_running_loop()
     active.replay.begun.discard(step)
     limit = next((one for one in reversed(scope.host.limits) if one.fired), None)
@@ -152,9 +152,9 @@ async def replay_detachment(scope: Scope, step: str) -> None:
 
 
 async def record_before_detaching(driver: DrivenOperation) -> None:
-    """Record what is left here: replay leaves it at the same point. The ledger may still refuse its first record."""
+    """Record the detached operation, for replay at the same point. The ledger may still refuse its first record."""
     active = driver.active
-    if active.log.checking:  # else the record that follows would not say that its caller left, or be the first
+    if active.log.checking:  # else the next record would not say that its caller was cancelled, or would be the first
         with contextlib.suppress(asyncio.CancelledError):
             await asyncio.wait(active.log.checking)
     if active.sealed is None and not (recorded(driver) or active.log.checking):
@@ -164,7 +164,7 @@ async def record_before_detaching(driver: DrivenOperation) -> None:
 
 
 def detach(active: ActiveRun, step: str) -> None:
-    """The caller was cancelled while the operation was in flight: it goes on without it."""
+    """Let an operation in flight go on without its cancelled caller."""
     if active.sealed is None and step in active.history.operations:
         active.log.buffer(r.CallerLeft(step=step, **active.log.stamp()))
         active.replay.forgo(step)

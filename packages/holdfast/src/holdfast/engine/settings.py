@@ -1,4 +1,4 @@
-"""What an app can set about how runs are driven. Durations are milliseconds inside the engine."""
+"""Settings of an app for driving runs. Durations are milliseconds inside the engine."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ class Settings(msgspec.Struct, frozen=True):
     shorter than this keep the process. `patience_ms`: how long a replay that cannot go on is given
     before it counts as diverged, where agent code waits for something the runtime cannot see.
     `hung_owner_ms`: how long a call that was given up may still run before a person is asked to end its process.
-    `watch_stopped_ms`: how long after a run stopped a worker reads back what it left in doubt.
+    `watch_stopped_ms`: how long after a run stopped a worker reads back its unknown effects.
     `answer_within_ms`: how long people have where nothing else says so; 0 lets them take as long as the run has.
     `recover_every_ms`: how often to look for abandoned runs and those that are due. `heads_every_ms`: how
     often the signed head of the journal is sent to the webhook endpoints that ask for it. `private_webhooks`:
     whether outgoing webhooks may go to loopback and private addresses, and without encryption.
 
-    Raises `UsageError` for a setting that is no whole number, is too small, or contradicts another one.
+    Raises `UsageError` for a setting that is not a whole number, is too small, or contradicts another one.
     """
 
     lease_ms: int = 15_000

@@ -1,7 +1,7 @@
 """The only builder of a `Situation`, and the only place that asks `decide`.
 
-A new influence on a decision is a new field of `Situation`, filled here: no move is remembered, and nothing beside this
-file chooses one (`tests/unit/engine/test_always_asked.py`).
+A new influence on a decision is a new field of `Situation`, filled here: no move is remembered, and only this file
+chooses one (`tests/unit/engine/test_always_asked.py`).
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ _NONE: Final[frozenset[int]] = frozenset()
 
 
 def next_move(driver: DrivenOperation, operation: OperationState, now: Now) -> Move:
-    """What `decide` says about the operation as it is now. There is no other way to a move."""
+    """The move that `decide` chooses for the operation as it is now. There is no other way to a move."""
     return decide(operation, situation_of(driver, operation), now)
 
 
 def situation_of(driver: DrivenOperation, operation: OperationState) -> Situation:
-    """Everything that `decide` has to know beside the operation."""
+    """Everything that `decide` has to know besides the operation."""
     active, found, contract = driver.active, driver.found, driver.contract(operation)
     process = active.process
     settings, identity = process.settings, process.identity
-    gated = _gated(driver, contract)  # before `asks`, which reads what it found
+    gated = _gated(driver, contract)  # before `asks`, which reads its findings
     return Situation(
         contract=contract,
         claimed_up=driver.log.claimed_up,
@@ -64,14 +64,14 @@ def situation_of(driver: DrivenOperation, operation: OperationState) -> Situatio
 
 
 def _paused(active: ActiveRun) -> str:
-    """What the run is paused for; after a crash, also a message that may have corrected what is under way."""
+    """The reason why the run is paused; after a crash also a message that may correct facts of steps under way."""
     if active.history.paused is not None:
         return "the run"
     return "a message" if active.replay.catching_up and active.facts.undelivered() else ""
 
 
 def _gated(driver: DrivenOperation, contract: Contract) -> bool:
-    """Whether the contract asks for a person. What cannot be judged is asked about."""
+    """True if the contract requires an approval. A condition that cannot be judged requires one."""
     gate, tool, found = contract.gate, driver.tool, driver.found
     if gate is None:
         found.gate = False
@@ -85,7 +85,7 @@ def _gated(driver: DrivenOperation, contract: Contract) -> bool:
 
 
 def _policy(driver: DrivenOperation, operation: OperationState) -> str:
-    """The version of the policy that rules on this; what was begun or is held was judged before."""
+    """The version of the policy that rules on this; operations that were begun or are held were judged before."""
     policy = driver.active.process.policy
     if policy is None or not driver.journaled or operation.attempts or operation.released or operation.intent.serves:
         return ""
@@ -97,7 +97,7 @@ def _policy(driver: DrivenOperation, operation: OperationState) -> str:
 
 
 def stop_of(active: ActiveRun) -> Stop:
-    """What stops the sending of the whole run, if anything does."""
+    """The reason that stops the sending of the whole run; empty if there is none."""
     if active.history.cancelled is not None:
         return "cancel"
     deadline = active.process.deadline_of(active.history)
@@ -105,15 +105,15 @@ def stop_of(active: ActiveRun) -> Stop:
 
 
 def _stop(driver: DrivenOperation, operation: OperationState) -> Stop:
-    """What stops the sending of this operation, if anything does.
+    """The reason that stops the sending of this operation; empty if there is none.
 
-    Nothing that ends a run stops what compensates in it, or what a commit has begun to send.
+    The end of a run never stops its compensations, or operations that a commit has begun to send.
     """
     history, intent = driver.active.history, operation.intent
     if history.status == "stopped":
         return "stopped" if history.cancelled is None else "cancel"
     if intent.confirms and not operation.attempts and history.called_off(driver.step) is not None:
-        return "aborting"  # what is being released is not confirmed any more
+        return "aborting"  # effects that are being released are no longer confirmed
     if intent.serves or operation.released:
         return ""
     if history.transactions:
@@ -123,12 +123,12 @@ def _stop(driver: DrivenOperation, operation: OperationState) -> Stop:
             return ""
     if (stop := stop_of(driver.active) or _stopped_by_message(driver, operation)) or not history.given_up:
         return stop
-    # it may belong to a step of a plan that relied on what was corrected
+    # it may belong to a step of a plan that relied on a corrected fact
     return "corrected" if any(encloses(one, driver.step) for one in history.given_up) else ""
 
 
 def _stopped_by_message(driver: DrivenOperation, operation: OperationState) -> Stop:
-    """Stops a new write where a message was not delivered yet to the code that began it or waits for it."""
+    """Stops a new write if a message was not delivered yet to the code that began it or waits for it."""
     messages = driver.active.history.messages
     if messages is None or not driver.journaled or operation.may_have_landed:
         return ""

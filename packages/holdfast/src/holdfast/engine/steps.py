@@ -1,6 +1,6 @@
 """The steps that agent code takes in the world: writes and reads.
 
-Each one is replayed where the record has it and performed where it has not. What code is told is
+Each one is replayed if the record has it and performed if not. What is delivered to code is
 itself in the record, so that a resumed run takes the same way as the first pass.
 """
 
@@ -60,10 +60,10 @@ class ToolCall(msgspec.Struct, frozen=True, gc=False):
 
 
 class DeliveredOperation(msgspec.Struct, frozen=True, gc=False):
-    """What the caller of an operation is told: the operation, and `outcome` or `unknown`.
+    """An operation as delivered to its caller, with `outcome` or `unknown`.
 
-    The operation is the one on record now. `attempts` counts those it had where it is told before its outcome, and
-    `parts` names what of its effect comes later.
+    The operation is the one on record now. `attempts` counts those it had if it is delivered before its outcome, and
+    `parts` names the parts of its effect that come later.
     """
 
     operation: OperationState
@@ -75,14 +75,14 @@ class DeliveredOperation(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def heard(self) -> tuple[Attempt, ...]:
-        """The attempts of which code is told, the same on replay: all, or the one that was accepted for later."""
+        """The attempts that are delivered to code, the same on replay: all, or the one that was accepted for later."""
         if self.how == PENDING:
             return self.operation.attempts[max(0, self.attempts - 1) : self.attempts]
         return self.operation.attempts if self.how == "outcome" else ()
 
 
 async def write(scope: Scope, call: ToolCall) -> DeliveredOperation:
-    """Perform a write, or tell what the record says about it."""
+    """Perform a write, or deliver its record."""
     active, tool = scope.active, call.tool
     if active.closed:
         await refuse(scope)
@@ -104,7 +104,7 @@ async def write(scope: Scope, call: ToolCall) -> DeliveredOperation:
 
 @sealing
 async def _operate_now(scope: Scope, step: str, call: ToolCall, written: Forms) -> None:
-    """The record has nothing of this step: perform it."""
+    """Perform a step that has no record yet."""
     active, tool = scope.active, call.tool
     if step in active.history.answers:
         active.replay.diverge(f"{step} is recorded as a read, and is a write now")
@@ -127,7 +127,7 @@ async def _operate_now(scope: Scope, step: str, call: ToolCall, written: Forms) 
 
 
 def _hand_over(active: ActiveRun, step: str, call: ToolCall) -> None:
-    """Code came back to an open operation with its arguments: what the record cannot give, the code can."""
+    """Give the arguments of code that came back to an open operation to its driver; the record may lack them."""
     driver = active.drivers.operations.get(step)
     if driver is not None and driver.arguments is None:
         driver.arguments = snapshot_arguments(call.arguments, executable=driver.operation.intent.executable)
@@ -135,10 +135,10 @@ def _hand_over(active: ActiveRun, step: str, call: ToolCall) -> None:
 
 
 async def _perform(scope: Scope, driver: DrivenOperation) -> None:
-    """Drive a new operation in the caller's own task; a caller that is cancelled leaves it to a task of its own."""
+    """Drive a new operation in the caller's own task; if the caller is cancelled, a task of its own goes on."""
     driver.scope = scope
     scope.host.working += 1
-    token = SCOPE.set(None)  # tasks that the runtime or a handler makes meanwhile are no branches of agent code
+    token = SCOPE.set(None)  # tasks that the runtime or a handler makes meanwhile are not branches of agent code
     try:
         operation = await drive(driver)
     except asyncio.CancelledError:
@@ -148,7 +148,7 @@ async def _perform(scope: Scope, driver: DrivenOperation) -> None:
         start_driver(driver)
         detach(driver.active, driver.step)
         raise
-    except Unreadable as error:  # the run cannot go on: agent code must not take it for an answer of the tool
+    except Unreadable as error:  # the run cannot go on: agent code must not take this for an answer of the tool
         raise driver.active.fail(error) from error
     except HoldfastError:
         raise
@@ -161,7 +161,7 @@ async def _perform(scope: Scope, driver: DrivenOperation) -> None:
         driver.active.check()
     if operation.phase not in FINAL and operation.phase != "held":
         driver.scope = None
-        start_driver(driver)  # its caller is told that it is unknown; it is still being looked after
+        start_driver(driver)  # `unknown` is delivered to its caller, but the operation is still driven
 
 
 def _draft(scope: Scope, step: str, call: ToolCall, written: Forms) -> OperationState:
@@ -204,7 +204,7 @@ def _beyond(authority: Authority, tool: ToolCode) -> UnknownTool:
 
 
 def _holder_of(active: ActiveRun, step: str) -> str:
-    """The outermost transaction around `step`: its commit lets held effects leave."""
+    """The outermost transaction around `step`: its commit sends held effects."""
     return next((one.name for one in around(step, active.history.transactions) if not one.over), "")
 
 
@@ -245,9 +245,9 @@ def _same_arguments(active: ActiveRun, arguments: r.Raw, recorded: str, written:
 
 
 async def _clear(scope: Scope) -> None:
-    """A new write waits while another one is unknown, or was left by its caller in mid-flight.
+    """Let a new write wait while another one is unknown, or in flight after its caller was cancelled.
 
-    Where a message has to be heard first nothing will be sent, and there is nothing to wait for.
+    If a message has to be delivered first nothing will be sent, and there is nothing to wait for.
     """
     active = scope.active
     while (blocker := active.log.blocker()) is not None and not scope.has_message():
@@ -257,13 +257,13 @@ async def _clear(scope: Scope) -> None:
 def drive_open_operations(active: ActiveRun) -> None:
     """Settle every open operation from its records, whether or not code comes back to it."""
     for operation in active.history.open_operations():
-        if operation.phase != "held":  # that is for the end of its transaction
+        if operation.phase != "held":  # the end of its transaction settles that
             start_driver(driver_of(active, operation.step))
     resume_closing(active)
 
 
 def _deliver_at_once(active: ActiveRun, step: str) -> DeliveredOperation | None:
-    """What the code is told where nothing has to be waited for or thought about: an outcome, in its turn."""
+    """Fast path: deliver a recorded outcome whose turn it is without waiting; None if that is not possible."""
     history = active.history
     delivery = history.deliveries.get(step)
     if delivery is None or delivery.told != "outcome" or delivery.index != active.replay.order.at:
@@ -275,7 +275,7 @@ def _deliver_at_once(active: ActiveRun, step: str) -> DeliveredOperation | None:
 
 @sealing
 async def _await_delivery(scope: Scope, step: str, tool: ToolCode) -> DeliveredOperation:
-    """Wait for what the code is to be told about `step`, in its turn."""
+    """Wait for the delivery of `step`, in its turn."""
     active = scope.active
     try:
         while True:
@@ -300,7 +300,7 @@ async def _await_delivery(scope: Scope, step: str, tool: ToolCode) -> DeliveredO
 
 
 def _deliver(active: ActiveRun, step: str, delivery: Delivery) -> DeliveredOperation:
-    """Hand over what was delivered, and let go of the step."""
+    """Return what was delivered, and drop the step."""
     operation = active.history.operations[step]
     parts = part_names(active, step) if active.history.partial else ()
     active.replay.forget(step)
@@ -308,13 +308,13 @@ def _deliver(active: ActiveRun, step: str, delivery: Delivery) -> DeliveredOpera
 
 
 def part_names(active: ActiveRun, step: str) -> tuple[str, ...]:
-    """What a tool calls the parts of its effect whose end came, or comes, later than its outcome."""
+    """The tool's names for the parts of its effect whose end came, or comes, later than its outcome."""
     history = active.history
     return tuple(one.intent.item for one in parts_met(history, step, history.operations[step].links.reused))
 
 
 def _is_deliverable(active: ActiveRun, step: str, *, called_off: bool) -> bool:
-    """Whether what was delivered may be told now: while it is still driven, only what does not wait for its end."""
+    """True if the delivery can be made now. While the step is driven, only one that does not wait for its end can."""
     history = active.history
     early = step in history.promised or history.deliveries[step].told in {PENDING, "left"}
     return step not in active.drivers.tasks or early or called_off
@@ -399,7 +399,7 @@ async def _read_now(scope: Scope, step: str, call: ToolCall, written: Forms) -> 
 
 
 def facts_of(attempts: tuple[Attempt, ...]) -> tuple[r.Reported, ...]:
-    """What these calls said about the world besides, in order."""
+    """The facts that these calls reported besides their results, in order."""
     return tuple(fact for attempt in attempts if attempt.end is not None for fact in attempt.end.facts)
 
 
@@ -417,7 +417,7 @@ T = TypeVar("T", int, float, str, dict[str, Any])
 
 @sealing
 async def value(scope: Scope, what: str, fresh: Callable[[], T | Awaitable[T]], step: str | None = None) -> T:
-    """What `fresh` gave the first time this step was taken. It may wait; what it reads must have no effect outside."""
+    """The result of `fresh` from the first time this step was taken. It may wait, and must have no outside effect."""
     if scope.active.closed:
         await refuse(scope)
     return await value_at(scope, scope.step(what, step), what, fresh)
@@ -454,12 +454,12 @@ async def version(scope: Scope, change: str, newest: int) -> int:
 
 # Handing a run over to another agent: a step that holds all steps which that agent takes.
 #
-# The run, its operations, what it waits for and its deadline stay what they are. What the other agent may do is less
-# than, or as much as, what the code could that hands over.
+# The run, its operations, its waits and its deadline stay as they are. The other agent has at most the authority of the
+# code that hands over.
 
 
 class HandoffInput(msgspec.Struct, frozen=True):
-    """What goes to the other agent: its input, as it is stored, with the keyed digest of it, and why it is asked."""
+    """The input of the other agent, as it is stored, with its keyed digest, and the reason for the handoff."""
 
     stored: bytes
     digest: str
@@ -490,6 +490,6 @@ async def hand_over(scope: Scope, agent: AgentCode, given: HandoffInput, authori
 
 
 def with_metadata(scope: Scope, intent: r.Intent, about: CallMetadata) -> r.Intent:
-    """The intent with it. Where nobody says how sure the call is, the decision before it in its branch does."""
+    """The intent with this metadata. The default confidence is that of the preceding decision in the branch."""
     sure = scope.host.sure if about.confidence is None else about.confidence
     return msgspec.structs.replace(intent, confidence=sure, taint=about.taint, again=about.again)

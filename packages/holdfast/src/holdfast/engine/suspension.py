@@ -1,4 +1,4 @@
-"""Rest: when everything in a run waits, and none of it will be over soon, the run is suspended and holds no process."""
+"""Suspension: when everything in a run waits, and no wait ends soon, the run is suspended and holds no process."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 
 class Pause(msgspec.Struct, frozen=True):
-    """What somebody waits for. `due` is the wall clock in milliseconds at which it ends by itself, if it does.
+    """A wait of a branch or a driver. `due` is the wall clock in milliseconds at which it ends by itself, if it does.
 
-    `at` is when a person was asked, by the same clock: asked again, it is another moment. 0: it is not known.
+    `at` is when a person was asked, by the same clock; asking again changes it. 0: it is not known.
     """
 
     kind: str
@@ -34,7 +34,7 @@ class Pause(msgspec.Struct, frozen=True):
     sent: bool = True  # whether something may have been sent already
     at: int = 0
     queue: str = ""  # where the question is put
-    tool: str = ""  # of what a person is asked about
+    tool: str = ""  # of the call that a person is asked about
     until: int = 0  # the wall clock by which an answer is wanted, whether or not the wait ends then; 0: there is none
     then: Then = ""  # and what happens at that moment
     shown: str = ""  # the digest of exactly what a person is asked to approve
@@ -44,7 +44,7 @@ PLACED = ("queue", "tool", "then", "shown")
 
 
 def encode_waits(pauses: Iterable[Pause]) -> bytes:
-    """What a run waits for, as its row of the listing has it."""
+    """The waits of a run, as encoded in its row of the listing."""
     return msgspec.json.encode([_encoded_wait(pause) for pause in pauses])
 
 
@@ -74,7 +74,7 @@ _ENDS: Final[dict[str, Literal["cancelled", "handed_over"]]] = {"cancel": "cance
 
 
 def stopped_change(stopped: r.RunStopped, agent: str, due_ms: int | None) -> RunChange:
-    """How the listing stands for a run of that agent. `due_ms`: when to look again at what is in doubt."""
+    """The listing of a stopped run of that agent. `due_ms`: when to verify its unknown effects again."""
     why = f"{stopped.reason}: {stopped.error}"
     asks = Pause(HALT, asks=why, at=stopped.at, until=stopped.until, then="hold")
     waits = encode_waits([asks] if stopped.reason in HALTED and not is_system(agent) else [])
@@ -82,9 +82,9 @@ def stopped_change(stopped: r.RunStopped, agent: str, due_ms: int | None) -> Run
 
 
 def unreadable_change(error: JournalError, now_ms: int) -> RunChange:
-    """How the listing stands for a run that needs a record or a ledger entry that cannot be read.
+    """The listing of a run that needs a record or a ledger entry that cannot be read.
 
-    The listing alone says so: no record can be added to a run that cannot be read. `resume` tries again.
+    Only the listing shows it: no record can be added to a run that cannot be read. `resume` tries again.
     """
     why = f"unreadable: {error.message}"
     return RunChange(
@@ -93,14 +93,14 @@ def unreadable_change(error: JournalError, now_ms: int) -> RunChange:
 
 
 def asks_until(reason: str, now_ms: int, settings: Settings) -> int:
-    """By when a person is to say how a run goes on that stops now; 0 where nobody is asked, or whenever they like."""
+    """Deadline for a person to decide about a run that stops now; 0 if no person is asked, or there is no deadline."""
     return settings.answer_by(now_ms) if reason in HALTED else 0
 
 
 def records_on_stopped(history: RunHistory, order: r.CommandApplied, stamp: Stamp) -> tuple[r.Record, ...]:
-    """What an order adds to a run that has stopped: it goes on, or it ends otherwise than it was left.
+    """The records that a command adds to a stopped run: it goes on, or gets another end.
 
-    A run that was cancelled, or that a person has taken over, stays as it is. What cannot be is recorded as refused.
+    A run that was cancelled, or that a person has taken over, stays as it is. An impossible command is refused.
     """
     stopped = history.stopped if history.status == "stopped" else None
     if order.command == "reopen":

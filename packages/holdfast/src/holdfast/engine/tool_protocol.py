@@ -1,4 +1,4 @@
-"""What the engine needs of a tool: its contract, its code, its handlers and its result codec."""
+"""The engine's interface to tools, agents and policies."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Classifier: TypeAlias = Callable[[Exception], "NotSent | Rejected | Ambiguous | 
 
 
 def can_classify(value: object) -> bool:
-    """True for what can be a classifier: a synchronous function, and not a class, which would give an instance."""
+    """True if the value can be a classifier: a synchronous function, and not a class, which would give an instance."""
     return callable(value) and not isinstance(value, type) and not inspect.iscoroutinefunction(value)
 
 
@@ -66,7 +66,7 @@ class ToolCode(Protocol):
 
     @property
     def contract(self) -> Contract:
-        """What is declared about it."""
+        """The declared contract."""
         ...
 
     @property
@@ -91,7 +91,7 @@ class ToolCode(Protocol):
 
     @property
     def classifier(self) -> Classifier | None:
-        """What its exceptions prove, where the tool says so itself."""
+        """The tool's own classifier of its exceptions, if it has one."""
         ...
 
     @property
@@ -115,7 +115,7 @@ class ToolCode(Protocol):
 
     @property
     def claims(self) -> bool:
-        """Whether it declares a business key."""
+        """True if it declares a business key."""
         ...
 
     def business_key(self, arguments: Mapping[str, Any]) -> str:
@@ -127,7 +127,7 @@ class ToolCode(Protocol):
         ...
 
     def gated(self, gate: str, arguments: Mapping[str, Any]) -> bool:
-        """Whether a call with these arguments needs a person's approval. Raises `ValueError` where that is open."""
+        """True if a call with these arguments needs a person's approval. Raises `ValueError` if that is undecidable."""
         ...
 
     def restore(self, stored: bytes) -> dict[str, Any]:
@@ -154,7 +154,7 @@ class AgentCode(Protocol):
 
     @property
     def version(self) -> str:
-        """What the author calls this version of the code; empty where nothing is said."""
+        """The author's name for this version of the code; empty if there is none."""
         ...
 
     @property
@@ -164,7 +164,7 @@ class AgentCode(Protocol):
 
     @property
     def requires(self) -> tuple[str, ...]:
-        """The tools whose effects have to stand when a run completes."""
+        """The tools whose effects must exist when a run completes."""
         ...
 
     @property
@@ -191,12 +191,12 @@ class PolicyCode(Protocol):
 
     @property
     def text(self) -> bytes:
-        """Everything that they say: what the version is a digest of."""
+        """The full text of the rules: the version is its digest."""
         ...
 
     @property
     def asks_queue(self) -> bool:
-        """Whether some rule wants to know how much waits for people."""
+        """True if a rule depends on how much waits for people."""
         ...
 
     @property
@@ -205,20 +205,20 @@ class PolicyCode(Protocol):
         ...
 
     def subject(self, tool: str, arguments: Mapping[str, Any], /) -> str:
-        """Whom a call concerns; empty where that is not declared, or has no answer."""
+        """The person or thing that a call concerns; empty if that is not declared, or unknown."""
         ...
 
     def amount(self, tool: str, arguments: Mapping[str, Any], /) -> float | None:
-        """How much a call is worth; None where that is not declared, or has no answer."""
+        """The amount of a call; None if that is not declared, or unknown."""
         ...
 
     def ruling(self, facts: Facts, arguments: Mapping[str, Any], draw: Draw, /) -> Ruling:
-        """What it says. Total: what cannot be judged is asked."""
+        """The ruling of the policy. Total: a case that cannot be judged asks a person."""
         ...
 
 
 class Input(msgspec.Struct, frozen=True):
-    """What a run is started with: the stored form and its keyed digest. `by` names who asks for it, if anybody does."""
+    """The input of a run: the stored form and its keyed digest. `by` names the person who asks for it, if any."""
 
     stored: bytes
     digest: str
@@ -259,7 +259,7 @@ def begin_call(
 
 
 def _called(function: Callable[..., Any], first: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
-    """What a synchronous function gives. A body that was not run has no result: nothing of it may count as done."""
+    """The result of a synchronous function. Raises `TypeError` if its body was not run: nothing may count as done."""
     value = function(*first, **named)
     if not isinstance(value, _NOT_RUN):
         return value
@@ -272,7 +272,7 @@ def _called(function: Callable[..., Any], first: tuple[Any, ...], named: Mapping
 async def _waking(
     over: asyncio.Future[None], function: Callable[..., Any], first: tuple[Any, ...], named: Mapping[str, Any]
 ) -> Any:
-    """Say from within that the call ends: who waits hears it one pass of the loop sooner than by a callback."""
+    """Signal the end of the call from within: the waiter wakes one pass of the loop sooner than by a callback."""
     try:
         return await function(*first, **named)
     finally:
@@ -280,7 +280,7 @@ async def _waking(
 
 
 def wake(waiter: asyncio.Future[None]) -> None:
-    """Wake whoever waits, if nobody did yet."""
+    """Wake the waiter, unless it is awake already."""
     if not waiter.done():
         waiter.set_result(None)
 
@@ -288,9 +288,9 @@ def wake(waiter: asyncio.Future[None]) -> None:
 async def call_handler(
     code: Code, arguments: Mapping[str, Any], first: tuple[Any, ...], environment: Environment
 ) -> Any:
-    """Call a handler under its time limit. Raises `TimeoutError`, or whatever the handler raises.
+    """Call a handler under its time limit. Raises `TimeoutError`, or the exception of the handler.
 
-    What is no `Exception` comes as `HandlerFailed`: a handler that is cancelled from within, or that raises
+    Any other error than an `Exception` becomes `HandlerFailed`: a handler that is cancelled from within, or that raises
     `GeneratorExit`, says nothing about our own task.
     """
     call = begin_call(code, arguments, first, environment)

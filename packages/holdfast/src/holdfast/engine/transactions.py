@@ -1,7 +1,7 @@
-"""Transactions as agent code meets them: entering a boundary, leaving it, and what may begin inside.
+"""Transactions for agent code: entering a boundary, leaving it, and beginning steps inside.
 
-A boundary is called off on a recorded reason only. What code is told at its end is in the record: on replay the
-body is only replayed, and where its records end, it is told the same as before.
+A boundary is called off on a recorded reason only. The delivery at its end is in the record: on replay the
+body is only replayed, and where its records end, code receives the same as before.
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ async def leave(section: Scope, error: BaseException | None) -> None:
 
 
 def _sends(section: Scope, name: str) -> bool:
-    """Whether something leaves when this boundary commits: what is held in it, or a confirmation."""
+    """True if the commit of this boundary sends anything: a held effect, or a confirmation."""
     active = section.active
     if any(one.name != name and not one.over for one in around(name, active.history.transactions)):
-        return False  # that is for the outer one
+        return False  # the outer one sends it
     state = active.history.transactions[name]
     return not isinstance(close(state, Members(active, name).now()), Finish)
 
@@ -81,7 +81,7 @@ async def _close(section: Scope, name: str, error: BaseException | None) -> None
     if active.replay.catching_up:
         await active.replay.may_write(section)
     outer = [one for one in around(name, active.history.transactions) if not one.over]
-    if outer:  # everything inside is the outer boundary's as well: it confirms, and lets held effects leave
+    if outer:  # everything inside belongs to the outer boundary too: that confirms, and sends held effects
         active.log.buffer(r.TransactionCommitted(transaction=name, **active.log.stamp()))
         return
     state = active.history.transactions[name]
@@ -89,7 +89,7 @@ async def _close(section: Scope, name: str, error: BaseException | None) -> None
         await active.log.append(r.TransactionCommitted(transaction=name, **active.log.stamp()))
         return
     active.process.environment.crash.reached("before_closing")
-    active.log.buffer(r.TransactionCommitting(transaction=name, **active.log.stamp()))  # what leaves now waits for it
+    active.log.buffer(r.TransactionCommitting(transaction=name, **active.log.stamp()))  # sends wait for it
     start_closing(active, name)
 
 
@@ -112,7 +112,7 @@ async def _ended(scope: Scope, name: str) -> None:
 
 
 async def aborted(scope: Scope, transaction: Transaction) -> TransactionAborted:
-    """The error that code inside a boundary is told once the boundary has been called off, in its turn."""
+    """The error that code inside a called-off boundary receives, in its turn."""
     active, key = scope.active, exit_of(transaction.name)
     await _ended(scope, transaction.name)
     await active.replay.reach_turn(scope, key)

@@ -1,4 +1,4 @@
-"""Reading the world: verification after the fact, and preconditions before it."""
+"""Reads the outside system: verification after the fact, and preconditions before it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _VERDICTS: Final[dict[type[Any], VerdictKind]] = {
 
 
 async def verify(driver: OperationDriver) -> None:
-    """Read the world back and record the verdict. An error of the verifier is no verdict."""
+    """Read the effect back and record the verdict. An error of the verifier is not a verdict."""
     log, tool = driver.log, driver.tool
     assert tool is not None, driver.step
     before = driver.operation
@@ -64,7 +64,7 @@ async def verify(driver: OperationDriver) -> None:
         missing=missing,
         **log.stamp(),
     )
-    if driver.operation.final:  # it was settled while the verifier read the world: its verdict is evidence from here on
+    if driver.operation.final:  # it was settled while the verifier ran: the verdict is evidence from here on
         if news := by_verdict(driver.operation, record):
             await log.append(*news, posts=opening_posts(log.history, news))
         return
@@ -72,7 +72,7 @@ async def verify(driver: OperationDriver) -> None:
 
 
 def _about_part(part: str, verdict: Any) -> Any:
-    """What a verdict about the whole says about one part of it: it is there unless it is named as missing."""
+    """The verdict about one part, from the verdict about the whole: it happened unless it is named as missing."""
     if not isinstance(verdict, Happened):
         return CannotTell(verdict.evidence or "the verifier of the whole does not say it happened")
     if part in verdict.missing:
@@ -87,14 +87,14 @@ async def _ask(driver: OperationDriver, handler: str) -> Any:
         return await call_handler(
             tool.handlers[handler], decoded(driver), (view(driver),), driver.log.process.environment
         )
-    except Exception as error:  # noqa: BLE001  # a verifier's own error is no evidence
+    except Exception as error:  # noqa: BLE001  # a verifier's own error is not evidence
         return CannotTell(describe(error))
 
 
 async def observe(driver: OperationDriver, *, kept: bool = False) -> None:
-    """Read the preconditions: the first reading is what later ones are compared with.
+    """Read the preconditions: later readings are compared with the first one.
 
-    It goes on record with the first attempt; where it is `kept`, before: a person is shown it.
+    It goes on record with the first attempt; if it is `kept`, before, because it is shown to a person.
     """
     tool = driver.tool
     assert tool is not None, driver.step
@@ -102,7 +102,7 @@ async def observe(driver: OperationDriver, *, kept: bool = False) -> None:
     try:
         value = await call_handler(tool.handlers["observe"], decoded(driver), (view(driver),), environment)
         observed = masked_value(driver, r.Raw(msgspec.json.encode(value, order="deterministic")))
-    except Exception as error:  # noqa: BLE001  # preconditions that cannot be read are unreadable, whatever the cause
+    except Exception as error:  # noqa: BLE001  # preconditions that cannot be read are unreadable, for any cause
         driver.found.reading = "unreadable"
         await _reobserved(driver, r.Raw(msgspec.json.encode(driver.log.masks.text(describe(error)))))
         return
@@ -136,4 +136,4 @@ async def _reobserved(driver: OperationDriver, observed: r.Raw) -> None:
         r.Reobserved(step=driver.step, reading=reading, observed=observed, **driver.log.stamp()), ride=True
     )
     if approved and not driver.operation.approval.digest:
-        driver.found.reading = "same"  # the approval is void, and the new reading is what the next one will be about
+        driver.found.reading = "same"  # the approval is void, and the next one will be about the new reading

@@ -1,4 +1,4 @@
-"""Waiting: drawn pauses that survive a restart, calls, claims, and people."""
+"""Waits: for drawn pauses that survive a restart, for calls, for claims, and for people."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from holdfast.model.operation import OTHERWISE, OperationState
 from holdfast.model.run_history import PROMISE
 from holdfast.model.waits import is_whole, question_of
 
-_LOOK_AGAIN_MS: Final = 1_000  # how often to ask whether another process still lives, or an answer is there
+_LOOK_AGAIN_MS: Final = 1_000  # how often to check if another process still lives, or an answer is there
 
 
 async def wait(driver: OperationDriver, move: m.Wait) -> None:
@@ -72,7 +72,7 @@ async def wait(driver: OperationDriver, move: m.Wait) -> None:
 
 
 def _shown(operation: OperationState) -> str:
-    """The digest that a command in the list may carry: none where the list does not show all that it approves."""
+    """The digest that a command in the list may carry: empty if the list does not show all that it approves."""
     is_named = operation.wants_approval and operation.approval.asks != OTHERWISE
     return operation.approval.asks if is_named and is_whole(bytes(operation.intent.arguments)) else ""
 
@@ -89,7 +89,7 @@ async def schedule(driver: OperationDriver, move: m.Wait) -> None:
 
 
 async def _await_holder(driver: OperationDriver) -> None:
-    """Another operation holds the business key: wait for it, and in the end for a person."""
+    """Wait for the operation that holds the business key, and in the end for a person."""
     log = driver.log
     if not recorded(driver):
         await driver.record(
@@ -102,12 +102,12 @@ async def _await_holder(driver: OperationDriver) -> None:
 
 
 async def hold(driver: OperationDriver) -> None:
-    """Keep the effect for the commit of its transaction; its business key is taken now, and code gets a promise."""
+    """Keep the effect for the commit of its transaction; take its business key now, and give code a promise."""
     log, step, transaction = driver.log, driver.step, driver.operation.intent.hold
     stamp, tool = log.stamp(), driver.tool
     assert tool is not None, step
     if driver.contract().observes and driver.found.reading == "unread":
-        await observe(driver)  # what it relies on now is what the commit compares with
+        await observe(driver)  # the commit compares with this reading
     known: tuple[r.Record, ...] = ()
     if not recorded(driver):
         known = (*log.contract_record(tool), planned(driver, "its transaction"))
@@ -115,7 +115,7 @@ async def hold(driver: OperationDriver) -> None:
     posts, approval, standing = taking_posts(driver), "", ""
     if driver.found.permit is not None:
         if (allowed := await permit_use_post(driver, driver.found.permit)) is None:
-            driver.found.permit = None  # it does not cover this any more: a person is asked
+            driver.found.permit = None  # it no longer covers this: a person is asked
             return
         posts, approval, standing = (
             (*posts, allowed),
@@ -132,4 +132,4 @@ async def hold(driver: OperationDriver) -> None:
         await find_other_effect(driver)
         return
     driver.found.taking = driver.found.permit = None
-    driver.settled()  # where code waits for it, and another task drives: the promise is there
+    driver.settled()  # code that waits for it, while another task drives, gets the promise

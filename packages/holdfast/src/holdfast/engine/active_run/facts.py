@@ -1,4 +1,4 @@
-"""What a run knows about the world: a correction stops the steps of plans that relied on the old value."""
+"""Facts of a run about the world: a correction stops the steps of plans that relied on the old value."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class RunFacts:
         self.learned: Final[set[int]] = set()
         self.seen_by_models: Final[dict[str, bytes]] = {}
         self._log: Final = log
-        self._wake: Final = wake  # let the drivers look at their situation again
+        self._wake: Final = wake  # let the drivers evaluate their situation again
 
     def learn(self, fact: Fact, by: str = "") -> Correction | None:
-        """Take a fact. Where it corrects what steps of a plan under way rely on, nothing more is sent for them.
+        """Take a fact. If it corrects one that steps of a plan under way rely on, nothing more is sent for them.
 
         That is on record: a process that recovers the run does not send it either.
         """
@@ -44,7 +44,7 @@ class RunFacts:
         return tuple(one for one in messages.received.values() if one.facts and one.entry not in self.learned)
 
     def drop_open_steps(self) -> None:
-        """Drop what is under way in a plan that begins (perhaps again) and rests on what a message corrected."""
+        """Drop steps under way in a plan that begins (perhaps again) and relies on a fact that a message corrected."""
         under_way = [operation.step for operation in self._log.history.open_operations()]
         for message in self.undelivered():
             for fact in message.facts:
@@ -52,7 +52,7 @@ class RunFacts:
                 self.drop({one for one in resting if any(encloses(one, step) for step in under_way)}, fact.name)
 
     def drop_resting_on(self, message: r.MessageReceived) -> None:
-        """Drop every step of a plan that rests on what this message corrects."""
+        """Drop every step of a plan that relies on a fact that this message corrects."""
         for fact in message.facts:
             self.drop(self.resting_on(fact), fact.name)
 
@@ -61,7 +61,7 @@ class RunFacts:
         return self.known.resting_on(fact.name, msgspec.json.decode(fact.value))
 
     def drop(self, steps: set[str], fact: str) -> None:
-        """Send nothing more for these steps of plans: the fact that they rest on was corrected."""
+        """Send nothing more for these steps of plans: the fact that they rely on was corrected."""
         steps -= self._log.history.given_up
         if steps:
             dropped = r.StepsDropped(steps=tuple(sorted(steps)), why=f"{fact} was corrected", **self._log.stamp())

@@ -44,8 +44,8 @@ class RunRecorder:
         self.receiving: asyncio.Future[None] | None = None  # a message is about to be recorded
         self.command_lock: Final = asyncio.Lock()
         self.never_sent: Final[set[tuple[str, int]]] = set()  # attempts of ours that were given up before their call
-        self.changes: Final[dict[str, set[str]]] = {}  # operations with news, by their reader; "": something else
-        self.on_raised: Callable[[], None] | None = None  # called when something turned out otherwise
+        self.changes: Final[dict[str, set[str]]] = {}  # changed operations, by their reader; "": another change
+        self.on_raised: Callable[[], None] | None = None  # called when a final outcome is contradicted
         self.suspected = True  # until it records progress, a death of this process counts against it
         self.blocking: Final[set[str]] = {
             *(step for step, operation in history.operations.items() if operation.phase == "unknown"),
@@ -121,7 +121,7 @@ class RunRecorder:
             future.exception()
 
     def withdraw(self, step: str, before: OperationState | None) -> None:
-        """The journal refused an attempt of `step`, so there is none: the history is as it was before."""
+        """Restore the history to its state before an attempt of `step` that the journal refused."""
         self.history.withdraw(step, before)
         self._changed({step})
         self._stored_contracts &= self.history.contracts.keys()
@@ -169,12 +169,12 @@ class RunRecorder:
         return (r.ContractStored(digest=tool.digest, clauses=clauses),)
 
     def blocker(self) -> str | None:
-        """An operation that every new write has to wait for: unknown, or left by its caller in mid-flight."""
+        """An operation that every new write has to wait for: unknown, or in flight after its caller was cancelled."""
         history = self.history
         for step in self.blocking:
             operation = history.operations.get(step)
             if operation is None or operation.final or operation.phase == "held":
-                continue  # what is held waits for the end of the code that would wait for it here
+                continue  # a held operation waits for the end of the code that would wait for it here
             if operation.phase == "unknown" and step not in history.told_unknown:
                 return step
             if operation.phase != "unknown" and step in history.left:
@@ -184,7 +184,7 @@ class RunRecorder:
     # --- commands and messages between attempts --------------------------------------------------------------
 
     def may_have_news(self) -> bool:
-        """Whether a message came, or a command may come before this attempt, as other appends wait in line."""
+        """True if a message came, or a command may come before this attempt because other appends are queued."""
         return self.history.messages is not None or self.journal_log.alone is not None or self.receiving is not None
 
     async def after_pending(self) -> None:
@@ -194,7 +194,7 @@ class RunRecorder:
 
     @asynccontextmanager
     async def between_attempts(self) -> AsyncGenerator[None]:
-        """Hold attempts back: those that the ledger may still refuse end first, and no other begins inside.
+        """Hold attempts back: those that the ledger may still refuse end first, and no other one begins inside.
 
         Otherwise an attempt that was decided before a command could be recorded after it.
         """
@@ -209,14 +209,14 @@ class RunRecorder:
 
 
 def _blocks(record: r.Record) -> TypeGuard[r.OperationSettled | r.OperationParked | r.CallerLeft]:
-    """Whether its operation became unknown, or was left by its caller."""
+    """True if its operation became unknown, or its caller was cancelled."""
     return not isinstance(record, r.OperationSettled) or record.status == "unknown"
 
 
 async def load(process: Process, run: str, *, whole: bool = False) -> RunHistory:
     """The history of a run, read page by page so that memory holds no more than the fold.
 
-    `whole` keeps the order of its operations as well, for whoever looks back over all of it.
+    `whole` keeps the order of its operations as well, for readers of the complete history.
 
     Raises `ChainBroken` where records were changed or taken out: what is not on record is done again. A run is stored
     together with its first records, so one without any has lost them.

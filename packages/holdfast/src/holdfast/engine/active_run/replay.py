@@ -1,4 +1,4 @@
-"""Replay: the order in which code receives what is on record, and what code has not come back to yet."""
+"""Replay: the order in which code receives recorded deliveries, and the records that it has not come back to yet."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from holdfast.model.run_history import Delivery, RunHistory
 
 
 class DeliveryOrder:
-    """The order of deliveries: each has a number, and the lowest one that is left is next.
+    """The order of deliveries: each has a number, and the lowest remaining one is next.
 
     `at` is the number of the next delivery; `over` are those that no code takes.
     """
@@ -46,7 +46,7 @@ class DeliveryOrder:
 
 
 class Replay:
-    """The way of agent code through the records of its run.
+    """The progress of agent code through the records of its run.
 
     `expected` are recorded writes that code has not come back to. `begun` are pauses and decisions that are on record
     without an answer, and that code has not come back to. `left` are transactions whose end code has received.
@@ -63,16 +63,16 @@ class Replay:
         self._history: Final = history
         self._waiters: Final = waiters
         self._end: Final = end
-        self._recorded: Final = history.given  # how much was delivered before this process took the run
+        self._recorded: Final = history.given  # how much was delivered before this process claimed the run
         self._held_back: Final[list[asyncio.Future[None]]] = []
 
     @property
     def catching_up(self) -> bool:
-        """Whether something on record has not come back yet: a write, or anything that code received."""
+        """True if code has not come back yet to a recorded write, or to anything that it received."""
         return bool(self.expected) or self.order.at < self._recorded
 
     def replaying(self) -> bool:
-        """Whether the record goes on past the point that code has reached."""
+        """True if the record goes on past the point that code has reached."""
         return self.order.at < self._history.given or bool(self.expected) or bool(self.begun)
 
     def reach(self, step: str) -> None:
@@ -104,7 +104,7 @@ class Replay:
         return self.take(step)
 
     def forgo(self, step: str) -> None:
-        """The caller has left and never takes this delivery: the next one comes."""
+        """Skip a delivery that its cancelled caller never takes: the next one comes."""
         if step in self._history.deliveries:
             self.take(step)
 
@@ -117,7 +117,7 @@ class Replay:
         return delivery
 
     def forget(self, step: str) -> None:
-        """A settled step was delivered: let go of it, unless a call of it still runs."""
+        """Drop a settled step that was delivered, unless a call of it still runs."""
         if step not in self.late:
             self._history.forget(step)
 

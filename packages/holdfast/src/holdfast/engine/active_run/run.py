@@ -60,7 +60,7 @@ class Drivers:
 
 
 class ActiveRun:
-    """A run that this process drives: its records, its replay, who waits in it, and what drives it."""
+    """A run that this process drives: its records, its replay, its waiters and its drivers."""
 
     def __init__(self, process: Process, history: RunHistory, log: RunLog) -> None:
         self.process: Final = process
@@ -79,22 +79,22 @@ class ActiveRun:
         self.closed = False  # True once agent code may do nothing through this run: it is sealed or evicted
         self.failure: JournalError | None = None
         self.draining = False
-        self.abandoned = False  # some of its code did not end, and was left where it is
+        self.abandoned = False  # some of its code did not end, and was abandoned
         self.ending: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
 
     def check(self) -> None:
-        """Raise `Sealed` once agent code may do nothing through this run any more."""
+        """Raise `Sealed` if the run no longer accepts steps of agent code."""
         if (sealed := self.sealed or self.evicted) is not None:
             raise sealed
 
     def seal(self, reason: str) -> None:
-        """From here on every step of agent code is refused at once and does nothing."""
+        """Refuse every step of agent code from here on; a refused step does nothing."""
         if self.sealed is None:
             self.sealed = Sealed(f"run {self.run}: {reason}")
             self.closed = True
 
     def evict(self, reason: str) -> None:
-        """Agent code may do nothing here any more; what the record has begun is still finished."""
+        """Refuse further steps of agent code; what the record has begun is still finished."""
         self.evicted = Sealed(f"run {self.run}: {reason}")
         self.closed = True
         self.root.alive = False

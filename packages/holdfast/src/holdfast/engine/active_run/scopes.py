@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from holdfast.engine.active_run.run import ActiveRun
 
 _AGAIN: Final = "~"
-"""Marks, among the counts of a branch, how often a step that code named may come again; no step is named like that."""
+"""Marks, among the counts of a branch, how often a step that code named may come again; not a valid step name."""
 SCOPE: Final[ContextVar[Scope | None]] = ContextVar("holdfast_scope", default=None)
 
 
@@ -47,9 +47,9 @@ class Scope:
     """One branch of one run instance, or a named section of it.
 
     `host` is the branch whose task this is: itself, except in a section. Only a host has children, time
-    limits and a say in whether the run rests: `working` is set while the runtime does something for its
-    task, `waiting` while that (or the task) only waits. `heard` is the last message that a host knows of: its own
-    code was told, or that of the branch which began it, or of one that it began and that has ended. `authority` is
+    limits and a part in deciding that the run is suspended: `working` is set while the runtime does something for its
+    task, `waiting` while that (or the task) only waits. `heard` is the last message that a host knows of: delivered to
+    its own code, to the branch which began it, or to one that it began and that has ended. `authority` is
     what its code may do, where the run was handed over to it. `refused` counts the steps that were refused
     because the instance was sealed.
     """
@@ -92,7 +92,7 @@ class Scope:
         return None
 
     def has_message(self) -> bool:
-        """Whether a message has to be delivered to the code of this branch before its next write, or says to stop."""
+        """True if a message must be delivered to the code of this branch before its next write, or tells it to stop."""
         messages = self.active.history.messages
         return messages is not None and (messages.stop > 0 or messages.last > self.host.heard)
 
@@ -120,7 +120,7 @@ class Scope:
         return base
 
     def again(self, step: str) -> None:
-        """The step was called off before anything was sent: code may take one of that name again."""
+        """Allow the name of a step again that was cancelled before anything was sent."""
         base = base_of(step)
         self.counts[base + _AGAIN] = self.counts.get(base + _AGAIN, 0) + 1
 
@@ -143,7 +143,7 @@ class Scope:
         return self._part(self._path_of(name))
 
     def handed(self, step: str, authority: Authority) -> Scope:
-        """The part of this branch in which another agent goes on, with no more authority than that."""
+        """The part of this branch in which another agent goes on, with at most this authority."""
         scope = self._part(step + "/")
         scope.authority = authority
         return scope
@@ -186,7 +186,7 @@ class Scope:
         return own + [task for child in self.children for task in child.tasks()]
 
     def at_rest(self) -> bool:
-        """Whether this branch and all below it wait for the runtime, for each other, or have ended."""
+        """True if this branch and all below it wait for the runtime, for each other, or have ended."""
         if not all(child.at_rest() for child in self.children):
             return False
         return not self.alive or self.waiting > 0 or (bool(self.children) and not self.working)
@@ -213,7 +213,7 @@ _NUMBERED: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, _Numbering]] = Wea
 
 
 def number_tasks(loop: asyncio.AbstractEventLoop) -> None:
-    """From here on tasks that agent code makes on this loop get a branch each."""
+    """Give each task that agent code makes on this loop a branch, from here on."""
     numbering = _NUMBERED.get(loop)
     if numbering is None:
         numbering = _NUMBERED[loop] = _Numbering(loop.get_task_factory())
@@ -222,7 +222,7 @@ def number_tasks(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def stop_numbering(loop: asyncio.AbstractEventLoop) -> None:
-    """One app less on this loop."""
+    """Unregister one app from this loop."""
     numbering = _NUMBERED.get(loop)
     if numbering is None:
         return
@@ -233,7 +233,7 @@ def stop_numbering(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def _numbering_factory(
-    previous: Any,  # whatever task factory the loop had: asyncio types it loosely
+    previous: Any,  # the loop's former task factory: asyncio types it loosely
 ) -> Any:  # the same
     """A task factory that numbers tasks made by agent code and leaves all others alone."""
 

@@ -1,4 +1,4 @@
-"""Who waits for what in a run, and when everything waits: then the run is suspended and holds no process."""
+"""The waiters of a run. When everything in it waits, the run is suspended and holds no process."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from holdfast.engine.active_run.run import ActiveRun
 
 PASSES: Final = 24
-_WOKEN: Final = {"operation", "question", "handoff", "event", "timer"}  # these look again, and wait on
+_WOKEN: Final = {"operation", "question", "handoff", "event", "timer"}  # these check again, and wait on
 
 
 class Waiters:
     """The branches of agent code and the drivers that wait.
 
-    `pauses` has what branches wait for, `resting` what drivers do. `watchers` wait for news of an operation, by step,
+    `pauses` holds the waits of branches, `resting` those of drivers. `watchers` wait for news of an operation, by step,
     `wakers` wake its driver. `limits` are the time limits around what waits: by step, when each ends on the wall clock.
     """
 
@@ -34,7 +34,7 @@ class Waiters:
         self._rest_scheduled = False
 
     async def wait(self, scope: Scope | None, waiters: list[asyncio.Future[None]], pause: Pause) -> None:
-        """Let a branch of agent code wait; the run may come to rest meanwhile."""
+        """Let a branch of agent code wait; the run may be suspended meanwhile."""
         future = asyncio.get_running_loop().create_future()
         waiters.append(future)
         await self.wait_for(scope, future, pause)
@@ -56,7 +56,7 @@ class Waiters:
             self._active.check()
 
     async def rest(self, step: str, pause: Pause, seconds: float | None, scope: Scope | None) -> None:
-        """A driver waits until it is woken or `seconds` have passed; the run may come to rest meanwhile.
+        """Let a driver wait until it is woken or `seconds` have passed; the run may be suspended meanwhile.
 
         `scope` is the branch of agent code whose own task drives, if one does.
         """
@@ -77,41 +77,41 @@ class Waiters:
                 self.wakers.pop(step, None)
 
     def wake(self, step: str | None = None) -> None:
-        """Let the drivers (or one of them) look at their situation again."""
+        """Let the drivers (or one of them) evaluate their situation again."""
         for name, waker in list(self.wakers.items()):
             if (step is None or name == step) and not waker.done():
                 waker.set_result(None)
 
     def wake_everything(self) -> None:
-        """Something came that everything depends on: let drivers and waiting branches look again."""
+        """Let all drivers and waiting branches check again, after a change that concerns all of them."""
         self.wake()
         for waiting, pause in list(self.pauses.items()):
             if pause.kind in _WOKEN:
                 wake(waiting)
 
     def settled(self, step: str) -> None:
-        """Wake what waits for this operation: something about it is final."""
+        """Wake the waiters of this operation: something about it is final."""
         if self.watchers:
             wake_all(self.watchers.pop(step, []))
         for closing in self._active.drivers.closing:
             self.wake(closing)
 
-    # --- rest: when every branch waits -----------------------------------------------------------------------
+    # --- suspension: when every branch waits -----------------------------------------------------------------
 
     def at_rest(self) -> bool:
-        """Whether every branch of agent code and every driver waits."""
+        """True if every branch of agent code and every driver waits."""
         return self._active.root.at_rest() and all(step in self.resting for step in self._active.drivers.tasks)
 
     def consider_rest(self) -> None:
-        """Look, after this pass of the loop, whether everything waits."""
+        """Check, after this pass of the loop, whether everything waits."""
         if not self._rest_scheduled and self._active.sealed is None:
             self._rest_scheduled = True
             asyncio.get_running_loop().call_soon(self._check_rest, 0)
 
     def _check_rest(self, passes: int) -> None:
-        """End the run's drive if everything rests, and still does some passes of the loop later.
+        """End the run's drive if everything waits, and still does some passes of the loop later.
 
-        What a branch ended with reaches the code that awaits it (through groups and nested gathers) only then.
+        Only then the end of a branch has reached the code that awaits it (through groups and nested gathers).
         """
         active = self._active
         self._rest_scheduled = False
@@ -132,7 +132,7 @@ class Waiters:
         if active.sealed is not None or active.ending.done() or not self.at_rest():
             return None
         if active.log.command_lock.locked():
-            return None  # what a command changed is in the history before the driver that waits for it is woken
+            return None  # a command changes the history before the driver that waits for it is woken
         if any(future.done() for future in (*self.pauses, *(self.wakers[step] for step in self.resting))):
             return None  # a waiter was woken and has not run yet
         pauses = [*self.resting.values(), *self.pauses.values()]

@@ -1,1 +1,1 @@
-"""Exceptions: what the end of a call by an exception proves, and what an exception of agent code leaves on record."""
+"""Exceptions: the verdict on a call that ended by one, and the record of an exception of agent code."""

@@ -1,9 +1,9 @@
 """How a call ended: from a return value or an exception to an `End`.
 
-The tool's own words count first, then its classifier (`@tool(classify=)`), the answers it declared as refusals, the
-classifiers of installed distributions (entry points of the group `holdfast.exceptions`), and the table of well-known
-exceptions, where only failures before the first byte was written are not-sent. Anything unknown is ambiguous: on a
-write, guessing is how effects are repeated.
+The tool's own statements count first, then its classifier (`@tool(classify=)`), the answers it declared as refusals,
+the classifiers of installed distributions (entry points of the group `holdfast.exceptions`), and the table of
+well-known exceptions, where only failures before the first byte was written are not-sent. Anything unknown is
+ambiguous: on a write, guessing is how effects are repeated.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ CLASSIFIERS: Final = "holdfast.exceptions"
 
 
 def end_of_value(codec: Codec, value: Any) -> End:
-    """The end of a call that returned. A result that cannot make the round trip is lost, not the effect."""
+    """The end of a call that returned. If the result cannot make the round trip, only the result is lost."""
     try:
         stored, _ = codec.round_trip(value)
     except Exception as error:  # noqa: BLE001 - results run code of their own; the effect is done all the same
@@ -56,7 +56,7 @@ def end_of_error(contract: Contract, error: BaseException, sends: int = 0, class
     if (said := _said(error, why)) is not None:
         return said
     if sends > 1 or isinstance(error, asyncio.CancelledError):
-        return End("ambiguous", why=why)  # whatever the last answer was, an earlier send may have landed
+        return End("ambiguous", why=why)  # an earlier send may have landed, independent of the last answer
     return (
         (_classified(classifier, error, why) if classifier is not None else None)
         or _declared(contract, error, why)
@@ -81,12 +81,12 @@ def _said(error: BaseException, why: str) -> End | None:
 
 
 def _classified(classifier: Callable[[Exception], object], error: BaseException, why: str) -> End | None:
-    """The end that a classifier states; None where it does not know the exception. One that fails proves nothing."""
+    """The end that a classifier states; None if it does not know the exception. One that fails proves nothing."""
     if not isinstance(error, Exception):
         return None
     try:
         known = classifier(error)
-    except Exception as failure:  # noqa: BLE001 - code of the user's: whatever it is, it says nothing about the call
+    except Exception as failure:  # noqa: BLE001 - an error of user code says nothing about the call
         return End("ambiguous", why=clean(f"{why}; classify raised {describe(failure)}"))
     if known is None:
         return None
@@ -109,13 +109,13 @@ def installed_classifiers() -> tuple[Classifier, ...]:
             if not can_classify(loaded):
                 raise TypeError(f"{reprlib.repr(loaded)} is not a function of one exception")  # noqa: TRY301 - logged below
             found.append(loaded)
-        except Exception as error:  # noqa: BLE001 - code of somebody else's must not change what is known of a call
+        except Exception as error:  # noqa: BLE001 - foreign code must not change what is known of a call
             LOG.warning("the entry point %s of %s cannot be used: %s", point.name, CLASSIFIERS, describe(error))
     return tuple(found)
 
 
 def _declared(contract: Contract, error: BaseException, why: str) -> End | None:
-    """What the tool declared about this answer, if it is one."""
+    """The tool's declaration about this answer, if it is one."""
     status = status_code(error)
     if status is None:
         return None
@@ -136,7 +136,7 @@ def describe(error: BaseException) -> str:
 
 
 def clean(text: object) -> str:
-    """Text of somebody else's making, fit for a record: no NUL, no lone surrogates, no more than 500 characters.
+    """Foreign text, made fit for a record: no NUL, no lone surrogates, at most 500 characters.
 
     Total: what should be text and is not (a number as the code of a refusal) is written as text. A record of
     what a call said must not fail on how it was said.
@@ -151,23 +151,23 @@ def storable(text: str) -> str:
 
 
 def _text(value: object) -> str:
-    """The value as text; writing it out runs code of somebody else's making, which may fail."""
+    """The value as text; formatting it runs foreign code, which may fail."""
     try:
         return str(value)
-    except Exception as failure:  # noqa: BLE001 - whatever it is, it says nothing about the call
+    except Exception as failure:  # noqa: BLE001 - its error says nothing about the call
         return f"({type(value).__name__} has no text: {type(failure).__name__})"
 
 
 def _ms(seconds: object) -> int | None:
-    """Seconds as milliseconds, at most a year; None where that is no length of time."""
+    """Seconds as milliseconds, at most a year; None if the value is not a length of time."""
     if not isinstance(seconds, (int, float)) or not math.isfinite(seconds):
         return None
     return int(min(max(0.0, seconds), LONGEST_WAIT_S) * 1000)
 
 
-# What an exception of agent code leaves on record: its type and message, and the last lines of code it came through.
+# The record of an exception of agent code: its type and message, and the last lines of code it came through.
 #
-# This is the only place where the text of such an exception is made. It is bounded, whatever was raised.
+# This is the only place where the text of such an exception is made. It is always bounded.
 
 
 MOST_FRAMES: Final = 8
@@ -196,7 +196,7 @@ def recorded_error(error: BaseException) -> RecordedError:
 
 
 def is_of_agents(file: str) -> bool:
-    """Whether code in this file is neither the runtime's nor a library's."""
+    """True if code in this file is neither the runtime's nor a library's."""
     return not file.startswith((_RUNTIME, *_LIBRARIES))
 
 

@@ -1,7 +1,7 @@
-"""What the end of an attempt by exception proves: not sent, or ambiguous.
+"""Classifies the end of an attempt by exception: not sent, or ambiguous.
 
-`classify` judges what a tool raised, after the tool's own words (`NotSent`, `Rejected`, `Ambiguous`,
-`KeyInProgress`) have been heard. It is right to say *ambiguous* too often and wrong to say *not sent* once:
+`classify` judges what a tool raised, after the tool's own statements (`NotSent`, `Rejected`, `Ambiguous`,
+`KeyInProgress`) have been applied. It is right to say *ambiguous* too often and wrong to say *not sent* once:
 a not-sent attempt is tried again without asking the world. So an exception is not sent only if
 
 - its class, or the nearest of its bases, has a row in the table that says so,
@@ -32,7 +32,7 @@ _SAID_OF_THE_CHAIN: Final = frozenset({"context", "earlier-send"})
 
 @dataclass(frozen=True, slots=True)
 class Classification:
-    """What an exception proves about its attempt, and by which rule.
+    """The verdict of an exception about its attempt, and the rule behind it.
 
     `rule` is the class whose row decided, or `unlisted`, `context`, `earlier-send`, `unreadable`.
     """
@@ -52,7 +52,7 @@ def classify(error: BaseException) -> Classification:
 
 @dataclass(frozen=True, slots=True)
 class _Walk:
-    """The way down a chain of exceptions: what was judged, and the row that vouches for what stands below."""
+    """The walk down a chain of exceptions: those judged, and the row that vouches for the ones below."""
 
     seen: set[int]
     under: ExceptionRule | None = None
@@ -86,7 +86,7 @@ def _judge_chain(error: BaseException, row: ExceptionRule, walk: _Walk) -> Class
 
 
 def _judge_linked(error: BaseException, walk: _Walk) -> Classification:
-    """Judge an exception below another; one that the library caught itself is a part of what it reported."""
+    """Judge an exception below another; one that the library caught itself is part of the failure it reported."""
     if walk.under is None or not _is_part_of(error, walk.under):
         return _judge(error, walk)
     walk.seen.add(id(error))

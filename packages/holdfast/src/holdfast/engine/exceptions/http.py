@@ -83,7 +83,7 @@ def _code(name: str) -> Callable[[BaseException], int | None]:
 
 
 def _no_answer(_: BaseException) -> None:
-    """A proxy answered, or the answer was fine and only its body was not: no word of the service itself."""
+    """No number: a proxy answered, or only the body of the answer was bad, so the service itself gave no verdict."""
 
 
 _NUMBERS: Final[dict[str, Callable[[BaseException], int | None]]] = {
@@ -101,7 +101,7 @@ _RESPONSES: Final = frozenset({"httpx.Response", "httpx2.Response", "requests.mo
 
 
 def _was_redirected(answer: object) -> bool:
-    """Whether an earlier hop of `answer` was a redirect; a challenge (401, 407) is the same request again."""
+    """True if an earlier hop of `answer` was a redirect; a challenge (401, 407) is the same request again."""
     history: object = getattr(answer, "history", ())
     hops = list(history) if _is_many(history) else []
     statuses = [getattr(hop, "status_code", getattr(hop, "status", None)) for hop in hops]
@@ -109,7 +109,7 @@ def _was_redirected(answer: object) -> bool:
 
 
 def _was_retried(response: object) -> bool:
-    """Whether urllib3 had sent the request of a requests response before."""
+    """True if urllib3 had sent the request of a requests response before."""
     retries: object = getattr(getattr(response, "raw", None), "retries", None)
     return bool(getattr(retries, "history", ()))
 
@@ -130,7 +130,7 @@ def _botocore_metadata(error: BaseException) -> Mapping[str, object]:
 
 
 def _header(headers: object, name: str) -> str | None:
-    """The header `name`, in whatever case the library keeps it."""
+    """The header `name`, in upper or lower case."""
     get: object = getattr(headers, "items", None)
     items: object = get() if callable(get) else ()
     pairs = items if _is_iterable(items) else ()

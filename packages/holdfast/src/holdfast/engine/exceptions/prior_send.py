@@ -3,7 +3,7 @@
 A client that follows redirects, answers an authentication challenge or retries by itself may fail to connect
 on its second request. The exception then looks as if nothing had been sent. Clients do not say so in the
 exception, but their frames still hold what they had received before; see the tests for each client.
-A sign that is missed cannot be excluded (a client nobody listed, frames cleared by a debugger), which is why
+A missed sign cannot be excluded (an unlisted client, frames cleared by a debugger), which is why
 inner retries belong switched off in tools that write.
 """
 
@@ -50,7 +50,7 @@ _SENT_AGAIN_BY_AIOHTTP: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE", "P
 
 
 def earlier_send(error: BaseException, unsent: Callable[[BaseException], bool]) -> str | None:
-    """What shows that a request was sent before the one that failed; None when nothing does.
+    """Evidence that a request was sent before the one that failed; None if there is none.
 
     `unsent` judges the errors of earlier tries that the client remembers.
     """
@@ -68,13 +68,13 @@ def earlier_send(error: BaseException, unsent: Callable[[BaseException], bool]) 
 
 
 def caught_by_client(error: BaseException) -> bool:
-    """Whether a client library caught `error` itself: the outermost frame it reached is the library's."""
+    """True if a client library caught `error` itself: the outermost frame it reached is the library's."""
     outermost = next(_frames(error), None)
     return outermost is not None and _package(outermost) in CLIENT_PACKAGES
 
 
 def sent_before(error: BaseException) -> bool:
-    """Whether the answer that `error` carries was not the first, as far as its frames tell."""
+    """True if the answer that `error` carries was not the first, as far as its frames show."""
     return any(
         _package(frame) in RETRYING_PACKAGES
         or (_module(frame) in _SENDING_MODULES and bool(frame.f_locals.get("history")))

@@ -21,7 +21,7 @@ class ExceptionRule:
 
     `verdict`: `inner` means that the class wraps others and proves only what they prove; `connecting` means not
     sent when the exception says that it was raised by an attempt to connect. `covers` names exceptions of the
-    same library that may stand below this one as its cause: alone they would be ambiguous.
+    same library that may be the cause of this one: alone they would be ambiguous.
     """
 
     name: str
@@ -234,7 +234,7 @@ TABLE: Final[tuple[ExceptionRule, ...]] = (
 
 BY_NAME: Final[dict[str, ExceptionRule]] = {row.name: row for row in TABLE}
 
-# Packages whose code stands between a tool and its socket: an exception that one of them caught belongs to the
+# Packages whose code is between a tool and its socket: an exception that one of them caught belongs to the
 # failure it then reported. What tool code caught belongs to something the tool did before.
 CLIENT_PACKAGES: Final = frozenset(
     {row.name.partition(".")[0] for row in TABLE} - {"builtins"} | {"anyio", "trio", "aiohappyeyeballs"}
