@@ -1,8 +1,8 @@
 """Signed links into the inbox: for one item as it was asked, for one recipient, until one moment, for one answer.
 
-A link says where to look. It is no identity: whoever opens it signs in, and an answer is never given by opening it, so
-that a mail scanner which fetches every link does no harm. Its first answer is recorded in the ledger; another one
-through the same link is refused.
+A link says where to look. It is not an identity: its reader signs in, and opening it never gives an answer, so that a
+mail scanner which fetches every link does no harm. Its first answer is recorded in the ledger; another one through
+the same link is refused.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _LONGEST: Final = 2048
 
 
 class LinkRefused(HoldfastError):
-    """A link that leads nowhere: forged, ended, used, or about something that has changed since."""
+    """A link that is refused: forged, ended, used, or about something that has changed since."""
 
 
 class Link(msgspec.Struct, frozen=True):
-    """What a link says. `until_ms` is a wall clock; `id` names this link, so that its use can be recorded.
+    """The content of a link. `until_ms` is a wall clock; `id` names this link, so that its use can be recorded.
 
     `digest` is of exactly what was asked when it was sent; `to` is whom it was sent to.
     """
@@ -50,14 +50,14 @@ def link_id(notice: str, item: str) -> str:
 
 
 def make_link(base_url: str, keys: SigningKeys, link: Link) -> str:
-    """The address to send. Raises `UsageError` for a base address that is none."""
+    """The address to send. Raises `UsageError` for an invalid base address."""
     return f"{checked_base(base_url)}{PATH}{_signer(keys).dumps(msgspec.to_builtins(link))}"
 
 
 def read_link(token: str, keys: SigningKeys, *, now_ms: int) -> Link:
-    """What a link says. `token` is the last part of its path. Raises `LinkRefused` for one that is not good now.
+    """Read a link. `token` is the last part of its path. Raises `LinkRefused` for one that is not valid now.
 
-    To open the page of an item, this is enough; `use_link` comes with the answer.
+    This is enough to open the page of an item; `use_link` comes with the answer.
     """
     if len(token) > _LONGEST or not token.isascii():
         raise LinkRefused("this is no link of ours", next_step="open the inbox and look there")
@@ -90,7 +90,7 @@ def _used(entry: LedgerEntry) -> LinkRefused:
 
 
 def use_of(link: Link, *, by: str) -> Post:
-    """The ledger entry that uses a link up: in the commit of its answer, so that one which is refused uses nothing."""
+    """The ledger entry that uses a link up: in the commit of its answer, so that a refused answer uses up nothing."""
     if not by:
         raise UsageError("an answer has a name", next_step="sign in first")
     return Post(_USED + link.id, "used", written({"by": by, "item": link.item}))
@@ -120,7 +120,7 @@ KEYS: Final = ".linkkeys"
 def keys_of(journal: Journal) -> SigningKeys | None:
     """The keys as every process finds them: in the variable HOLDFAST_LINK_KEY, else beside the journal, else nowhere.
 
-    Raises `UsageError` for keys that are none.
+    Raises `UsageError` for invalid keys.
     """
     if value := os.environ.get(VARIABLE, ""):
         return given_keys(value)

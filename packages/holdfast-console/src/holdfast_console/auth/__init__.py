@@ -1,1 +1,1 @@
-"""Who may: accounts, sessions, tokens, providers and roles, and the guard in front of every page and call."""
+"""Authentication and authorization: accounts, sessions, tokens, providers, roles, and the guard of every request."""

@@ -1,4 +1,4 @@
-"""Accounts, kept in the ledger: each change is an entry of its own, nothing is overwritten, the last word counts."""
+"""Accounts, kept in the ledger: each change is an entry of its own, nothing is overwritten, the last entry counts."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ _NAME: Final = re.compile(r"[a-z0-9][a-z0-9._@+-]{0,63}")
 
 
 class AccountNote(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One word about an account. `add` and `role` carry grants, `password` a hash, `subject` who they are elsewhere.
+    """One change to an account. `add` and `role` carry grants, `password` a hash, `subject` the OpenID subject.
 
-    `out` ends all sessions that were begun before it.
+    `out` ends all sessions that began before it.
     """
 
     word: Literal["add", "role", "password", "subject", "disable", "enable", "out"]
@@ -34,9 +34,9 @@ class AccountNote(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Account(msgspec.Struct, frozen=True):
-    """Somebody, after all that was noted.
+    """An account, after all of its changes.
 
-    `hash` is empty where there is no password. `since` is the ledger entry that last ended all sessions: who was
+    `hash` is empty if there is no password. `since` is the ledger entry that last ended all sessions: a person who was
     disabled, or has another password, is signed out everywhere.
     """
 
@@ -50,12 +50,12 @@ class Account(msgspec.Struct, frozen=True):
     def principal(
         self, via: Via, *, limits: tuple[Grant, ...] = (), proven_ms: int = 0, session: str = ""
     ) -> Principal:
-        """They, as they came in now. A disabled account may nothing."""
+        """The principal of this account for one request. A disabled account may do nothing."""
         return Principal(self.name, () if self.disabled else self.grants, via, limits, proven_ms, session)
 
 
 class Accounts:
-    """The accounts of one journal. Whoever can write its file can add the first one, and any other."""
+    """The accounts of one journal. A process that can write its file can add the first one, and any other."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal: Final = journal
@@ -82,12 +82,12 @@ class Accounts:
         return [account for account in found if account is not None]
 
     async def by_subject(self, subject: str) -> Account | None:
-        """The one account that is this subject elsewhere; None where there is none, or more than one."""
+        """The one account with this subject at a provider; None if there is none, or more than one."""
         found = [account for account in await self.every() if subject and account.subject == subject]
         return found[0] if len(found) == 1 else None
 
     async def add(self, name: str, grants: Sequence[Grant], *, by: str, subject: str = "") -> Account:
-        """A new account, without a password yet. A name is given once and never again. Raises `UsageError`."""
+        """Add an account, without a password yet. A name is never given twice. Raises `UsageError`."""
         if not _NAME.fullmatch(name):
             raise UsageError(
                 f"{name!r} cannot name an account", next_step="use small letters, digits and . _ @ + -, up to 64"
@@ -107,7 +107,7 @@ class Accounts:
 
 
 def folded(name: str, entries: Sequence[LedgerEntry]) -> Account | None:
-    """The account that its entries tell of; None where none was added."""
+    """The account that its entries describe; None if none was added."""
     account: Account | None = None
     for entry in entries:
         try:

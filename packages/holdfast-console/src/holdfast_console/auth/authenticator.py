@@ -1,4 +1,4 @@
-"""The one way in: who somebody is, and whether they may, decided and recorded. Every face with a network asks here."""
+"""Authentication and authorization, decided and recorded. Every interface with a network asks here."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from holdfast_console.auth.tokens import Tokens
 AT_ONCE: Final = 2
 """How many passwords are compared at the same time: each comparison takes 64 MiB."""
 WAITING: Final = 32
-"""How many wait for that. More are turned away at once: they are no people."""
+"""How many wait for that. More are refused at once: they are not people."""
 NAMELESS: Final = "-"
-"""What tries without a name are counted under; no account is called that."""
+"""The name under which tries without a name are counted; no account has it."""
 WRONG: Final = "the name or the password is wrong"
 
 
 class NewSession(msgspec.Struct, frozen=True):
-    """A session that has just begun: the secret for the browser's cookie, and who is in it."""
+    """A session that has just begun: the secret for the browser's cookie, and its principal."""
 
     secret: str
     principal: Principal
 
 
 class Authenticator:
-    """How people and programs come in, over one open engine."""
+    """Authenticates people and programs, over one open engine."""
 
     def __init__(self, engine: Engine, passwords: Passwords | None = None) -> None:
         journal, identity = engine.journal, engine.identity
@@ -52,7 +52,7 @@ class Authenticator:
 
     @property
     def closed(self) -> str:
-        """Why nobody comes in now: a journal that was put back in time may know accounts that are closed since."""
+        """Why every request is refused, if so: a journal set back in time may know accounts that were closed since."""
         identity = self._engine.identity
         return identity.reason or "the journal is distrusted" if identity.trust == "distrustful" else ""
 
@@ -64,9 +64,9 @@ class Authenticator:
     # --- coming in -------------------------------------------------------------------------------------------
 
     async def sign_in(self, name: str, password: str, address: str, *, old: str = "") -> NewSession:
-        """Begin a session for who knows this password. Raises `SignInRefused`, in the same words whatever was wrong.
+        """Begin a session for this name and password. Raises `SignInRefused`, in the same words whatever was wrong.
 
-        Each try costs one comparison, also for names that nobody has. `old` is the session that the browser had; it
+        Each try costs one comparison, also for names without an account. `old` is the session that the browser had; it
         ends.
         """
         now_ms = self.now_ms
@@ -83,7 +83,7 @@ class Authenticator:
         return await self._begun(secret, address)
 
     async def count(self, name: str, address: str) -> None:
-        """Count one try to come in. Raises `SignInRefused` where there were too many."""
+        """Count one try to sign in. Raises `SignInRefused` after too many."""
         try:
             await self._limits.take(name, address, self.now_ms)
         except SignInRefused:
@@ -110,10 +110,10 @@ class Authenticator:
         await self.log.note(_access(principal, "sign out", ""))
 
     async def admit(self, principal: Principal, address: str) -> str:
-        """Let somebody in without an account: the secret for the browser's cookie.
+        """Let a person in without an account: returns the secret for the browser's cookie.
 
-        It is good for as long as this process lives and nobody has an account: from then on people say who they are.
-        Only for whoever could write the journal's file as well, such as the reader of this process's terminal.
+        It is valid while this process lives and no account is enabled: from then on people sign in.
+        Only for a person who could write the journal's file as well, such as the reader of this process's terminal.
         """
         secret = self._engine.environment.rng.token() + self._engine.environment.rng.token()
         session = hashlib.sha256(secret.encode()).hexdigest()
@@ -122,7 +122,7 @@ class Authenticator:
         return secret
 
     async def by_session(self, secret: str) -> Principal | None:
-        """Who is in the session that this secret opens."""
+        """The principal of the session that this secret opens."""
         admitted = self._admitted.get(hashlib.sha256(secret.encode()).hexdigest())
         if admitted is not None:
             if await self.has_accounts():
@@ -132,15 +132,15 @@ class Authenticator:
         return await self.sessions.principal(secret, self.now_ms)
 
     async def has_accounts(self) -> bool:
-        """Whether anybody has an account that is open. Asked each time: another process may add the first one."""
+        """True if any account is enabled. Checked each time: another process may add the first one."""
         return any(not account.disabled for account in await self.accounts.every())
 
     async def by_token(self, secret: str) -> Principal | None:
-        """Who shows this token."""
+        """The principal of this token."""
         return await self.tokens.principal(secret, self.now_ms)
 
     async def by_name(self, name: str) -> Principal | None:
-        """Whom a trusted proxy names. It has to be an account: a proxy vouches for people, and gives no roles."""
+        """The principal of the account that a trusted proxy names. A proxy vouches for people, and gives no roles."""
         account = await self.accounts.find(name)
         return None if account is None or account.disabled else account.principal("proxy")
 
@@ -149,9 +149,9 @@ class Authenticator:
     async def require(
         self, principal: Principal, permission: Permission, about: PermissionScope, *, proposers: tuple[str, ...] = ()
     ) -> None:
-        """Decide and record whether they may; durable before anything is done. Raises `NotAllowed`.
+        """Decide and record whether it is permitted; durable before anything is done. Raises `NotAllowed`.
 
-        The `proposers` of what it is about may not.
+        The `proposers` of the item are refused.
         """
         try:
             check_answerer(principal, about, proposers, permission)
@@ -164,7 +164,7 @@ class Authenticator:
             await self.log.note(_access(principal, permission, about.item))
 
     async def require_somewhere(self, principal: Principal, permission: Permission) -> None:
-        """Decide and record whether there is anything at which they may: a list, from which each line is judged."""
+        """Decide and record whether it is permitted anywhere: for a list, from which each line is judged."""
         if not may_somewhere(principal, permission):
             await self.note_refused(principal, permission, "", "nowhere")
             raise NotAllowed(f"{principal.name} may not {permission} anything", next_step="ask an admin for a role")

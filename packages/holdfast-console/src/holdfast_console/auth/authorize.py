@@ -1,4 +1,4 @@
-"""Who may do what, and where: one table of permissions and roles, and the pure functions that read it."""
+"""Permissions and roles: one table of who may do what, and where, and the pure functions that read it."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from holdfast.model.names import is_among
 from holdfast.webhooks.access_log import Via
 
 Role = Literal["viewer", "answerer", "operator", "admin"]
-"""From less to more: each may do what the ones before it may."""
+"""From less to more: each role has the permissions of those before it."""
 
 Permission = Literal["look", "answer", "hand", "resolve", "stand", "order", "tell", "tune", "administer"]
-"""What can be wanted of the people's side. The names mean:
+"""A permission of a person or program. The names mean:
 
 look: see items, runs and figures · answer: approve, decline, answer a question · hand: delegate, snooze, escalate ·
 resolve: say what happened to an effect · stand: give or revoke a standing permission · order: cancel, pause, undo,
@@ -42,7 +42,7 @@ class Grant(msgspec.Struct, frozen=True, omit_defaults=True):
     """A role, and where it holds.
 
     `tools` and `queues` narrow it: with both, an item has to be of one of the tools *and* in one of the queues. Empty
-    means everywhere. What has no tool (a question) is outside a grant that names tools.
+    means everywhere. An item without a tool (a question) is outside a grant that names tools.
     """
 
     role: Role
@@ -50,11 +50,11 @@ class Grant(msgspec.Struct, frozen=True, omit_defaults=True):
     queues: tuple[str, ...] = ()
 
     def is_enough(self, permission: Permission) -> bool:
-        """Whether the role is, wherever it holds."""
+        """True if the role has the permission, wherever it holds."""
         return ROLES.index(self.role) >= ROLES.index(REQUIRED_ROLES[permission])
 
     def allows(self, permission: Permission, tool: str, queue: str) -> bool:
-        """True where it covers this permission at this place."""
+        """True if it covers this permission at this place."""
         here = (not self.tools or tool in self.tools) and (not self.queues or queue in self.queues)
         return here and self.is_enough(permission)
 
@@ -65,9 +65,9 @@ class Grant(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Principal(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Somebody, as one request knows them.
+    """A person or program, as one request knows it.
 
-    `grants` are those of the account, as they are now. `limits` are those of the token that was shown: where there are
+    `grants` are those of the account, as they are now. `limits` are those of the token that was shown: if there are
     any, both have to allow it. `proven_ms` is when a password was last proven (wall clock; 0: not in this
     session), `session` names the session in the record of access.
     """
@@ -81,19 +81,19 @@ class Principal(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def may(principal: Principal, permission: Permission, tool: str = "", queue: str = "") -> bool:
-    """Whether they may do this to something of this tool in this queue; where neither is given, to everything."""
+    """True if this permission is held for this tool in this queue; if neither is given, for everything."""
     return _covers(principal.grants, permission, tool, queue) and (
         not principal.limits or _covers(principal.limits, permission, tool, queue)
     )
 
 
 def may_somewhere(principal: Principal, permission: Permission) -> bool:
-    """Whether there can be a place at which they may: who may not even that is shown no list."""
+    """True if this permission is held at some place; if not, no list is shown."""
     return _enough(principal.grants, permission) and (not principal.limits or _enough(principal.limits, permission))
 
 
 def typed(name: str) -> Principal:
-    """Whoever types a name on the command line: it is not checked, as they can write the journal's file anyway."""
+    """A user who types a name on the command line: not checked, as they can write the journal's file anyway."""
     return Principal(name, (Grant("admin"),))
 
 
@@ -105,11 +105,11 @@ def _enough(grants: tuple[Grant, ...], permission: Permission) -> bool:
     return any(grant.is_enough(permission) for grant in grants)
 
 
-# May this person give this answer? What every face asks before it takes one.
+# May this person give this answer? Checked before every answer.
 
 
 class PermissionScope(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a permission is asked for: the name of an item, its tool and its queue."""
+    """The target of a permission check: the name of an item, its tool and its queue."""
 
     item: str
     tool: str = ""
@@ -117,7 +117,7 @@ class PermissionScope(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def check_permission(principal: Principal, permission: Permission, about: PermissionScope) -> None:
-    """Refuse who may not. Raises `NotAllowed`, which names the role that is missing and never who has it."""
+    """Refuse a principal without permission. Raises `NotAllowed`, which names the missing role and never who has it."""
     if not may(principal, permission, about.tool, about.queue):
         where = "".join((f" for {about.tool}" if about.tool else "", f" in {about.queue}" if about.queue else ""))
         raise NotAllowed(

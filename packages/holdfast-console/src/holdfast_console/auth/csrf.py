@@ -1,7 +1,7 @@
-"""Whether a request comes from our own pages. Pure: headers in, a reason to refuse out.
+"""CSRF check based on the Fetch Metadata and Origin headers. Pure: headers in, a reason to refuse out.
 
 Browsers say where a request comes from, and no page can make them lie: `Sec-Fetch-Site` (Fetch Metadata) and `Origin`.
-What changes something has to prove that it comes from here, or carry a token, which no browser adds by itself.
+A request that changes something must prove that it comes from here, or carry a token, which no browser adds by itself.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _EMBEDDED: Final = frozenset({"object", "embed", "iframe", "frame", "fencedframe
 
 
 class RequestOrigin(msgspec.Struct, frozen=True):
-    """What a request says about where it comes from. None: it does not say."""
+    """The origin of a request, by its own headers. None: it does not say."""
 
     method: str
     origin: str | None = None
@@ -28,7 +28,7 @@ class RequestOrigin(msgspec.Struct, frozen=True):
 
 
 def refusal(crossing: RequestOrigin, own: str) -> str:
-    """Why it is refused; empty where it may pass. `own` is the origin under which we were asked for."""
+    """Why it is refused; empty if it may pass. `own` is the origin under which the server was addressed."""
     if crossing.method in SAFE:
         return _of_safe(crossing)
     if crossing.site is not None and crossing.site not in _OWN:
@@ -41,7 +41,7 @@ def refusal(crossing: RequestOrigin, own: str) -> str:
 
 
 def _of_safe(crossing: RequestOrigin) -> str:
-    """Links from elsewhere may lead here; nothing of ours is loaded into the pages of others."""
+    """Check a safe request: links from elsewhere may lead here; other sites may not load our pages into theirs."""
     if crossing.site is None or crossing.site in _OWN:
         return ""
     is_link = crossing.mode == "navigate" and crossing.dest not in _EMBEDDED

@@ -1,4 +1,4 @@
-"""What leaves the server: our headers on every answer, and the answers that the guard gives itself."""
+"""Responses of the server: our headers on every answer, and the answers that the guard gives itself."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Refusal(msgspec.Struct, frozen=True):
 
 
 def with_headers(send: Send, *, hsts: bool) -> Send:
-    """Every answer carries our headers, whatever the app says; what is not marked as public is not kept anywhere."""
+    """Add our headers to every answer, whatever the app sets; an answer not marked as public is never cached."""
 
     async def guarded(message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -66,7 +66,7 @@ def with_headers(send: Send, *, hsts: bool) -> Send:
 
 
 async def answer(refused: Refusal, send: Send, *, as_json: bool, head: bool) -> None:
-    """Give the guard's own answer: JSON to programs, plain text to others, and no word of what was sent."""
+    """Send the guard's own answer: JSON to programs, plain text to others; it never repeats the request."""
     text = refused.why + "\n"
     kind = b"text/plain; charset=utf-8"
     if as_json:
@@ -81,13 +81,13 @@ async def answer(refused: Refusal, send: Send, *, as_json: bool, head: bool) -> 
     await send({"type": "http.response.body", "body": b"" if head else body})
 
 
-# Bodies of requests: read to their end before anybody looks at them, of the form and size that is expected.
+# Bodies of requests: read to their end before the app sees them, and only of the expected form and size.
 
 
 JSON: Final = "application/json"
 FORM: Final = "application/x-www-form-urlencoded"
 PATIENCE_S: Final = 20
-"""Seconds within which a body has come, or whoever sends it only wants to hold the line."""
+"""Seconds within which a body must arrive; a slower sender only wants to hold the connection."""
 
 
 async def read_body(headers: Mapping[str, str], receive: Receive, expected: str, largest: int) -> bytes | Refusal:
@@ -109,7 +109,7 @@ async def read_body(headers: Mapping[str, str], receive: Receive, expected: str,
 
 
 def replayed(body: bytes, receive: Receive) -> Receive:
-    """Give the app the body that was read, and after it what the server has to say."""
+    """Give the app the body that was read, and after it the server's messages."""
     given: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def next_message() -> Message:
@@ -137,16 +137,16 @@ def _too_large(largest: int) -> Refusal:
 
 # The guard in front of every page and every call of the API: an ASGI app around an ASGI app, without a framework.
 #
-# Deny by default. A request reaches the app inside only for our own host, from our own pages, with somebody known (in
-# `scope["principal"]`) unless its path is open, with a body of a form and size that is expected, read to its end. What
-# the app answers leaves with headers under which a browser runs no script and sends no form that is not ours.
+# Deny by default. A request reaches the app only for our own host, from our own pages, with a known principal (in
+# `scope["principal"]`) unless its path is open, with a body of the expected form and size, read to its end. The app's
+# answers are sent with headers under which a browser runs no script and sends no form that is not ours.
 
 
 App = Callable[[Message, Receive, Send], Awaitable[None]]
 
 LARGEST: Final = 1024 * 1024
 LARGEST_OF_STRANGERS: Final = 8 * 1024
-"""Bytes of a body. A stranger has nothing to send but a name and a password."""
+"""Bytes of a body. A stranger sends only a name and a password."""
 SIGN_IN: Final = "/sign-in"
 API: Final = "/api/"
 LOG: Final = logging.getLogger("holdfast.guard")
@@ -164,18 +164,18 @@ class GuardedRequest(msgspec.Struct, frozen=True):
 
     @property
     def is_api(self) -> bool:
-        """Whether a program asked, and JSON is answered."""
+        """True if a program asked, and JSON is answered."""
         return self.path.startswith(API)
 
 
-# A second one of these is a request that two readers understand in two ways.
+# Headers that may occur once: two readers would understand a second one in two ways.
 _SINGLE: Final = ("host", "origin", "authorization", "content-length", "content-type", "sec-fetch-site")
 
 
 class Guard:
     """`app` behind `authenticator`, for a `site`.
 
-    `open_paths` are reached by strangers: the page that asks for a password, and what it is made of (`open_below`).
+    `open_paths` are open to strangers: the page that asks for a password, and what it is made of (`open_below`).
     """
 
     def __init__(
@@ -196,7 +196,7 @@ class Guard:
         self._open_below: Final = open_below
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """One ASGI connection. Everything but HTTP and the server's own start and stop is turned away."""
+        """Handle one ASGI connection. Everything but HTTP and the server's own start and stop is refused."""
         if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
         elif scope["type"] == "http":
@@ -207,7 +207,7 @@ class Guard:
     async def _http(self, scope: Message, receive: Receive, send: Send) -> None:
         try:
             judged = await self._judged(scope, receive)
-        except HoldfastError as error:  # the journal is out of reach: nobody is known, so nobody comes in
+        except HoldfastError as error:  # the journal is unreachable: every request is refused
             LOG.warning("a request could not be judged: %s", error)
             judged = Refusal(503, "nobody can be known at this moment", "try again")
         secure = any(origin.startswith("https://") for origin in self._site.origins)
@@ -218,7 +218,7 @@ class Guard:
         await self._inside(scope, replayed(judged, receive), guarded)
 
     async def _inside(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Ask the app. What it lets slip is answered here, under our headers and without a word of what went wrong."""
+        """Call the app. Its errors are answered here, under our headers and without internal details."""
         begun = False
 
         async def sending(message: Message) -> None:
@@ -239,7 +239,7 @@ class Guard:
             await answer(refused, send, as_json=scope["path"].startswith(API), head=scope["method"] == "HEAD")
 
     async def _judged(self, scope: Message, receive: Receive) -> bytes | Refusal:
-        """The body, read to its end, where the app may be asked; it finds `principal`, `origin`, `address` in scope."""
+        """The body, read to its end, if the app may be called; sets `principal`, `origin`, `address` in the scope."""
         asking = self._asking(scope)
         if isinstance(asking, Refusal):
             return asking
@@ -281,7 +281,7 @@ class Guard:
         return GuardedRequest(scope["method"], scope["path"], query, origin, address, headers)
 
     async def _principal(self, scope: Message, asking: GuardedRequest) -> Principal | Refusal | None:
-        """A token, else the proxy's word, else the session. Whoever shows a token that is none is nobody else."""
+        """Authenticate by bearer token, then proxy header, then session. An invalid token does not fall back."""
         if (shown := asking.headers.get("authorization")) is not None:
             kind, _, secret = shown.partition(" ")
             found = await self._authenticator.by_token(secret) if kind.lower() == "bearer" else None
@@ -294,7 +294,7 @@ class Guard:
         return await self._authenticator.by_session(presented(asking.headers.get("cookie", ""), asking.origin))
 
     async def _named(self, proxy: TrustedProxy, scope: Message, asking: GuardedRequest) -> Principal | None:
-        """Behind a proxy that names people nobody else says who somebody is, and there are no sessions."""
+        """Authenticate by a proxy that names people: no other source is accepted, and there are no sessions."""
         peer = str((scope.get("client") or ("",))[0])
         name = proxy.named(peer, list(scope["headers"]))
         if name is None and proxy.header in asking.headers:

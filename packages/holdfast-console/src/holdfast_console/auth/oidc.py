@@ -2,7 +2,7 @@
 
 It needs the extra `holdfast-console[oidc]`.
 
-The provider says who somebody is; the account says what they may. An account is found by issuer and `sub`, never by a
+The provider says who a person is; the account says what they may. An account is found by issuer and `sub`, never by a
 name or an e-mail address, which providers let people change and give to others later.
 """
 
@@ -27,11 +27,11 @@ BACK: Final = "/sign-in/provider/back"
 AWAY_MS: Final = 10 * 60_000
 USED: Final = "sign-in/"
 AWAY: Final = "away"
-"""The cookie of a browser that left."""
+"""The cookie of a browser that was sent to the provider."""
 
 
 class Provider(msgspec.Struct, frozen=True):
-    """The provider, and who we are to it. Raises `UsageError` for an issuer that is not reached over TLS."""
+    """The provider, and our registration there. Raises `UsageError` for an issuer that is not reached over TLS."""
 
     issuer: str
     client_id: str
@@ -44,7 +44,7 @@ class Provider(msgspec.Struct, frozen=True):
             raise UsageError(f"{self.issuer!r} is no issuer", next_step="give one like https://id.example.com")
 
     def subject(self, sub: str) -> str:
-        """Who somebody is there, as an account notes it."""
+        """The subject of a person at this provider, as an account stores it."""
         return f"{self.issuer}#{sub}"
 
     def __repr__(self) -> str:
@@ -52,21 +52,21 @@ class Provider(msgspec.Struct, frozen=True):
 
 
 class AuthorizationRedirect(msgspec.Struct, frozen=True):
-    """Where a browser is sent, and the cookie by which it is known when it comes back."""
+    """The address to which a browser is sent, and the cookie that identifies it on its return."""
 
     url: str
     cookie: str
 
 
 class CompletedSignIn(msgspec.Struct, frozen=True):
-    """A session that has begun, and the page that was wanted before."""
+    """A session that has begun, and the page that was requested before."""
 
     begun: NewSession
     wanted: str
 
 
 class _PendingSignIn(msgspec.Struct, frozen=True):
-    """What has to be known again when a browser comes back. It is signed, and only this browser has it."""
+    """The state of a sign-in, for the browser's return. It is signed, and only this browser has it."""
 
     state: str
     nonce: str
@@ -109,7 +109,7 @@ class OidcClient:
         return AuthorizationRedirect(url, cookie_for(origin, AWAY, self._sealed(away), AWAY_MS // 1000))
 
     async def come_back(self, query: str, cookies: str, origin: str, address: str, *, old: str = "") -> CompletedSignIn:
-        """Begin a session for whom the provider names. Raises `SignInRefused`, whatever went wrong."""
+        """Begin a session for the person whom the provider names. Raises `SignInRefused`, whatever went wrong."""
         await self._authenticator.count("", address)
         said = {name: values[0] for name, values in parse_qs(query).items() if len(values) == 1}
         away = self._opened(presented(cookies, origin, AWAY))
@@ -155,7 +155,7 @@ class OidcClient:
         )  # fmt: skip
 
     async def _metadata(self, client: Any) -> dict[str, object]:
-        """What the provider says about itself, if it is the one that we mean."""
+        """The provider's metadata, if its issuer is the configured one."""
         place = self._provider.issuer.rstrip("/") + "/.well-known/openid-configuration"
         try:
             answer = await client.request("GET", place, withhold_token=True)
@@ -167,10 +167,10 @@ class OidcClient:
             raise _refused("the provider is not the one that was meant")
         return known
 
-    # --- what is known of a browser that left ----------------------------------------------------------------
+    # --- the state of a browser at the provider --------------------------------------------------------------
 
     async def _use_up(self, state: str) -> None:
-        """Each time away is good for one return."""
+        """Use up a state: it is valid for one return."""
         digest = hashlib.sha256(state.encode()).hexdigest()
         if not (await self._engine.journal.post(Post(USED, digest, b"{}"))).fresh:
             raise _refused("it was used before")
@@ -199,7 +199,7 @@ def _refused(why: str) -> SignInRefused:
     return SignInRefused(f"signing in did not succeed: {why}", next_step="begin again")
 
 
-# Whether an ID token is the provider's word for us, now, about this sign-in (OpenID Connect Core 1.0, 3.1.3.7).
+# Check that an ID token was issued by the provider, for us, now, for this sign-in (OpenID Connect Core 1.0, 3.1.3.7).
 
 
 # Signatures that only the provider can make. Not `none`, and not HMAC: a public key must never be taken for its secret.
@@ -209,7 +209,7 @@ LONGEST_SUB: Final = 255
 
 
 def checked_subject(token: object, keys: object, *, issuer: str, client_id: str, nonce: str, now_s: int) -> str | None:
-    """The `sub` of a token that is right in everything; None for any other. `keys` is the provider's JWKS document."""
+    """The `sub` of a valid token; None for any other. `keys` is the provider's JWKS document."""
     from joserfc.errors import JoseError  # noqa: PLC0415 - comes with the extra
     from joserfc.jwk import KeySet  # noqa: PLC0415 - as above
     from joserfc.jwt import JWTClaimsRegistry, decode  # noqa: PLC0415 - as above
@@ -237,7 +237,7 @@ def checked_subject(token: object, keys: object, *, issuer: str, client_id: str,
 
 
 def _is_for(client_id: str, claims: dict[str, Any]) -> bool:
-    """With several audiences the token says for whom of them it was made; where it says so, it has to be us."""
+    """True if its authorized party is us. It may be missing only if we are the only audience."""
     audience = claims["aud"]
     shared = isinstance(audience, list) and len(cast("list[object]", audience)) > 1
     return claims.get("azp", None if shared else client_id) == client_id

@@ -1,4 +1,4 @@
-"""Passwords: argon2id hashes, and one hash more for names that nobody has, so that both take the same time."""
+"""Passwords: argon2id hashes, and one hash more for names without an account, so that both take the same time."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Final, Protocol
 from holdfast.errors import UsageError
 
 SHORTEST: Final = 12
-"""Characters. Length is what makes guessing dear; rules about signs only make people write it down."""
+"""Characters. Length makes guessing expensive; rules about signs only make people write it down."""
 LONGEST: Final = 1024
-"""Bytes: nobody hashes a book for a stranger."""
+"""Bytes: a stranger cannot make the server hash a book."""
 
 
 class Hasher(Protocol):
-    """What hashes and compares; `argon2.PasswordHasher` by default."""
+    """Hashes and compares passwords; `argon2.PasswordHasher` by default."""
 
     def hash(self, password: str) -> str:
         """A salted hash with its parameters."""
@@ -60,11 +60,11 @@ class Passwords:
         self._nobody = self._hasher.hash("nobody has this one")  # the salt is random: no password can be tried on it
 
     def hashed(self, password: str, name: str) -> str:
-        """The hash that is kept. Raises `UsageError` for a password that is too weak."""
+        """The hash to store. Raises `UsageError` for a password that is too weak."""
         return self._hasher.hash(checked_password(password, name))
 
     def fits(self, kept: str, password: str) -> bool:
-        """Whether it is the password. With nothing kept, the same work is done in vain: one comparison, always."""
+        """True if it is the password. Without a stored hash, the same work is done: one comparison, always."""
         if len(password) > LONGEST:
             password = ""
         try:

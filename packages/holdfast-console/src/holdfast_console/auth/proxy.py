@@ -1,4 +1,4 @@
-"""A proxy in front that knows who people are: believed only where it cannot be anybody else."""
+"""A proxy in front that names people: trusted only where no other program can pose as it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _LOOPBACK: Final = {4: ipaddress.ip_network("127.0.0.0/8"), 6: ipaddress.ip_netw
 class TrustedProxy:
     """Names come in `header`, from these peers only (addresses or networks). Raises `UsageError`.
 
-    With an empty `header` it only says who stands behind it (`X-Forwarded-For`), and people sign in here.
+    With an empty `header` it only gives the address behind it (`X-Forwarded-For`), and people sign in here.
 
     On loopback every program of this machine is a peer, so there the proxy has to show a `secret` as well, in
     `X-Holdfast-Proxy`. It has to remove both headers from what comes from outside.
@@ -40,14 +40,14 @@ class TrustedProxy:
         self._secret: Final = secret.encode()
 
     def named(self, peer: str, headers: list[tuple[bytes, bytes]]) -> str | None:
-        """Whom the proxy names. None: this is not the proxy. Empty: it is, and names nobody, or more than one."""
+        """The name that the proxy gives. None: this is not the proxy. Empty: it gives no name, or more than one."""
         if not self.header or not self._is_proxy(peer, headers):
             return None
         names = _values(headers, self.header)
         return names[0] if len(names) == 1 else ""
 
     def address(self, peer: str, headers: list[tuple[bytes, bytes]]) -> str:
-        """Who stands behind the proxy: what it added last. Anybody else's word about it is not believed."""
+        """The address behind the proxy: the last one that it added. From any other peer the header is ignored."""
         if not self._is_proxy(peer, headers):
             return peer
         said = ",".join(_values(headers, "x-forwarded-for")).rpartition(",")[2].strip()

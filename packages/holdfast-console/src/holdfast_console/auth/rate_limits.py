@@ -1,7 +1,7 @@
-"""How often somebody may try to sign in: counted in the journal, so that no restart and no second process forgets.
+"""Limits on sign-in tries, counted in the journal, so that a restart or a second process does not reset them.
 
-The generic cell rate algorithm: one number, the moment at which the allowance is whole again. It lives in hints, in a
-bounded number of them: whoever tries a million names does not fill the file.
+The generic cell rate algorithm: one number, the moment at which the allowance is whole again. It is kept in a bounded
+number of hints: trying a million names does not fill the file.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ PER_ADDRESS: Final = Rate(burst=20, every_ms=6_000)  # an office has one address
 
 
 def taken(rate: Rate, whole_ms: int, now_ms: int) -> tuple[int, int]:
-    """One try now: when the allowance is whole again then, and how many milliseconds to wait (0: it may be made).
+    """Take one try: returns when the allowance is whole again, and how many milliseconds to wait (0: it may be made).
 
-    A moment further ahead than can be is not believed: the clock was set back since.
+    A moment further ahead than possible is not believed: the clock was set back since.
     """
     whole = max(now_ms, min(whole_ms, now_ms + rate.burst * rate.every_ms))
     wait = whole + rate.every_ms - now_ms - rate.burst * rate.every_ms
@@ -42,7 +42,7 @@ def taken(rate: Rate, whole_ms: int, now_ms: int) -> tuple[int, int]:
 
 
 class SignInLimits:
-    """The tries of everybody, by name and by address. A try is counted before it is looked at."""
+    """The tries of all visitors, by name and by address. A try is counted before it is checked."""
 
     def __init__(self, journal: Journal, identity: Identity) -> None:
         self._journal: Final = journal
@@ -51,7 +51,7 @@ class SignInLimits:
     async def take(self, name: str, address: str, now_ms: int) -> None:
         """Count one try. Raises `SignInRefused` with the time to wait.
 
-        The name need not be anybody's; empty where only a provider knows it yet.
+        The name need not belong to an account; it is empty where only a provider knows it yet.
         """
         for hint, rate in self._counted(name, address):
             wait_ms = await self._move(hint, rate, now_ms)
@@ -59,7 +59,7 @@ class SignInLimits:
                 raise SignInRefused("too many tries", retry_after=wait_ms / 1000, next_step="wait, and then try again")
 
     async def give_back(self, name: str, address: str, now_ms: int) -> None:
-        """That try was right: it does not count."""
+        """Give back a try that was right: it does not count."""
         for hint, rate in self._counted(name, address):
             await self._move(hint, rate, now_ms, back=True)
 
@@ -68,12 +68,12 @@ class SignInLimits:
         return [by_address, (self._hint("name", name), PER_NAME)] if name else [by_address]
 
     def _hint(self, kind: str, who: str) -> str:
-        """Keyed, so that nobody can choose a name that shares the count of somebody else's."""
+        """The name of a counter. Keyed, so that no visitor can choose a name that shares another one's counter."""
         digest = hmac.digest(self._key, f"sign-in\0{kind}\0{who}".encode(errors="replace"), hashlib.sha256)
         return f"sign-in/{kind}/{int.from_bytes(digest[:4]) % BUCKETS:04x}"
 
     async def _move(self, hint: str, rate: Rate, now_ms: int, *, back: bool = False) -> int:
-        """Take one try, or give it back; how many milliseconds to wait."""
+        """Take one try, or give it back; returns how many milliseconds to wait."""
         for _ in range(_TRIES):
             previous = await self._journal.hint(hint)
             whole_ms = int(previous) if previous is not None else 0

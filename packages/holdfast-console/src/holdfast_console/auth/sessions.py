@@ -1,4 +1,4 @@
-"""Sessions of browsers: an id of 256 random bits in a cookie, everything else here. Any of them can be ended here."""
+"""Sessions of browsers: an id of 256 random bits in a cookie, everything else here. Each of them can be ended here."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from holdfast_console.auth.authorize import Principal
 
 STREAM: Final = "sessions/"
 LASTS_MS: Final = 12 * 3_600_000
-"""A working day: whoever leaves a browser open signs in again the next morning."""
+"""A working day: a person who leaves a browser open signs in again the next morning."""
 SHOWN: Final = 12
 _SECRET: Final = re.compile(r"[0-9a-f]{64}")
 
 
 class SessionNote(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One word about a session: whose it is, how they came in and until when (wall clock); or that it ended.
+    """One change to a session: its account, the way in and the end (wall clock); or that it ended.
 
     `since` is that of the account as it was when they proved who they are.
     """
@@ -39,7 +39,7 @@ class SessionNote(msgspec.Struct, frozen=True, omit_defaults=True):
 class Sessions:
     """The sessions of one journal.
 
-    They are named by a digest over its incarnation, too: in a journal that was restored none is open any more, also
+    Their names are digests over its incarnation, too: in a restored journal no session is open, including
     those that were ended after the backup was made.
     """
 
@@ -49,7 +49,7 @@ class Sessions:
         self._accounts: Final = accounts
 
     async def begin(self, account: Account, via: Via, now_ms: int, rng: Rng) -> str:
-        """A new session, and the secret that opens it. What a browser brings along is never made one."""
+        """Begin a session, and return the secret that opens it. A value that a browser brings is never made one."""
         secret = rng.token() + rng.token()
         proven_ms = now_ms if via == "password" else 0
         note = SessionNote("begin", account.name, account.since, via, now_ms + LASTS_MS, proven_ms)
@@ -58,16 +58,16 @@ class Sessions:
         return secret
 
     async def end(self, secret: str) -> None:
-        """It opens nothing any more. One that was never begun is not noted."""
+        """End a session. One that was never begun is not noted."""
         found = await self._note(secret)
         if found is not None:
             note = SessionNote("end", found.account)
             await self._journal.post(Post(self._stream(secret), "end", written(note)))
 
     async def principal(self, secret: str, now_ms: int) -> Principal | None:
-        """Who is in this session; None where it is unknown or over, or its account was disabled or changed since.
+        """The principal of this session; None if it is unknown or over, or its account was disabled or changed since.
 
-        Since they proved who they are, that is, and not since the session began: in between a password may be changed.
+        Since they proved who they are, that is, not since the session began: in between a password may be changed.
         """
         note = await self._note(secret)
         if note is None:
@@ -78,7 +78,7 @@ class Sessions:
         return account.principal(note.via, proven_ms=note.proven_ms, session=self._digest(secret)[:SHOWN])
 
     async def _note(self, secret: str) -> SessionNote | None:
-        """What an open session began with."""
+        """The note with which an open session began."""
         if not _SECRET.fullmatch(secret):
             return None
         entries = await self._journal.entries(self._stream(secret))

@@ -1,4 +1,4 @@
-"""Where the page is reached: its addresses, its cookie, and whether it may be reached from other machines at all."""
+"""Where the page is reached: its addresses, its cookie, and whether other machines may reach it at all."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _OWN_PORT: Final = {"http": 80, "https": 443}  # browsers leave it out of `Host`
 class Site:
     """The addresses under which browsers know it, such as `https://inbox.example.com`. Raises `UsageError`.
 
-    A request for any other name is refused: a page elsewhere that makes its own name lead here (DNS rebinding) is not
-    at home here. Nothing is told apart by subdomain: who shares ours is a stranger.
+    A request for any other name is refused, such as from a page elsewhere that makes its own name lead here (DNS
+    rebinding). Sites are not told apart by subdomain: a site that shares ours is a stranger.
     """
 
     def __init__(self, *origins: str) -> None:
@@ -39,7 +39,7 @@ def loopback(port: int, scheme: Literal["http", "https"] = "http") -> Site:
 
 
 def _host(origin: str) -> str:
-    """What a browser sends as `Host` for it: with the port, unless it is the scheme's own."""
+    """The `Host` that a browser sends for it: with the port, unless it is the scheme's own."""
     try:
         url = urlsplit(origin)
         port = url.port
@@ -56,7 +56,7 @@ def _host(origin: str) -> str:
 def checked_bind(host: str, *, accounts: int, encrypted: bool) -> None:
     """Refuse to listen where other machines reach it, unless people sign in, over TLS. Raises `UsageError`.
 
-    `accounts` is how many can come in. `encrypted`: it has a certificate, or a trusted proxy stands in front that has.
+    `accounts` is how many can sign in. `encrypted`: it has a certificate, or a trusted proxy in front has one.
     """
     if is_loopback(host):
         return
@@ -74,7 +74,7 @@ def checked_bind(host: str, *, accounts: int, encrypted: bool) -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach what listens there. A name other than localhost is not looked up."""
+    """True if only this machine can reach a server there. A name other than localhost is not looked up."""
     if host == "localhost":
         return True
     try:
@@ -87,9 +87,9 @@ def is_loopback(host: str) -> bool:
 
 
 def cookie_name(origin: str, use: str = "") -> str:
-    """With TLS the browser itself holds that no other host set it (`__Host-`).
+    """The name of a cookie. With TLS the browser itself ensures that no other host set it (`__Host-`).
 
-    Without, on loopback, it is named after the port: cookies are not kept apart by port. `use`: one beside the session.
+    Without, on loopback, it contains the port: cookies are not kept apart by port. `use`: one beside the session.
     """
     own = "__Host-holdfast" if origin.startswith("https://") else f"holdfast-{urlsplit(origin).port or 80}"
     return f"{own}-{use}" if use else own
@@ -112,13 +112,13 @@ def cookie_for(origin: str, use: str, value: str, max_age_s: int) -> str:
 
 
 def presented(cookies: str, origin: str, use: str = "") -> str:
-    """What a `Cookie` header presents; empty where there is none of the name, or more than one (somebody added one)."""
+    """The value in a `Cookie` header; empty if the name is missing, or occurs more than once (one was added)."""
     pairs = [pair.strip().partition("=") for pair in cookies.split(";")]
     found = [value for name, _, value in pairs if name == cookie_name(origin, use)]
     return found[0] if len(found) == 1 else ""
 
 
 def local_path(wanted: str) -> str:
-    """Where to go after signing in: a path of this site, or its beginning; never somewhere else."""
+    """The address to open after signing in: a path of this site, or its beginning; never another site."""
     plain = wanted.isascii() and wanted.isprintable() and "\\" not in wanted
     return wanted if plain and wanted.startswith("/") and not wanted.startswith("//") else "/"

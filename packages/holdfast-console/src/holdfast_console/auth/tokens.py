@@ -1,4 +1,4 @@
-"""API tokens: 256 random bits, shown once; what is kept is their digest, what they may, and until when."""
+"""API tokens: 256 random bits, shown once; the journal keeps their digest, their limits and their end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SECRET: Final = re.compile(r"hf_[0-9a-f]{64}")  # the prefix lets scanners for 
 
 
 class TokenNote(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One word about a token. `add` carries whose it is, what narrows it, when it ends (wall clock), what it is for."""
+    """One change to a token. `add` carries its account, its limits, its end (wall clock), and its purpose."""
 
     word: Literal["add", "revoke"]
     by: str
@@ -52,9 +52,9 @@ class Tokens:
         self._accounts: Final = accounts
 
     async def add(self, note: TokenNote, rng: Rng) -> tuple[str, Token]:
-        """A new token of an account: the secret, which nobody can show again, and how it is listed.
+        """Make a token of an account: returns the secret, which cannot be shown again, and its listing.
 
-        It may at most what the account may at the moment of use, less where it has `limits`. Raises `UsageError`.
+        It may at most do what the account may at the moment of use, less if it has `limits`. Raises `UsageError`.
         """
         account = await self._accounts.known(note.account)
         if account.disabled:
@@ -74,7 +74,7 @@ class Tokens:
         return [token for token in found if account in ("", token.account)]
 
     async def revoke(self, id_: str, *, by: str) -> Token:
-        """It opens nothing any more. Raises `UsageError` where no token, or more than one, begins with `id_`."""
+        """Revoke a token. Raises `UsageError` if no token, or more than one, begins with `id_`."""
         streams = {entry.stream for entry in await self._journal.entries(STREAM)}
         found = [stream for stream in streams if id_ and stream.startswith(STREAM + id_)]
         if len(found) != 1:
@@ -83,7 +83,7 @@ class Tokens:
         return _listed(found[0].removeprefix(STREAM), await self._journal.entries(found[0]))
 
     async def principal(self, secret: str, now_ms: int) -> Principal | None:
-        """Who shows this token; None where it is unknown, ended or revoked, or its account is disabled."""
+        """The principal of this token; None if it is unknown, ended or revoked, or its account is disabled."""
         if not _SECRET.fullmatch(secret):
             return None
         digest = _digest(secret)
@@ -98,12 +98,12 @@ class Tokens:
 
 
 def _digest(secret: str) -> str:
-    """A plain digest is enough: nobody can try 2**256 secrets. The words in front keep it apart from other digests."""
+    """A plain digest is enough: 2**256 secrets cannot be tried. The prefix keeps it apart from other digests."""
     return hashlib.sha256(b"holdfast api token\0" + secret.encode()).hexdigest()
 
 
 def _note_of(entry: LedgerEntry) -> TokenNote:
-    """What an entry says. One that cannot be read may have revoked the token, so it does."""
+    """Read an entry. One that cannot be read may have revoked the token, so it does."""
     try:
         return read(entry, TokenNote)
     except Unreadable:

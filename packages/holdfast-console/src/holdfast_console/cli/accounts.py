@@ -1,4 +1,4 @@
-"""`holdfast accounts audit`: who came in, who was turned away, and what each of them did."""
+"""`holdfast accounts audit`: who signed in, who was refused, and what each of them did."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _decision_line(call: CommandCall, one: Noted) -> None:
     call.screen.line((moment(one.at_ms), "dim"), "  ", word, f"  {who}: {safe(told)}  ", (safe(beside), "dim"))
 
 
-# `holdfast accounts`: who may do what. Whoever can write the journal can add the first admin.
+# `holdfast accounts`: who may do what. A user who can write the journal can add the first admin.
 
 
 class ListedAccount(msgspec.Struct, frozen=True):
@@ -197,7 +197,7 @@ async def password(call: CommandCall, name: str, piped: bool, by: str) -> None:
 
 def _typed_password(*, piped: bool) -> str:
     if piped:
-        line = sys.stdin.buffer.readline().decode("utf-8", "surrogateescape")  # what is no text is refused as such
+        line = sys.stdin.buffer.readline().decode("utf-8", "surrogateescape")  # non-UTF-8 bytes are refused as such
         return line.rstrip("\r\n")
     if not sys.stdin.isatty():
         raise UsageError("there is no terminal to ask for a password", next_step="pipe it in with --stdin")

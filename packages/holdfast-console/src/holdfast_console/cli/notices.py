@@ -1,4 +1,4 @@
-"""`holdfast notices`: what people were told, by which channel, and what became of it."""
+"""`holdfast notices`: the sent notices, their channels, and their delivery status."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FAILED: Final = 1
 
 
 class NoticesOptions(msgspec.Struct, frozen=True):
-    """What was said beside the word and the channel."""
+    """The options of `holdfast notices`."""
 
     limit: int
     reach: str | None
@@ -148,7 +148,7 @@ def _show(screen: Screen, one: ChannelStatus) -> None:
 
 
 def _show_due(screen: Screen, one: DueNotice) -> None:
-    """What a worker would tell this channel now."""
+    """Show the notice that a worker would send to this channel now."""
     if not one.items:
         return
     rest = f" and {len(one.items) - NAMED} more" if len(one.items) > NAMED else ""

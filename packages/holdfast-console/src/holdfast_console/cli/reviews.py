@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 DAY_MS: Final = 86_400_000
 FEW: Final = 30
-"""Looks below which a rate is shown dim: its interval says why."""
+"""Reviews below which a rate is shown dim: its interval says why."""
 
 
 @command("figures", examples=("holdfast figures", "holdfast figures --days 7", "holdfast figures --json"))
@@ -137,7 +137,7 @@ ASKS: Final = 76
 
 
 async def show_health(call: CommandCall) -> int:
-    """Print the figures and the alarms. Exit status 1 where something rings, so that a monitor can call it."""
+    """Print the figures and the alarms. Exit status 1 if there is an alarm, so that a monitor can call it."""
     async with call.looking() as looking:
         found = await workload(looking, SystemClock().wall_ms())
     if call.screen.as_json:

@@ -19,7 +19,7 @@ DAY_MS: Final = 86_400_000
 
 
 class NewToken(msgspec.Struct, frozen=True):
-    """A new token as JSON: the one time that its secret is said."""
+    """A new token as JSON: the one time that its secret is shown."""
 
     id: str
     account: str
@@ -28,7 +28,7 @@ class NewToken(msgspec.Struct, frozen=True):
 
 
 class TokenOptions(msgspec.Struct, frozen=True):
-    """What narrows a token."""
+    """The options that narrow a token."""
 
     days: int
     role: Role | None
@@ -39,7 +39,7 @@ class TokenOptions(msgspec.Struct, frozen=True):
 
     @property
     def limits(self) -> tuple[Grant, ...]:
-        """Empty where nothing was said: then the token may what its account may."""
+        """The grants that narrow the token; empty if none was given: then it may do what its account may."""
         if self.role is None and not self.tools and not self.queues:
             return ()
         return (Grant(self.role or "operator", self.tools, self.queues),)

@@ -1,8 +1,8 @@
 """Notices by Apprise: one address of any service that it knows, from Telegram and Matrix to a pager.
 
-Apprise says whether a notice was taken, and not why it was not: then nobody can tell, and it is not sent again on a
-guess. It makes its own connections. Where an address lets its writer choose the host, that host has to lead outside;
-unlike for the other channels it is not the checked address that is connected to.
+Apprise says whether a notice was taken, and not why it was not: then the outcome is unknown, and it is not sent again
+on a guess. It makes its own connections. If an address lets its writer choose the host, that host has to lead outside;
+unlike for the other channels, the connection does not use the checked address.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class Apprise(msgspec.Struct, frozen=True):
 
     @property
     def receiver(self) -> str:
-        """Where it goes."""
+        """The destination."""
         return f"Apprise {self.name}"
 
     def send(self, letter: Letter, outside: SendContext) -> str:
-        """One try."""
+        """Send it once."""
         assert isinstance(self.url, Secret), "it was hidden when the channel was made"
         try:
             import apprise  # noqa: PLC0415 - an extra
@@ -75,7 +75,7 @@ class Apprise(msgspec.Struct, frozen=True):
 
 
 def _check_manners(service: Iterable[Any]) -> None:
-    """An address may ask Apprise to try again by itself, or to call a failure a success. Raises `NotSent`."""
+    """Refuse an address that asks Apprise to try again by itself, or to call a failure a success. Raises `NotSent`."""
     if any(getattr(plugin, "retry", 0) or getattr(plugin, "optional", False) for plugin in service):
         raise NotSent(
             "an Apprise address says retry= or optional=",
@@ -85,7 +85,7 @@ def _check_manners(service: Iterable[Any]) -> None:
 
 
 def _check_hosts(service: Iterable[Any], *, private: bool) -> None:
-    """Hosts that the address itself names have to lead outside. Raises `NotSent`."""
+    """Check that the hosts that the address itself names lead outside. Raises `NotSent`."""
     for plugin in () if private else service:
         host = getattr(plugin, "host", None)
         if not isinstance(host, str) or not host or not hasattr(plugin, "port"):
@@ -103,9 +103,9 @@ def _check_hosts(service: Iterable[Any], *, private: bool) -> None:
 
 @contextmanager
 def _silent() -> Generator[None]:
-    """What Apprise and its client remark upon holds addresses: meanwhile nothing of it is let through.
+    """Suppress the logs of Apprise and its client meanwhile: they contain addresses.
 
-    It works in threads of its own that outlive a call, so for that time remarks of the same loggers about other
+    It works in threads of its own that outlive a call, so for that time messages of the same loggers about other
     connections are lost, too.
     """
 

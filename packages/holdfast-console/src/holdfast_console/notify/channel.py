@@ -1,4 +1,4 @@
-"""What every channel has: a name, what it is told and when, and a way to send one letter."""
+"""The interface of a channel: a name, what it receives and when, and a way to send one letter."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _VARIABLE: Final = re.compile(r"[A-Za-z0-9_.-]{1,100}")
 
 
 class SendContext(NamedTuple):
-    """What a channel is given to send with.
+    """The context in which a channel sends.
 
     `marker` is the same on every try of one notice; `link` gives the signed link to an item, empty where there is no
     web inbox; `private` lets addresses be private ones; `clock_s` is the wall clock in seconds.
@@ -34,26 +34,26 @@ class Channel(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name in `holdfast notices`."""
+        """The name in `holdfast notices`."""
         ...
 
     @property
     def receiver(self) -> str:
-        """Who is reached, for a person's eyes; no secret."""
+        """The receiver, for a person's eyes; no secret."""
         ...
 
     @property
     def only(self) -> Only:
-        """What it is told about."""
+        """The filter of its items."""
         ...
 
     @property
     def pace(self) -> Pace:
-        """When it is told."""
+        """The schedule of its messages."""
         ...
 
     def send(self, letter: Letter, outside: SendContext) -> str:
-        """Send it once; what the receiver answered. Raises `NotSent`, `Rejected` or `Ambiguous`."""
+        """Send it once; returns what the receiver answered. Raises `NotSent`, `Rejected` or `Ambiguous`."""
         ...
 
 
@@ -78,7 +78,7 @@ def hidden(value: str | Secret, name: str) -> Secret:
 
 
 def revealed(secret: Secret) -> str:
-    """Its value, where it is sent. Raises `NotSent` where nobody knows it: it is waited for."""
+    """The value of a secret, when it is sent. Raises `NotSent` if it is not known: the notice waits for it."""
     try:
         return secret.reveal()
     except SecretUnavailableError as error:
@@ -100,7 +100,7 @@ def checked_address(address: str, what: str, *, private: bool) -> str:
 
 
 def judged(status: int, retry_after: float | None, what: str) -> str:
-    """What the answer of a chat proves. 4xx: it was refused whole; 429: later; 5xx and redirects: nobody can tell."""
+    """Classify the answer of a chat. 4xx: refused as a whole; 429: later; 5xx and redirects: unknown."""
     if 200 <= status < 300:
         return f"{status}"
     if status == 429:

@@ -1,7 +1,7 @@
 """Notices to Slack and Teams by incoming webhooks, in the forms that these document.
 
-A text of a model goes where neither reads any markup: Slack's `plain_text` and Teams' `TextRun`. An incoming webhook
-has no key: where no answer comes nobody can tell, and it is not sent again on a guess.
+Text of a model goes into fields without markup: Slack's `plain_text` and Teams' `TextRun`. An incoming webhook
+has no key: without an answer the outcome is unknown, and it is not sent again on a guess.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ class Slack(msgspec.Struct, frozen=True):
 
     @property
     def receiver(self) -> str:
-        """Where it goes."""
+        """The destination."""
         return f"Slack {self.name}"
 
     def send(self, letter: Letter, outside: SendContext) -> str:
-        """One try."""
+        """Send it once."""
         return _post(self.url, blocks(letter, outside), outside, "Slack")
 
 
@@ -64,11 +64,11 @@ class Teams(msgspec.Struct, frozen=True):
 
     @property
     def receiver(self) -> str:
-        """Where it goes."""
+        """The destination."""
         return f"Teams {self.name}"
 
     def send(self, letter: Letter, outside: SendContext) -> str:
-        """One try."""
+        """Send it once."""
         return _post(self.url, card(letter, outside), outside, "Teams")
 
 

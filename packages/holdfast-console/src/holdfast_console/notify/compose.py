@@ -1,6 +1,6 @@
-"""What a notice says, before any channel puts it in its own form; and texts of others, made harmless.
+"""The content of a notice, before a channel puts it in its own form; foreign text in it is made harmless.
 
-A model or a tool may have written anything into a question. In a notice nothing of it can be clicked, hides anything,
+A model or a tool may have written anything into a question. In a notice none of it can be clicked, hides anything,
 or is obeyed by a mail program or a chat: what looks like an address is broken up, and says so.
 """
 
@@ -51,7 +51,7 @@ _ASKED: Final[dict[Kind, str]] = {
 
 
 class LetterLine(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One thing that is asked. `facts` are names and values; `answer` is the command that answers it.
+    """One question in a notice. `facts` are names and values; `answer` is the command that answers it.
 
     `digest` is of exactly what is asked: the link in the notice is bound to it. `waits_on`: also after its deadline.
     """
@@ -69,7 +69,7 @@ class LetterLine(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Letter(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One notice for one channel. `more`: so many wait beside those that are listed. `test`: who asked for a trial."""
+    """One notice for one channel. `more`: how many wait beside the listed ones. `test`: who asked for a trial."""
 
     at_ms: int
     lines: tuple[LetterLine, ...] = ()
@@ -78,7 +78,7 @@ class Letter(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def title(letter: Letter) -> str:
-    """What it is about, on one line; nothing of a model's text is in it."""
+    """The subject, on one line; it contains no text of a model."""
     if letter.test:
         return f"Holdfast: a test notice, asked for by {harmless(letter.test, 60)}"
     if len(letter.lines) + letter.more != 1:
@@ -88,7 +88,7 @@ def title(letter: Letter) -> str:
 
 
 def harmless(text: str, limit: int = LONGEST) -> str:
-    """A text of somebody else on one line: without control or invisible signs, or what programs make links of."""
+    """A foreign text on one line: without control or invisible signs, or what programs make links of."""
     line = safe(short(text, limit))
     line = _SCHEME.sub(r"\1[:]", line.replace("://", "[:]//"))
     return _DOT_IN_NAME.sub("[.]", line)
@@ -105,7 +105,7 @@ def moment(ms: int) -> str:
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
-# What a notice says about an item, read from the records right before it is sent: nothing, once it is answered.
+# The content of a notice about an item, read from the records right before it is sent; empty once it is answered.
 
 
 LISTED: Final = 50
@@ -132,7 +132,7 @@ async def compose(looking: JournalReader, sent: Sent, now_ms: int) -> Letter | N
 
 
 async def _in_full(looking: JournalReader, line: LetterLine) -> LetterLine:
-    """One thing alone is told with what its dossier knows beside the question."""
+    """Add what the dossier of a single item knows beside the question."""
     found = await dossier(looking, line.item)
     more: list[tuple[str, str]] = [
         (f"Before, {one.name}", "nothing" if isinstance(one.before, msgspec.UnsetType) else _cut(bytes(one.before)))
@@ -148,7 +148,7 @@ async def _in_full(looking: JournalReader, line: LetterLine) -> LetterLine:
 
 
 async def still_asked(looking: JournalReader, sent: Sent) -> bool:
-    """Whether anybody is still asked anything that the message is about."""
+    """True if anything in the message is still open."""
     if sent.test:
         return True
     for about in sent.abouts:
@@ -158,13 +158,13 @@ async def still_asked(looking: JournalReader, sent: Sent) -> bool:
 
 
 async def line_of(looking: JournalReader, about: NotifiedItem) -> LetterLine | None:
-    """What is asked; None where it is answered, or something newer is asked instead."""
+    """The line of an item; None if it is answered, or something newer is asked instead."""
     run, step = split_item(about.item)
     try:
         history = await looking.history(run)
         now = await with_ledger_answer(looking, item_in(history, step))
     except HoldfastError:
-        return None  # the run is gone from this journal: nobody is asked
+        return None  # the run is gone from this journal: nothing is asked
     outlives = now.contradicted or isinstance(now.subject, RunStopped)
     if not now.open or (history.status in ENDED and not outlives):
         return None
@@ -204,12 +204,12 @@ def _line(history: RunHistory, now: LoadedItem, about: NotifiedItem) -> LetterLi
 
 
 def _shown(now: LoadedItem, operation: OperationState) -> str:
-    """The digest that the command in a notice may carry: none where the notice does not show all that it approves."""
+    """The digest that the command in a notice may carry: empty if the notice does not show all that it approves."""
     return now.digest if is_whole(bytes(operation.intent.arguments)) else ""
 
 
 def _cut(value: bytes) -> str:
-    """A value that every channel shows as it stands here: whole, or with a remark on how much is left out."""
+    """A value as every channel shows it: whole, or with a remark on how much is left out."""
     text = value.decode("utf-8", "replace")
     lines = text[_LONG:].count("\n")
     more = f"{lines} more lines" if lines else f"{len(text) - _LONG:,} more characters"
@@ -217,7 +217,7 @@ def _cut(value: bytes) -> str:
 
 
 def _waits_on(subject: Subject) -> bool:
-    """Whether somebody can still answer when its deadline is over."""
+    """True if it can still be answered after its deadline."""
     if isinstance(subject, OperationState):
         return subject.approval.on_expiry != "refuse"
     return not isinstance(subject, QuestionAsked)
@@ -248,6 +248,6 @@ def _of_run(history: RunHistory) -> Facts:
 
 
 def _answer(command: str, item: str) -> str:
-    """The command, where it can be copied as it stands: a name with odd signs is chosen from the inbox."""
+    """The command, if it can be copied as it is: a name with odd signs is chosen from the inbox."""
     odd = harmless(item, 400) != item or set(item) & set(" \t'\"`$&;|<>(){}[]*?!\\#~") - {"#", "~"}
     return "holdfast inbox" if odd else command

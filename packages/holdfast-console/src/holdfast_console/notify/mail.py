@@ -1,7 +1,7 @@
 """Notices by e-mail: one message to one recipient, in plain text and HTML, by SMTP.
 
-SMTP has no keys. A server that answers refuses or takes a message as a whole; where the line breaks after the last byte
-nobody can tell, and the message is not sent again on a guess. Its Message-ID is the same on every try.
+SMTP has no keys. A server that answers refuses or takes a message as a whole; if the connection breaks after the last
+byte, the outcome is unknown, and the message is not sent again on a guess. Its Message-ID is the same on every try.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Mail(msgspec.Struct, frozen=True, kw_only=True):
         return int(self.server.rpartition(":")[2]) if _has_port(self.server) else _PORTS[self.tls]
 
     def send(self, letter: Letter, outside: SendContext) -> str:
-        """One try."""
+        """Send it once."""
         message = written(self, letter, outside).as_bytes(policy=WIRE)
         password = revealed(self.password) if isinstance(self.password, Secret) else ""
         with _Line(self._host, self._port, self.tls) as line:
@@ -180,11 +180,11 @@ class _Line:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Hang up: what the server has said stands, whatever it would say to a farewell."""
+        """Close the connection: the server's answer is final, whatever it would say to a farewell."""
         self._smtp.close()
 
     def greet(self, user: str, password: str) -> None:
-        """Up to the first word about a message, nothing can have been sent."""
+        """Greet the server and sign in: before the first command about a message, nothing can have been sent."""
         try:
             self._smtp.ehlo_or_helo_if_needed()
             if self._tls == "starttls":
@@ -202,7 +202,7 @@ class _Line:
             ) from error
 
     def deliver(self, sender: str, to: str, message: bytes) -> str:
-        """Hand the message over; the server's answer."""
+        """Hand the message over; returns the server's answer."""
         try:
             _agreed(*self._smtp.mail(sender))
             _agreed(*self._smtp.rcpt(to))
@@ -225,7 +225,7 @@ class _Line:
 
 
 def _agreed(code: int, said: bytes) -> None:
-    """An answer below 400 agrees; 4xx is a no for now, as of greylisting, and 5xx for good: nothing was taken."""
+    """Check an answer: below 400 accepts; 4xx refuses for now, as in greylisting; 5xx for good: nothing was taken."""
     if code < 400:
         return
     why = f"the mail server answered {code} {harmless(said.decode('utf-8', 'replace'), 200)}".rstrip()
@@ -235,7 +235,7 @@ def _agreed(code: int, said: bytes) -> None:
 
 
 def _said(error: Exception) -> str:
-    """What went wrong, without anything that was sent."""
+    """The error, without anything that was sent."""
     return f"{type(error).__name__} {getattr(error, 'smtp_code', '')}".rstrip()
 
 

@@ -1,7 +1,7 @@
-"""Looking for what has to be said, and to whom: done by whoever looks for runs that are due.
+"""Planning of notices: which are due, and to whom; done by the process that looks for due runs.
 
-Nothing is queued when somebody is asked: what waits is compared with what was sent, again and again, so that nothing
-can be lost between the two. A message is decided upon by its entry in the ledger, and sent by a run of its own.
+Nothing is queued when a question is asked: open items are compared with what was sent, again and again, so that
+nothing can be lost between the two. A message is decided by its entry in the ledger, and sent by a run of its own.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class NoticePlanner:
-    """What one app knows of what its channels were told. Two that look at once send each message once."""
+    """The notices of one app, with what was sent to its channels. Two planners at once send each message once."""
 
     def __init__(self, service: Service, reach: Reach, sender: NoticeSender) -> None:
         self._service = service
@@ -58,7 +58,7 @@ class NoticePlanner:
         await self._hand_out()
 
     async def waiting(self) -> list[PendingItem]:
-        """What people are asked now, as far as channels want to know it."""
+        """The open items, with the tool if a channel filters by it."""
         by_tool = any(channel.only.tools for channel in self._reach.channels)
         found = await placed(self._service.looking, now_ms=self._service.engine.environment.clock.wall_ms())
         return [waiting_of(one, await self._tool(one) if by_tool else "") for one in found if one.asked_ms]
@@ -71,7 +71,7 @@ class NoticePlanner:
                 return  # another process was faster: what it sent is looked at the next time
 
     async def post(self, channel: str, sent: Sent) -> bool:
-        """Decide upon a message; False where another process decided upon one of that number."""
+        """Decide a message; False if another process decided one of that number."""
         told = await self._refresh(channel)
         post = Post(stream_of(channel), str(told.messages + 1), written(sent))
         return (await self._service.engine.journal.post(post)).fresh
@@ -99,7 +99,7 @@ class NoticePlanner:
             await self._cursor.passed(entry.id)
 
     async def _tool(self, one: PlacedItem) -> str:
-        """The tool that is asked about; read once for each asking."""
+        """The tool that is asked about; read once for each question."""
         name = f"{one.item}@{one.asked_ms}"
         if one.kind == "unreadable":
             return ""
@@ -111,7 +111,7 @@ class NoticePlanner:
 
 
 def waiting_of(one: PlacedItem, tool: str) -> PendingItem:
-    """An item of the inbox, as notices are planned."""
+    """An item of the inbox, as the planner takes it."""
     return PendingItem(
         one.item, one.kind, one.asked_ms, one.due_ms, tool, one.queue, one.to, one.rests_ms, one.escalated, one.then
     )

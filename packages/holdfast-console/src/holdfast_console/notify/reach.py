@@ -27,7 +27,7 @@ EVERY: Final = timedelta(seconds=10)
 
 
 class Reach(msgspec.Struct, frozen=True):
-    """Who is told when somebody is asked. `every`: how often to look for what waits.
+    """The channels that are notified of questions. `every`: how often to look for open items.
 
     `base_url` is the address of the web inbox: with it, each notice has signed links. They are signed with `link_key`
     (at least 32 signs), else with what the variable HOLDFAST_LINK_KEY holds, where `holdfast serve` looks for it,

@@ -1,4 +1,4 @@
-"""`reach.yaml`: who is told when a person is asked, as a file. It names secrets, and never holds one."""
+"""`reach.yaml`: the channels that are notified of questions, as a file. It names secrets, and never holds one."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class _Server(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"
 
 
 class _Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One channel: which it is, is the one word of the first four that is there."""
+    """One channel: the one of the first four fields that is set says its kind."""
 
     mail: str = ""
     slack_env: str = ""
@@ -149,6 +149,6 @@ def _span(text: str, default: timedelta | None) -> timedelta | None:
 
 
 def _place(error: Exception) -> str:
-    """Where the mistake is; its text might hold what somebody wrote there by mistake, such as a password."""
+    """The place of the mistake; the error's text might hold a secret written there by mistake, such as a password."""
     mark: Any = getattr(error, "problem_mark", None)
     return f"line {mark.line + 1}" if mark is not None else type(error).__name__

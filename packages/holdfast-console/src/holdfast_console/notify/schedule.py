@@ -1,8 +1,8 @@
-"""Notices to people: who is told what, when, and when many things become one message. Pure.
+"""Notices to people: what a channel is sent, when, and when many things become one message. Pure.
 
-Everything is worked out from what waits now and from what was sent: there is no queue that could be lost. What was
-sent is one ledger stream for each channel, whose entries are numbered; the number is the entry's key, so of two
-processes that plan the same message one is refused and looks again.
+Everything is computed from the open items and from what was sent: there is no queue that could be lost. Each channel
+has one ledger stream of sent messages, whose entries are numbered; the number is the entry's key, so of two processes
+that plan the same message one is refused and looks again.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ NoticeReason = Literal["new", "reminder", "escalated", "again"]
 
 
 class PendingItem(msgspec.Struct, frozen=True):
-    """What a notice is about: one thing that a person is asked. Moments are wall clocks in milliseconds.
+    """One open item, as notices are planned. Moments are wall clocks in milliseconds.
 
-    `asked_ms` is when it was asked, as the records say; `rests_ms` until when somebody lets it rest; `urgent` how
-    often somebody made it urgent; `then` what happens at its deadline.
+    `asked_ms` is when it was asked, as the records say; `rests_ms` until when it is snoozed; `urgent` how often it was
+    made urgent; `then` what happens at its deadline.
     """
 
     item: str
@@ -49,14 +49,14 @@ class PendingItem(msgspec.Struct, frozen=True):
 
     @property
     def identity(self) -> str:
-        """One name for one asking: the same step that asks again later is news."""
+        """The id of one question: the same step that asks again later gets another."""
         return f"{self.item}@{self.asked_ms}"
 
 
 class Only(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Which items a channel is told about; what is left empty asks for nothing.
+    """The items that a channel receives; an empty field filters nothing.
 
-    `due_within`: only items whose deadline is nearer than that, and those that somebody made urgent.
+    `due_within`: only items whose deadline is nearer than that, and those that were made urgent.
     """
 
     kinds: tuple[Kind, ...] = ()
@@ -66,7 +66,7 @@ class Only(msgspec.Struct, frozen=True, omit_defaults=True):
     due_within: timedelta | None = None
 
     def admits(self, one: PendingItem, now_ms: int) -> bool:
-        """Whether a channel like this is told about that item now."""
+        """True if a channel with this filter receives that item now."""
         asked = (
             (self.kinds, one.kind),
             (self.tools, one.tool),
@@ -81,10 +81,10 @@ class Only(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Pace(msgspec.Struct, frozen=True, omit_defaults=True):
-    """When a channel is told. `after`: only of what nobody answered for so long: the next rung of a ladder.
+    """When a channel is notified. `after`: only of items unanswered for so long: the next rung of a ladder.
 
-    `remind_before`: once more so long before the deadline. `remind_every`: again and again while nobody answers.
-    More than `most` messages within `window` become one that lists what waits.
+    `remind_before`: once more so long before the deadline. `remind_every`: again and again until it is answered.
+    More than `most` messages within `window` become one that lists the open items.
     """
 
     after: timedelta = AT_ONCE
@@ -103,7 +103,7 @@ class Pace(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class NotifiedItem(msgspec.Struct, frozen=True):
-    """Why one item is in a message."""
+    """One item in a message, and why."""
 
     identity: str
     word: NoticeReason
@@ -115,7 +115,7 @@ class NotifiedItem(msgspec.Struct, frozen=True):
 
 
 class Sent(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One message, as the ledger has it: decided upon, and sent by a run of its own."""
+    """One message in the ledger: decided, and sent by a run of its own."""
 
     at_ms: int
     abouts: tuple[NotifiedItem, ...] = ()
@@ -123,17 +123,17 @@ class Sent(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Missed(msgspec.Struct, frozen=True):
-    """Nobody can tell whether a message about these askings has arrived."""
+    """A record that the delivery of a message about these questions is unknown."""
 
     at_ms: int
     identities: tuple[str, ...]
 
 
 class ChannelHistory(msgspec.Struct):
-    """What one channel was told so far: a fold of its messages.
+    """The history of one channel: a fold of its messages.
 
-    `last_of` is when it was told of an asking last; `missed` when it turned out, and how often, that nobody can tell
-    whether that arrived. `recent` are the last messages: when, and about how many.
+    `last_of` is when a question was last sent; `missed` when, and how often, its delivery turned out to be unknown.
+    `recent` are the last messages: when, and about how many.
     """
 
     messages: int = 0
@@ -142,7 +142,7 @@ class ChannelHistory(msgspec.Struct):
     recent: list[tuple[int, int]] = []
 
     def add(self, sent: Sent) -> None:
-        """One more message."""
+        """Add one message."""
         self.messages += 1
         for about in sent.abouts:
             self.last_of[about.identity] = sent.at_ms
@@ -150,7 +150,7 @@ class ChannelHistory(msgspec.Struct):
             self.recent = [*self.recent[-99:], (sent.at_ms, len(sent.abouts))]
 
     def miss(self, missed: Missed) -> None:
-        """A message may not have arrived."""
+        """Note that a message may not have arrived."""
         for identity in missed.identities:
             _, times = self.missed.get(identity, (0, 0))
             self.missed[identity] = (missed.at_ms, times + 1)
@@ -175,17 +175,17 @@ def planned(only: Only, pace: Pace, told: ChannelHistory, waiting: Iterable[Pend
 
 
 def _word(one: PendingItem, pace: Pace, told: ChannelHistory, now_ms: int) -> NoticeReason | None:
-    """Why the channel is told about it now, if it is."""
+    """The reason to notify the channel of it now, if any."""
     over = one.due_ms is not None and one.due_ms <= now_ms
     if over and one.then != "hold":
-        return None  # it ends by itself before anybody could answer
+        return None  # it ends by itself before it could be answered
     last = told.last_of.get(one.identity)
     if last is None:
         if now_ms < one.asked_ms + milliseconds(pace.after):
             return None
         return "escalated" if pace.after else "new"
     if over and one.due_ms is not None and last < one.due_ms:
-        return "escalated"  # nobody's silence ends it: everybody whom it concerns is told again
+        return "escalated"  # silence does not end it: all whom it concerns are notified again
     if one.due_ms is not None and last < one.due_ms - milliseconds(pace.remind_before) <= now_ms:
         return "reminder"
     missed_at, times = told.missed.get(one.identity, (0, 0))
@@ -196,24 +196,24 @@ def _word(one: PendingItem, pace: Pace, told: ChannelHistory, now_ms: int) -> No
 
 
 def _held(within: Sequence[tuple[int, int]], due: int, pace: Pace) -> bool:
-    """Whether a message waits for the others that will come: many came one by one, or a list was sent just now."""
+    """True if a message waits for others to come: many came one by one, or a list was sent just now."""
     listed = any(about > 1 for _, about in within)
     return bool(within) and (listed or due <= pace.most)
 
 
 def _presses(due: Sequence[tuple[PendingItem, NoticeReason]], within: Sequence[tuple[int, int]], pace: Pace) -> bool:
-    """Whether something would be over before the end of the pause."""
+    """True if an item is due too soon to wait for the end of the pause."""
     until = max(at for at, _ in within) + milliseconds(pace.window)
     return any(one.due_ms is not None and one.due_ms - milliseconds(pace.remind_before) // 2 <= until for one, _ in due)
 
 
 def stream_of(channel: str) -> str:
-    """The ledger stream of what one channel is told."""
+    """The ledger stream of messages to one channel."""
     return f"{NOTICES}{channel}"
 
 
 def missed_stream(channel: str) -> str:
-    """The ledger stream of messages to a channel of which nobody can tell whether they arrived."""
+    """The ledger stream of messages to a channel whose delivery is unknown."""
     return f"{MISSED}{channel}"
 
 

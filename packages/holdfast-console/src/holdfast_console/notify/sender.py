@@ -1,8 +1,8 @@
 """The runs that send notices: the system's own agent, and one tool for each channel.
 
-A notice is a plain write: it is attempted again only where nothing can have been sent. What was sent and not answered
-is unknown, and says so; what is still asked later on is then told by another notice, which says that it may be the
-second.
+A notice is a plain write: it is attempted again only if nothing can have been sent. One that was sent and not answered
+is unknown, and recorded as such; if the question is still open later, another notice is sent, which says that it may
+be the second.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ STALE: Final = "stale"
 
 
 class NoticeMessage(msgspec.Struct, frozen=True):
-    """Which message: the channel, and its number there."""
+    """A message: the channel, and its number there."""
 
     channel: str
     number: int
@@ -51,14 +51,14 @@ class NotReached(HoldfastError):
 
 
 class LinkSettings(msgspec.Struct, frozen=True):
-    """Where the web inbox is, and what signs the links to it; without an address no notice has a link."""
+    """The address of the web inbox, and the keys that sign links to it; without an address no notice has a link."""
 
     base_url: str = ""
     keys: SigningKeys = SigningKeys(())
 
 
 class NoticeSender:
-    """What one app needs to reach people. `engine` is given once it is made."""
+    """Sends the notices of one app. `engine` is given once it is made."""
 
     def __init__(self, channels: Mapping[str, Channel], web: LinkSettings) -> None:
         self.engine: Engine | None = None
@@ -81,7 +81,7 @@ class NoticeSender:
         return notice
 
     def _send(self, name: str, number: int, letter: str) -> str:
-        """One try. A letter whose every question was answered before the first one is not sent at all."""
+        """Send it once. A letter whose every question was answered before the first try is not sent at all."""
         channel, engine, current = self._channels.get(name), self._open_engine(), current_operation()
         if channel is None:
             raise NotSent(f"the channel {name} is not known here", retry_after=3600)
@@ -123,7 +123,7 @@ class NoticeSender:
         raise NotReached(f"{message.channel} was not reached: {outcome.reason}")
 
     async def _missed(self, message: NoticeMessage, why: str) -> str:
-        """Nobody can tell whether it arrived: what is still asked is told once more later, and says so."""
+        """Record an unknown delivery: what is still asked is sent once more later, with a remark."""
         engine = self._open_engine()
         sent = await self._sent(message.channel, message.number)
         missed = Missed(engine.environment.clock.wall_ms(), tuple(about.identity for about in sent.abouts))

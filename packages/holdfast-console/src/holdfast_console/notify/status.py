@@ -1,4 +1,4 @@
-"""What people were told: each message of each channel, and what became of it."""
+"""Delivery status of notices: each message of each channel, and its result."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NAMED: Final = 20
 
 
 class NoticeStatus(msgspec.Struct, frozen=True):
-    """One message. `quiet`: everything in it was answered before it could be sent. `said` is what became of it.
+    """One message. `quiet`: everything in it was answered before it could be sent. `said` is its result.
 
     `items` names the first ones that it is about, `about` how many there are; `test` who asked for a trial.
     """
@@ -63,7 +63,7 @@ class ChannelStatus(msgspec.Struct, frozen=True):
 
 
 async def channel_statuses(looking: JournalReader, *, limit: int, channel: str = "") -> list[ChannelStatus]:
-    """Every channel that was ever told something, by name, with its last `limit` messages."""
+    """Every channel that was ever sent a message, by name, with its last `limit` messages."""
     streams: dict[str, list[LedgerEntry]] = {}
     for entry in await looking.journal.entries(NOTICES):
         streams.setdefault(entry.stream.removeprefix(NOTICES), []).append(entry)
@@ -92,7 +92,7 @@ async def _channel(looking: JournalReader, name: str, entries: list[LedgerEntry]
 async def notice_of(
     looking: JournalReader, channel: str, entry: LedgerEntry, sent: Sent, row: RunRow | None
 ) -> NoticeStatus:
-    """One message, and what its run says about it."""
+    """One message, and the result of its run."""
     run = run_of(channel, int(entry.key))
     state, said = (state_of(row), row.reason) if row is not None else ("on the way", "to be sent")
     if row is not None and state == "sent":
@@ -105,7 +105,7 @@ async def notice_of(
 
 
 def state_of(row: RunRow) -> State:
-    """How far a message is, from the listing alone: one that had become needless counts as sent here."""
+    """The state of a message, from the listing alone: one that had become needless counts as sent here."""
     if row.status == "completed":
         return "sent"
     if row.status in {"stopped", "undone"}:
@@ -113,11 +113,11 @@ def state_of(row: RunRow) -> State:
     return "unknown" if is_parked(row) else "on the way"
 
 
-# What each channel is to be told now: judged as whoever plans it would, and neither decided upon nor sent.
+# The notices that are due for each channel: judged as the planner would, and neither decided nor sent.
 
 
 class DueNotice(msgspec.Struct, frozen=True):
-    """What a worker that looks now would tell one channel: about which items, and why. `receiver` is for people."""
+    """The notice that a worker would send to one channel now: which items, and why. `receiver` is for people."""
 
     channel: str
     receiver: str
@@ -126,7 +126,7 @@ class DueNotice(msgspec.Struct, frozen=True):
 
 
 async def due_now(looking: JournalReader, channels: Iterable[Channel], now_ms: int) -> list[DueNotice]:
-    """The same for each of these channels, in their order. Nothing is written."""
+    """The due notices of these channels, in their order. Nothing is written."""
     waiting = [waiting_of(one, one.tool) for one in await placed(looking, now_ms=now_ms) if one.asked_ms]
     return [await _of(looking, channel, waiting, now_ms) for channel in channels]
 

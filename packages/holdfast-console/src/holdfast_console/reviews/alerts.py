@@ -1,7 +1,7 @@
-"""Whether people keep up, and whether they still look: figures about them, and alarms as a pure function of these.
+"""Figures about whether reviewers keep up and still read, and alarms as a pure function of them.
 
-An alarm about a rate needs proof: the whole 95 % interval has to be beyond the limit. Twenty approvals in a row are no
-sign of anything; two hundred are.
+An alarm about a rate needs proof: the whole 95 % interval has to be beyond the limit. Twenty approvals in a row prove
+nothing; two hundred do.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from holdfast_console.reviews.statistics import Share, median, share
 
 DAY_MS: Final = 86_400_000
 QUICKEST: Final = 48.0
-"""Characters a second that nobody reads: twice the mean of adults, 238 words a minute at six characters with the space.
+"""Too many characters a second to read: twice the mean of adults, 238 words a minute at six characters with the space.
 
 Source of the mean: M. Brysbaert, "How many words do we read per minute? A review and meta-analysis of reading rate",
 Journal of Memory and Language 109 (2019).
 """
 AT_ONCE_MS: Final = 1_000
-"""Answers of one person that are no further apart were given together, and what was shown for them is one text."""
+"""Answers of one person that are no further apart were given together; what was shown for them is one text."""
 
 
 class AlertLimits(msgspec.Struct, frozen=True):
-    """From where on a figure is an alarm. Rates are shares of looks; `load` is a multiple of an equal share.
+    """Limits beyond which a figure is an alarm. Rates are shares of reviews; `load` is a multiple of an equal share.
 
-    Nothing is said about a rate of fewer than `enough` looks.
+    A rate of fewer than `enough` reviews gives no alarm.
     """
 
     depth: int = 100
@@ -43,7 +43,7 @@ class AlertLimits(msgspec.Struct, frozen=True):
 
 
 class OpenItem(msgspec.Struct, frozen=True):
-    """One thing that waits. `due_ms`: the wall clock at which it ends; `blocked`: how much waits behind it."""
+    """One open item. `due_ms`: the wall clock of its deadline; `blocked`: how much waits behind it."""
 
     item: str
     asked_ms: int
@@ -67,7 +67,7 @@ class ReviewerLoad(msgspec.Struct, frozen=True):
 
 
 class Health(msgspec.Struct, frozen=True):
-    """How people keep up with what they are asked, over the last `days`. Times are in milliseconds."""
+    """How people keep up with open items, over the last `days`. Times are in milliseconds."""
 
     at_ms: int
     days: float
@@ -85,12 +85,12 @@ class Health(msgspec.Struct, frozen=True):
 
     @property
     def days_to_work_off(self) -> float | None:
-        """How long the queue would take at the pace of these days, if nothing new came. None: nobody answers."""
+        """Days to work off the queue at the pace of these days, if nothing new came. None: there are no answers."""
         return self.depth * self.days / self.answered if self.answered else None
 
 
 class Alarm(msgspec.Struct, frozen=True):
-    """Something that should not be so. `reviewer` is empty where it is about everybody."""
+    """A figure beyond its limit. `reviewer` is empty if it is about all of them."""
 
     name: str
     says: str
@@ -98,7 +98,7 @@ class Alarm(msgspec.Struct, frozen=True):
 
 
 def health(waiting: Sequence[OpenItem], looks: Sequence[Review], now_ms: int, days: float) -> Health:
-    """The figures at a moment, from what waits and the words of the last `days`."""
+    """The figures at a moment, from the open items and the reviews of the last `days`."""
     since = now_ms - int(days * DAY_MS)
     recent = [one for one in looks if one.answered_ms >= since]
     spoken = [one for one in recent if one.by]
@@ -140,16 +140,16 @@ def _loads(spoken: Sequence[Review], hasty: set[str], waiting: Sequence[OpenItem
 
 
 def _approved(looks: Iterable[Review]) -> Share:
-    """How often the answer was yes, of those that could have been no; planted ones ought to be, and are left out."""
+    """How often the answer was yes, of those that could have been no; planted cases ought to be, and are left out."""
     judged = [one for one in looks if one.judges]
     return share(sum(not one.overridden for one in judged), len(judged))
 
 
 def quick_ones(looks: Iterable[Review]) -> set[str]:
-    """The looks (item and reviewer) that took less time than reading what was shown.
+    """The reviews (item and reviewer) that took less time than reading what was shown.
 
-    Nobody knows when a person began to read: not before it was asked, and not before that person's last answer. So the
-    time taken is at most that long, and what is called quick here was. What was answered at once counts as one text.
+    A person began to read at an unknown time: not before it was asked, and not before their last answer. So the time
+    taken is at most that long, and each review called quick here was. Answers given together count as one text.
     """
     by_name: dict[str, list[Review]] = {}
     for one in sorted(looks, key=lambda look: look.answered_ms):
@@ -186,7 +186,7 @@ def _name(look: Review) -> str:
 
 
 def alarms(now: Health, limits: AlertLimits) -> tuple[Alarm, ...]:
-    """What should not be so, the queue first. Pure: the same figures give the same alarms."""
+    """The alarms, the queue first. Pure: the same figures give the same alarms."""
     found = [*_queue(now, limits), *_rates("", now, limits)]
     if len(now.reviewers) > 1:  # what is said about one alone is said about all
         for one in now.reviewers:
@@ -236,15 +236,15 @@ def _load(now: Health, limits: AlertLimits) -> Iterable[Alarm]:
 
 
 def by_urgency(waiting: Iterable[OpenItem]) -> list[OpenItem]:
-    """What to look at first: what was made urgent, the nearest deadline, what blocks most, the oldest."""
+    """The order of review: what was made urgent, the nearest deadline, what blocks most, the oldest."""
     never = 1 << 62
     return sorted(waiting, key=lambda one: (-one.escalated, one.due_ms or never, -one.blocked, one.asked_ms, one.item))
 
 
 def suggested(waiting: Iterable[OpenItem], now: Health, limits: AlertLimits) -> dict[str, str]:
-    """Who could take what nobody was given yet: whoever has least to do, and is not known to be tired.
+    """Suggest a reviewer for each item without one: the reviewer with least to do, and without an alarm.
 
-    Where all of them are tired everybody gets a part. Empty where nobody has answered anything lately.
+    If all of them have alarms, each gets a part. Empty if there are no recent answers.
     """
     tired = {one.reviewer for one in alarms(now, limits)}
     fresh = [one for one in now.reviewers if one.by not in tired] or list(now.reviewers)

@@ -1,9 +1,9 @@
 """Thresholds that follow what people find: a stated rule, its bounds, and why it moved.
 
-A threshold parts what goes by itself from what is asked about. On its asking side every case is seen; on the other side
-a sample is. Both sides near it say how often something is wrong *there*, and that is compared with the rate at which
-asking and not asking cost the same: the cost of a look over the cost of an error. So the rule needs no model of
-anything.
+A threshold separates calls that go out by themselves from calls that people are asked about. On its asking side every
+case is seen; on the other side a sample is. Both sides near it say how often something is wrong *there*, and that is
+compared with the rate at which asking and not asking cost the same: the cost of a review over the cost of an error. So
+the rule needs no model of anything.
 
 - **Tighten** by one step when a little more than the goal is proven to be wrong just beyond the threshold.
 - **Loosen** by one step when clearly less than the goal is proven to be wrong just before it.
@@ -35,13 +35,13 @@ from holdfast_console.reviews.statistics import Share, corrected, weighted
 
 PROVEN: Final = 1.959964  # z of a two-sided 95 % interval: what loosening needs
 LIKELY: Final = 1.281552  # z of a two-sided 80 % interval: what tightening needs
-BLIND: Final = 0.5  # people who may catch less than this share of what is planted are no measure of anything
+BLIND: Final = 0.5  # people who may catch less than this share of planted cases prove nothing
 
 
 class ThresholdFinding(msgspec.Struct, frozen=True, gc=False):
-    """What was found about one case: its value on the threshold's scale, and whether it was wrong.
+    """The finding of one case: its value on the threshold's scale, and whether it was wrong.
 
-    `weight`: one over the chance with which it was looked at, had it gone by itself; 1 for what is always asked about.
+    `weight`: one over the chance with which it was reviewed, had it gone by itself; 1 for what is always asked about.
     """
 
     value: float
@@ -50,7 +50,7 @@ class ThresholdFinding(msgspec.Struct, frozen=True, gc=False):
 
 
 class Judgement(msgspec.Struct, frozen=True):
-    """Where a threshold should stand, and why. `beyond` went by itself, `before` was asked about; both near it."""
+    """The value a threshold should have, and why. `beyond` went by itself, `before` was asked about; both near it."""
 
     direction: Direction
     at: float
@@ -61,16 +61,16 @@ class Judgement(msgspec.Struct, frozen=True):
 
     @property
     def moves(self) -> bool:
-        """Whether it should stand elsewhere than it does."""
+        """True if the threshold should change."""
         return self.to != self.at
 
 
 def judged(
     threshold: Threshold, at: float, findings: Iterable[ThresholdFinding], catch: Share | None = None
 ) -> Judgement:
-    """What `findings` since the last move say about a threshold that stands `at`.
+    """Judge a threshold whose value is `at` by the `findings` since its last move.
 
-    `catch` is how much of what was planted people caught meanwhile; None where nothing is planted.
+    `catch` is the share of planted cases that people caught meanwhile; None if none are planted.
     """
     near = [one for one in findings if threshold.beside(one.value, at)]
     beyond = [(one.wrong, one.weight) for one in near if not threshold.asks(one.value, at)]
@@ -113,15 +113,15 @@ def _direction(
     return "stay", "what was found does not prove that it stands wrong"
 
 
-# Where thresholds stand, what people found near them, and the record of every move in the ledger `thresholds/NAME`.
+# The values of thresholds, what people found near them, and the record of every move in the ledger `thresholds/NAME`.
 
 
 MEMORY_DAYS: Final = 90.0
-"""After how long what people found is forgotten: agents change."""
+"""Days after which a finding is forgotten: agents change."""
 
 
 class Proposal(msgspec.Struct, frozen=True):
-    """What should become of one threshold. `number` is how many moves are on record, `since_ms` when the last was."""
+    """A proposal for one threshold. `number` is how many moves are on record, `since_ms` when the last was."""
 
     name: str
     number: int
@@ -130,7 +130,7 @@ class Proposal(msgspec.Struct, frozen=True):
 
 
 async def proposals(looking: JournalReader, policy: Policy, now_ms: int) -> list[Proposal]:
-    """What people found near each threshold since it last moved says about it."""
+    """A proposal for each threshold, by what people found near it since it last moved."""
     positions = await threshold_positions(looking.journal)
     said = (
         await read_reviews(looking, now_ms - int(MEMORY_DAYS * DAY_MS))
@@ -151,7 +151,7 @@ async def proposals(looking: JournalReader, policy: Policy, now_ms: int) -> list
 
 
 def findings(threshold: Threshold, policy: Policy, said: RecordedReviews, since_ms: int) -> list[ThresholdFinding]:
-    """What people said from `since_ms` on about calls that this threshold decided, with what each stands for."""
+    """The findings from `since_ms` on about calls that this threshold decided, with their weights."""
     rules = _rules(threshold, policy)
     looks = [one for one in said.looks if one.answered_ms >= since_ms]
     stands_for = weights(looks, [one for one in said.passed if one.at_ms >= since_ms])
@@ -163,7 +163,7 @@ def findings(threshold: Threshold, policy: Policy, said: RecordedReviews, since_
 
 
 def _rules(threshold: Threshold, policy: Policy) -> set[str]:
-    """The first rule that names it, and all after that: what an earlier rule decides, it does not."""
+    """The first rule that names it, and all after that: an earlier rule decides without it."""
     names = [one.name for one in policy.rules]
     first = next((n for n, one in enumerate(policy.rules) if threshold.name in thresholds_in(one.when)), len(names))
     return {*names[first:], "default"}
@@ -176,7 +176,7 @@ def _value(threshold: Threshold, look: Review) -> float | None:
 async def apply(journal: Journal, proposed: Sequence[Proposal], by: str) -> list[Move]:
     """Put the moves on record, each once: of two people who apply the same one, the first does. Returns what moved.
 
-    An app that is open goes on as it began; the next one that opens finds the thresholds where they stand.
+    An open app keeps the thresholds with which it began; the next app that opens finds them moved.
     """
     moved: list[Move] = []
     for one in proposed:

@@ -1,4 +1,4 @@
-"""Looks: what people said about operations, one value per word, as the figures about people count them."""
+"""Reviews: people's answers about operations, one value per answer, as the figures about people count them."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ ReviewAnswer = Literal[
 ]
 
 OVERRIDES: Final = frozenset[ReviewAnswer]({"declined", "asked_back", "edited", "answered", "wrong"})
-"""Words after which something other happened than the agent wanted, or should have."""
+"""Answers after which something else happened, or should have happened, than the agent wanted."""
 JUDGED: Final = OVERRIDES | frozenset[ReviewAnswer]({"approved", "right"})
-"""Words that say whether the agent was right. A time that ran out says nothing, nor does a word on an outcome."""
+"""Answers that say whether the agent was right. An expiry says nothing, nor does an answer about an outcome."""
 
 
 class Review(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """One person's word about one operation (`item` is RUN/STEP). Times are wall clocks in milliseconds.
+    """One person's answer about one operation (`item` is RUN/STEP). Times are wall clocks in milliseconds.
 
-    `shown` is how many characters there were to read. `sampled`: the draw asked, nothing else.
+    `shown` is how many characters there were to read. `sampled`: asked because of the draw alone.
     """
 
     item: str
@@ -41,17 +41,17 @@ class Review(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
     @property
     def overridden(self) -> bool:
-        """Whether the word is against what the agent wanted."""
+        """True if the answer is against what the agent wanted."""
         return self.said in OVERRIDES
 
     @property
     def judges(self) -> bool:
-        """Whether it says anything about the agent: planted cases are not the agent's."""
+        """True if it says anything about the agent: planted cases are not the agent's."""
         return self.said in JUDGED and self.kind in {"approval", "shadow"}
 
 
 class UnreviewedCall(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """An operation that a policy let leave without a person. `undone`: on a person's order, with its whole run."""
+    """An operation that a policy let be sent without a person. `undone`: by a person's command, with its whole run."""
 
     item: str
     at_ms: int
@@ -60,7 +60,7 @@ class UnreviewedCall(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 def last_reviews(looks: Iterable[Review]) -> list[Review]:
-    """One word for each operation: of several people, the last one said decided."""
+    """One answer for each operation: of several people's, the last one decided."""
     last: dict[tuple[str, Kind], Review] = {}
     for one in sorted(looks, key=lambda look: look.answered_ms):
         last[one.item, one.kind] = one
@@ -68,17 +68,17 @@ def last_reviews(looks: Iterable[Review]) -> list[Review]:
 
 
 def known_wrong(looks: Iterable[Review], passed: Iterable[UnreviewedCall]) -> list[UnreviewedCall]:
-    """What left unseen and was undone later: no sample has to stand for it."""
+    """Operations that were sent unseen and undone later: no sample has to represent them."""
     seen = {one.item for one in looks if one.kind == "shadow" and one.judges}
     return [one for one in passed if one.undone and one.item not in seen]
 
 
 def weights(looks: Iterable[Review], passed: Iterable[UnreviewedCall]) -> dict[tuple[str, Kind], float]:
-    """What each judged operation stands for, so that all that were decided are represented.
+    """How many operations each judged one represents, so that all that were decided are counted.
 
-    What was always asked about stands for itself. What was drawn, before or after it left, stands for its stratum: all
-    that could have been drawn, over those that were answered. Counting answers takes care of the unanswered ones, if
-    chance alone left them.
+    An operation that was always asked about represents itself. A drawn one, before or after it was sent, represents its
+    stratum: all that could have been drawn, over those that were answered. Counting answers covers the unanswered
+    ones, if they are unanswered by chance alone.
     """
     decided, left = [one for one in last_reviews(looks) if one.judges], list(passed)
     drawn = Counter(one.traits.stratum for one in decided if is_drawn(one))
@@ -94,7 +94,7 @@ def weights(looks: Iterable[Review], passed: Iterable[UnreviewedCall]) -> dict[t
 
 
 def is_drawn(look: Review) -> bool:
-    """Whether chance put it before a person."""
+    """True if chance selected it for review."""
     return look.sampled or look.kind == "shadow"
 
 
@@ -109,7 +109,7 @@ def amount_band(amount: float | None) -> str:
 
 
 def groups_of(look: Review) -> dict[str, str]:
-    """The group that a word falls into, for each way to group."""
+    """The group of a review, for each way to group."""
     return {
         "tool": look.traits.tool,
         "confidence": band_of(look.traits.confidence),

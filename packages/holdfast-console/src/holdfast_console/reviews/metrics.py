@@ -1,7 +1,7 @@
-"""The figures about people and the agent they judge: override rates by group, and what stated confidence is worth.
+"""Figures about people and the agent they judge: override rates by group, and the worth of stated confidence.
 
-An override rate is a share of looks, not of errors: it counts what people found, and people miss things. Where cases
-are planted, `caught` says how much, and `wrong` puts back what was missed.
+An override rate is a share of reviews, not of errors: it counts what people found, and people miss things. If cases
+are planted, `caught` says how much, and `wrong` adds what was missed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from holdfast_console.reviews.statistics import (
 
 
 class MetricsGroup(msgspec.Struct, frozen=True):
-    """The looks of one tool, band or reviewer. `median_ms` is from the question to the answer."""
+    """The reviews of one tool, band or reviewer. `median_ms` is from the question to the answer."""
 
     name: str
     overrides: Share
@@ -41,11 +41,11 @@ class MetricsGroup(msgspec.Struct, frozen=True):
 
 
 class ReviewMetrics(msgspec.Struct, frozen=True):
-    """What people found. `since_ms`: looks from that wall clock on; `passed`: operations that left without a person.
+    """Figures of reviews. `since_ms`: those from that wall clock on; `passed`: operations sent without a person.
 
-    `overrides` is of what people looked at. `wrong` is of what was decided, with what left unseen: samples and shadow
-    reviews stand for it, and what people miss is put back where planted cases say how much that is. `unseen` of those
-    that left have nothing that stands for them: `wrong` says nothing about these.
+    `overrides` is of what people reviewed. `wrong` is of what was decided, with what was sent unseen: samples and
+    shadow reviews represent it, and what people miss is added where planted cases say how much that is. `unseen` of the
+    operations that were sent are not represented: `wrong` says nothing about these.
     """
 
     since_ms: int
@@ -65,7 +65,7 @@ class ReviewMetrics(msgspec.Struct, frozen=True):
 
 
 def review_metrics(looks: Sequence[Review], passed: Sequence[UnreviewedCall], since_ms: int = 0) -> ReviewMetrics:
-    """All of them, from the words that were said from `since_ms` on. Pure."""
+    """Compute all figures from the reviews since `since_ms`. Pure."""
     looks = [one for one in looks if one.answered_ms >= since_ms]
     passed = [one for one in passed if one.at_ms >= since_ms]
     judged = [one for one in looks if one.judges]
@@ -93,19 +93,19 @@ def review_metrics(looks: Sequence[Review], passed: Sequence[UnreviewedCall], si
 
 
 def unseen_of(decided: Iterable[Review], passed: Iterable[UnreviewedCall]) -> int:
-    """How many left that nothing stands for: nothing was drawn from their stratum, and nobody undid them."""
+    """How many sent operations are not represented: none was drawn from their stratum, and they were not undone."""
     drawn = {one.traits.stratum for one in decided if is_drawn(one)}
     return sum(not one.undone and one.traits.stratum not in drawn for one in passed)
 
 
 def caught_of(looks: Iterable[Review]) -> Share:
-    """How many of the planted cases people caught."""
+    """The share of planted cases that people caught."""
     planted = [one for one in looks if one.kind == "planted"]
     return share(sum(one.overridden for one in planted), len(planted))
 
 
 def _grouped(looks: Sequence[Review], way: str) -> tuple[MetricsGroup, ...]:
-    """The groups, those with most looks first."""
+    """The groups, those with most reviews first."""
     groups: dict[str, list[Review]] = {}
     for one in looks:
         groups.setdefault(groups_of(one)[way], []).append(one)
@@ -122,7 +122,7 @@ def _group(name: str, looks: Sequence[Review]) -> MetricsGroup:
 def _stated(
     decided: Sequence[Review], undone: Sequence[UnreviewedCall], stands_for: Mapping[tuple[str, Kind], float]
 ) -> Iterable[StatedConfidence]:
-    """Stated confidence beside how it turned out, by people's words and by what was undone."""
+    """Stated confidence beside how it turned out, by people's answers and by what was undone."""
     for one in decided:
         if one.traits.confidence is not None:
             yield StatedConfidence(one.traits.confidence, not one.overridden, stands_for[one.item, one.kind])

@@ -1,4 +1,4 @@
-"""Reading what people said, and what left without them, from the records of all runs. Nothing here writes."""
+"""Reading of reviews, and of operations sent without one, from the records of all runs. Nothing here writes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ReviewRecord: TypeAlias = (
 
 
 class RecordedReviews(msgspec.Struct):
-    """What the journal holds: words of people, and operations that left without one."""
+    """The reviews in the journal, and the operations that were sent without one."""
 
     looks: list[Review]
     passed: list[UnreviewedCall]
@@ -52,7 +52,7 @@ async def read_reviews(looking: JournalReader, since_ms: int = 0) -> RecordedRev
 
 
 async def _afterwards(looking: JournalReader) -> list[Review]:
-    """What people said about what had left already."""
+    """The reviews of operations that were sent already."""
     left: dict[str, LedgerEntry] = {}
     looks: list[Review] = []
     for entry in await looking.journal.entries(SHADOW):
@@ -73,7 +73,7 @@ async def _afterwards(looking: JournalReader) -> list[Review]:
 
 
 async def _moments(looking: JournalReader, run: str) -> Mapping[int, int]:
-    """When each order was given. Its record says when it was applied, which may be much later."""
+    """When each command was given. Its record says when it was applied, which may be much later."""
     return {entry.id: entry.at_ms for entry in await looking.journal.entries(command_stream(run))}
 
 
@@ -83,7 +83,7 @@ class RunReviews:
     def __init__(self, run: str) -> None:
         self.run: Final = run
         self.looks: list[Review] = []
-        self.entries: dict[int, int] = {}  # the ledger entry of a word, and its place among the looks
+        self.entries: dict[int, int] = {}  # the ledger entry of an answer, and its index in `looks`
         self._agent = ""
         self._confidence: float | None = None
         self._met: dict[str, _Met] = {}
@@ -91,7 +91,7 @@ class RunReviews:
         self._undone = self._planted = False
 
     def add(self, record: r.Record) -> None:
-        """One more record, in order."""
+        """Read one more record, in order."""
         intent = getattr(record, "intent", None)
         if isinstance(intent, r.Intent):
             self._meet(str(getattr(record, "step", "")), intent)
@@ -119,14 +119,14 @@ class RunReviews:
                 return
 
     def answered_at(self, moments: Mapping[int, int]) -> None:
-        """Put in when each word was said, by the ledger."""
+        """Set the time of each answer, by the ledger."""
         for entry, place in self.entries.items():
             if entry in moments:
                 self.looks[place] = replace(self.looks[place], answered_ms=moments[entry])
 
     @property
     def passed(self) -> list[UnreviewedCall]:
-        """What left without a person."""
+        """The operations that were sent without a person."""
         name = self.run
         return [
             UnreviewedCall(operation_id(name, step), at, self._met[step].traits, self._undone)
@@ -149,7 +149,7 @@ class RunReviews:
                 met.asked_ms, met.shown = record.at, met.length + len(record.why)
 
     def _rule(self, met: _Met, record: r.Ruled) -> None:
-        """What a policy knew, and what it said: the facts are better than what was guessed from the decision before."""
+        """Take the facts and the ruling of a policy: they are better than a guess from the decision before."""
         facts, ruling = record.facts, record.ruling
         known = met.traits if facts is None else replace(met.traits, amount=facts.amount)
         if facts is not None and facts.confidence is not None:
@@ -159,7 +159,7 @@ class RunReviews:
         met.automatic = ruling.word != "refuse" and not ruling.asks
 
     def _end(self, record: r.RunCompleted) -> None:
-        """A planted case is over: its result says how."""
+        """End a planted case: its result says how."""
         ended = msgspec.json.decode(record.result, type=Ended)
         if ended.end != "withdrawn":
             said: ReviewAnswer = "approved" if ended.end == "missed" else "declined"
@@ -182,7 +182,7 @@ class RunReviews:
 
 
 class _Met(msgspec.Struct):
-    """What is known of an operation so far. `length`: how many characters its call has."""
+    """The state of an operation so far. `length`: how many characters its call has."""
 
     traits: Traits
     length: int

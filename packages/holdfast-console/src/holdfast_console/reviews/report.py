@@ -1,4 +1,4 @@
-"""How people keep up, read from a journal: what waits, what was said, and what waits behind what."""
+"""How people keep up, read from a journal: what waits, what was answered, and what waits behind what."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from holdfast_console.reviews.metrics import ReviewMetrics, review_metrics
 from holdfast_console.reviews.reader import RecordedReviews, read_reviews
 
 NEXT: Final = 10
-"""How many of the most urgent things are shown, with what is blocked behind them."""
+"""How many of the most urgent items are shown, with what is blocked behind them."""
 
 
 class NextItem(msgspec.Struct, frozen=True):
-    """One of the things to look at next, `given` to somebody, or for `by` to take; empty: nobody is known."""
+    """One of the items to review next, `given` to a reviewer, or for `by` to take; empty: no reviewer is known."""
 
     item: str
     asks: str
@@ -41,7 +41,7 @@ class NextItem(msgspec.Struct, frozen=True):
 
 
 class Workload(msgspec.Struct, frozen=True):
-    """The health of people's work, what should not be so, and what comes next."""
+    """The health of people's work, the alarms, and the next items."""
 
     health: Health
     alarms: tuple[Alarm, ...]
@@ -63,7 +63,7 @@ async def workload(
 
 
 async def report(looking: JournalReader, now_ms: int, days: float = 7.0) -> ReviewReport:
-    """The same beside what people found. The records are read once for both."""
+    """The workload beside what people found. The records are read once for both."""
     said = await _said(looking, now_ms, days)
     found = review_metrics(said.looks, said.passed, _since(now_ms, days))
     return ReviewReport(await _watched(looking, said.looks, now_ms, days, AlertLimits()), found)
@@ -97,7 +97,7 @@ def _asked(item: PlacedItem) -> OpenItem:
 
 
 async def _with_blocked(looking: JournalReader, item: PlacedItem, one: OpenItem) -> OpenItem:
-    """The same with what is open in its run besides: it all waits behind this."""
+    """The item with how much else is open in its run: all of it waits behind this."""
     if item.kind == "unreadable":
         return one
     history = await looking.history(item.run)

@@ -26,12 +26,12 @@ from holdfast.model.waits import ListedWait, call_text, is_whole
 RATE: Final = 0.04
 """Planted cases for each question to people."""
 KEPT_DAYS: Final = 3.0
-"""After how long a case that nobody answered is withdrawn."""
+"""Days after which an unanswered case is withdrawn."""
 _DAY_MS: Final = 86_400_000
 
 
 class CaseTemplate(msgspec.Struct, frozen=True):
-    """A real question about a tool, after which a planted one is made."""
+    """A real question about a tool: the model of a planted one."""
 
     run: str
     agent: str
@@ -42,7 +42,7 @@ class CaseTemplate(msgspec.Struct, frozen=True):
 
 
 class SeedingResult(msgspec.Struct, frozen=True):
-    """What was done: the items that were planted, and the runs that were withdrawn."""
+    """The result: the items that were planted, and the runs that were withdrawn."""
 
     items: tuple[str, ...]
     withdrawn: tuple[str, ...]
@@ -53,7 +53,7 @@ async def seed_cases(
 ) -> SeedingResult:
     """Bring the planted cases of the last week up to `rate` for each question that people were asked.
 
-    Cases are drawn by chance. What waits for longer than `kept_days`, or beyond its deadline, is withdrawn. Raises
+    Cases are drawn by chance. One that waits for longer than `kept_days`, or beyond its deadline, is withdrawn. Raises
     `UsageError` for a case about a tool that people were never asked about: nothing would be like it.
     """
     if not cases:
@@ -75,7 +75,7 @@ async def seed_cases(
 
 
 def _is_over(row: RunRow, now_ms: int, kept_days: float) -> bool:
-    """Whether nobody is to answer it any more: a real question would have ended at its deadline, too."""
+    """True if no answer is wanted any more: a real question would have ended at its deadline, too."""
     ends = [wait.due for wait in waits_of(row) if wait.due is not None and wait.then == "refuse"]
     return row.created_ms < now_ms - kept_days * _DAY_MS or min(ends, default=now_ms + 1) <= now_ms
 
@@ -159,7 +159,7 @@ async def seed_case(engine: Engine, case: Case, model: CaseTemplate) -> str:
 def _records(
     engine: Engine, case: Case, model: CaseTemplate, question: str, place: tuple[str, int], stamp: Stamp
 ) -> list[r.Record]:
-    """A run that asks like the model, about other arguments. It claims no business key: it stands in nobody's way."""
+    """A run that asks like the model, about other arguments. It claims no business key: it blocks no other run."""
     run, until = place
     arguments = r.Raw(msgspec.json.encode(case.arguments, order="deterministic"))
     digest = hashlib.sha256(bytes(arguments)).hexdigest()
@@ -210,7 +210,7 @@ async def _free_name(engine: Engine, like: str) -> str:
 
 
 async def withdraw(engine: Engine, run: str) -> str:
-    """End a planted run that nobody answered."""
+    """End a planted run that is unanswered."""
     claimed = await engine.leases.claim(run)
     if not isinstance(claimed, LeaseGranted):
         return run

@@ -63,7 +63,7 @@ def share(hits: float, of: float, z: float = Z) -> Share:
 def weighted(cases: Iterable[tuple[bool, float]], z: float = Z) -> Share:
     """The share of hits among (hit, weight), where each case stands for `weight` cases like it.
 
-    The weight of a case is one over the chance with which it was looked at: D. G. Horvitz and D. J. Thompson, Journal
+    The weight of a case is one over the chance with which it was reviewed: D. G. Horvitz and D. J. Thompson, Journal
     of the American Statistical Association 47 (1952), 663-685. Unequal weights tell less than so many equal ones; the
     interval is that of L. Kish's effective number of cases ("Survey Sampling", 1965), which `of` gives.
     """
@@ -129,7 +129,7 @@ def _ratio(product: float, above: tuple[float, float], below: tuple[float, float
     return (product + sign * math.sqrt(max(0.0, root))) / divisor
 
 
-# Whether a stated confidence can be believed: what was said beside how it turned out.
+# Reliability of a stated confidence: what was stated beside how it turned out.
 
 
 BANDS: Final = (0.0, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99)
@@ -139,7 +139,7 @@ BANDS: Final = (0.0, 0.5, 0.7, 0.8, 0.9, 0.95, 0.99)
 class StatedConfidence(msgspec.Struct, frozen=True, gc=False):
     """One decision: the confidence that was stated, and whether it turned out right.
 
-    `weight` is one over the chance with which anybody looked (see `intervals.weighted`).
+    `weight` is one over the chance of a review (see `weighted`).
     """
 
     confidence: float
@@ -148,7 +148,7 @@ class StatedConfidence(msgspec.Struct, frozen=True, gc=False):
 
 
 class Band(msgspec.Struct, frozen=True):
-    """What was said between `start` and `end`: the mean confidence, and how often it was right."""
+    """The decisions stated between `start` and `end`: the mean confidence, and how often they were right."""
 
     start: float
     end: float
@@ -157,7 +157,7 @@ class Band(msgspec.Struct, frozen=True):
 
     @property
     def verdict(self) -> str:
-        """Whether the interval of what was right has the stated confidence in it."""
+        """Compare the stated confidence with the interval of what was right."""
         if self.right.high < self.stated:
             return "too sure"
         return "too modest" if self.right.low > self.stated else "fits"
@@ -179,7 +179,7 @@ class Reliability(msgspec.Struct, frozen=True):
 
 
 def reliability(said: Iterable[StatedConfidence], bands: Sequence[float] = BANDS) -> Reliability:
-    """The table of what was said and what was right, and its two summaries."""
+    """The table of what was stated and what was right, and its two summaries."""
     cases = list(said)
     found = [one for start, end in _spans(bands) if (one := _band(cases, start, end)) is not None]
     total = math.fsum(one.weight for one in cases)

@@ -1,4 +1,4 @@
-"""The HTTP API: one table of calls, from which the routes and the description are made, and what each call does."""
+"""The HTTP API: one table of calls, from which the routes and the description are made, and their handlers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class NoParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RunsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which runs are wanted: those of this status, by name, after that name."""
+    """A filter of runs: those of this status, by name, after that name."""
 
     status: RunStatus | None = None
     after: str = ""
@@ -42,7 +42,7 @@ class RunsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ApiCall(msgspec.Struct, frozen=True):
-    """What came with a call: who asks, the name in its path, its query and its body, both checked."""
+    """The input of a call: who asks, the name in its path, its query and its body, both checked."""
 
     who: Principal
     name: str

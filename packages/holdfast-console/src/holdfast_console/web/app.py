@@ -1,4 +1,4 @@
-"""The web face, whole: pages and API over one service, behind the guard."""
+"""The web application: pages and API over one service, behind the guard."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ def web(
     link: BootstrapLink | None = None,
     elsewhere: OidcRoutes | None = None,
 ) -> Guard:
-    """The ASGI app: nobody reaches a page or a call of it but through the guard.
+    """The ASGI app: every page and every call of it is behind the guard.
 
-    `link` lets in whoever reads the terminal, where nobody has an account; `elsewhere` whom a provider vouches for.
+    `link` lets in the reader of the terminal if there is no account; `elsewhere` people whom a provider vouches for.
     """
     assets, desk = Assets(), UseCases(service, authenticator)
     links = LinkRoutes(desk)

@@ -20,7 +20,7 @@ Input = Literal["line", "text", "json", "number", "choice", "moment"]
 
 
 class Field(msgspec.Struct, frozen=True):
-    """One input. `choices` are (value, label); `value` is what stands in it at first."""
+    """One input. `choices` are (value, label); `value` is its initial content."""
 
     name: str
     label: str
@@ -159,7 +159,7 @@ def forms_for(found: Dossier) -> list[Form]:
 
 
 def only_changed(given: a.Edit, found: Dossier) -> a.Edit:
-    """Of edited arguments those that are different: what was left alone keeps its stored form. Raises `UsageError`."""
+    """Of edited arguments those that differ: the others keep their stored form. Raises `UsageError`."""
     before = msgspec.json.decode(found.arguments, type=dict[str, msgspec.Raw])
     plain = {name: msgspec.json.encode(msgspec.json.decode(value)) for name, value in before.items()}
     if gone := sorted(before.keys() - given.arguments.keys()):

@@ -1,4 +1,4 @@
-"""How people keep up, for both faces: read at most once in a while, whoever asks and however often."""
+"""How people keep up, for pages and API: read at most once in a while, for all callers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ FRESH_MS: Final = 30_000
 
 
 class HealthQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Over how many days: a few choices, so that there are only a few reports to keep."""
+    """The number of days: a few choices, so that there are only a few reports to keep."""
 
     days: Days = 7
 
@@ -30,7 +30,7 @@ class ReportCache:
         self._reading: Final = asyncio.Lock()
 
     async def recent(self, days: Days, now_ms: int) -> ReviewReport:
-        """A report of the last `days` that is no older than `FRESH_MS`; who asks while it is read waits for it."""
+        """A report of the last `days` that is no older than `FRESH_MS`; a caller waits while it is read."""
         async with self._reading:
             kept = self._kept.get(days)
             if kept is None or not 0 <= now_ms - kept.watch.health.at_ms < FRESH_MS:

@@ -1,4 +1,4 @@
-"""The inbox as both faces list it: filtered, in order, a page at a time."""
+"""The inbox as pages and API list it: filtered, in order, a page at a time."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ LARGEST: Final = 500
 
 
 class ItemsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which items are wanted, and from where on: `after` is what the page before gave as its `next`.
+    """A filter of items, and a position: `after` is what the page before gave as its `next`.
 
-    `mine` are those that were given to that person; `text` stands in what is asked or in its name.
+    `mine` are those that were given to that person; `text` occurs in the question or in its name.
     """
 
     kind: Kind | None = None
@@ -34,7 +34,7 @@ class ItemsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     limit: Annotated[int, Meta(ge=1, le=LARGEST)] = PAGE
 
     def wants(self, one: PlacedItem) -> bool:
-        """Whether this item is one of them."""
+        """True if this item passes the filter."""
         text = self.text.casefold()
         return (
             self.kind in (None, one.kind)

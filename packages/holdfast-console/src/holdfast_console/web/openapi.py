@@ -23,7 +23,7 @@ _Json = dict[str, Any]  # JSON has no narrower type
 
 
 def routes() -> list[Route]:
-    """Where the description is read."""
+    """The route of the description."""
     body = msgspec.json.format(msgspec.json.encode(description()), indent=1)
 
     async def endpoint(request: Request) -> Response:

@@ -40,7 +40,7 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 class Pages:
-    """The handlers of all pages, over one desk."""
+    """The handlers of all pages, over the use cases."""
 
     def __init__(self, desk: UseCases, templates: Templates, links: LinkRoutes, *, provider: str = "") -> None:
         self._desk: Final = desk
@@ -79,7 +79,7 @@ class Pages:
         return endpoint
 
     async def trouble(self, request: Request, problem: ProblemDetails) -> Response:
-        """A page that says what went wrong."""
+        """A page about an error."""
         return await self._page(request, "problem.html", problem.status, problem=problem)
 
     # --- looking ---------------------------------------------------------------------------------------------
@@ -116,12 +116,12 @@ class Pages:
         )
 
     async def run(self, request: Request) -> Response:
-        """What happened in a run."""
+        """The timeline of a run."""
         story = await self._desk.timeline(_who(request), request.path_params["run"])
         return await self._page(request, "run.html", story=story)
 
     async def health(self, request: Request) -> Response:
-        """Whether people keep up, and what they found."""
+        """How people keep up, and what they found."""
         asking = _converted(request, HealthQuery)
         found = await self._desk.health(_who(request), asking)
         choices = get_args(Days)
@@ -132,7 +132,7 @@ class Pages:
     # --- answering -------------------------------------------------------------------------------------------
 
     async def answer(self, request: Request) -> Response:
-        """Take the answer of a form, and show the item as it is then. Nobody's answer gets lost silently."""
+        """Take the answer of a form, and show the item as it is then. No answer gets lost silently."""
         item, link = request.path_params["item"], ""
         try:
             fields = await _fields(request)

@@ -64,7 +64,7 @@ def status_of(error: HoldfastError) -> int:
 
 
 def problem_of(error: HoldfastError) -> ProblemDetails:
-    """What there is to say about it."""
+    """The details of an error."""
     status = status_of(error)
     return ProblemDetails(
         title=HTTPStatus(status).phrase,
@@ -82,6 +82,6 @@ def plain_problem(status: int, detail: str) -> ProblemDetails:
 
 
 def response_of(problem: ProblemDetails, headers: dict[str, str] | None = None) -> Response:
-    """The problem as a response. Nobody keeps a copy of it."""
+    """The problem as a response that is never cached."""
     kept = {"cache-control": "no-store"} | (headers or {})
     return Response(msgspec.json.encode(problem), problem.status, kept, MEDIA_TYPE)

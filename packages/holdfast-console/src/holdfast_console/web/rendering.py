@@ -1,7 +1,7 @@
-"""Texts for a page. What models, tools and strangers wrote is data: every sign in it that could hide something shows.
+"""Texts for a page. Text of models, tools and strangers is data: every sign in it that could hide something is shown.
 
 A reviewer approves what they see. So what a screen would obey or not draw at all (controls, bidirectional and
-zero-width signs, blanks that are no blanks) is spelled out, and a letter of another alphabet inside a word is marked.
+zero-width signs, false blanks) is spelled out, and a letter of another alphabet inside a word is marked.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def visible_json(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def is_hidden(sign: str) -> bool:
-    """Whether a reader would not see this sign, or take it for another."""
+    """True if a reader would not see this sign, or take it for another."""
     return sign in _INKLESS or (sign != " " and unicodedata.category(sign) in _OTHER)
 
 
@@ -113,7 +113,7 @@ class Assets:
         return self._by_name[name]
 
     def routes(self) -> list[Route]:
-        """What serves them."""
+        """The routes that serve them."""
         return [Route(ROOT + "{name}", self._serve)]
 
     async def _serve(self, request: Request) -> Response:
@@ -154,7 +154,7 @@ class Templates:
             self._environment.globals[name] = function
 
     def page(self, name: str, values: dict[str, Any], status: int = 200) -> HTMLResponse:
-        """A page. Nobody keeps a copy of it."""
+        """A page that is never cached."""
         text = self._environment.get_template(name).render(values)
         return HTMLResponse(text, status, {"cache-control": "no-store"})
 
@@ -170,7 +170,7 @@ def iso(ms: int) -> str:
 
 
 def span(ms: int) -> str:
-    """A length of time in its two largest units, which is as exact as somebody who plans a day wants it."""
+    """A length of time in its two largest units, which is exact enough to plan a day."""
     for unit, name, smaller, small in _UNITS:
         if ms >= unit:
             rest = ms % unit // smaller

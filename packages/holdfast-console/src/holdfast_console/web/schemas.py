@@ -1,4 +1,4 @@
-"""What travels over the API, as structs: requests are checked against them, and the description is made from them."""
+"""The structs of the API: requests are checked against them, and the description is made from them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from holdfast.people import answers as a
 from holdfast_console.auth.authorize import Principal, Role
 
 BULK: Final = 20
-"""How many items are answered at once at most: nobody reads more of them before one click."""
+"""How many items are answered at once at most: a person cannot read more of them before one click."""
 ItemName = Annotated[str, Meta(min_length=1, max_length=1000, description="RUN/STEP, as the list names it.")]
 Digest = Annotated[str, Meta(min_length=1, max_length=128, description="The `digest` of the dossier that was read.")]
 
 
 class AnswerRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An answer to one item. `shown` is the digest of what was read: where that has changed, nothing is taken."""
+    """An answer to one item. `shown` is the digest of what was read: if that has changed, nothing is taken."""
 
     item: ItemName
     shown: Digest
@@ -82,7 +82,7 @@ class RunsPage(msgspec.Struct, frozen=True):
 
 
 class Caller(msgspec.Struct, frozen=True):
-    """Who the server takes the caller for."""
+    """The identity under which the server knows the caller."""
 
     name: str
     via: str
@@ -90,7 +90,7 @@ class Caller(msgspec.Struct, frozen=True):
 
 
 def run_of(row: RunRow, contradicted: Mapping[str, list[str]]) -> RunSummary:
-    """A line of the listing as the API tells it; `contradicted` has the steps with an open contradiction, by run."""
+    """A line of the listing as the API shows it; `contradicted` has the steps with an open contradiction, by run."""
     return RunSummary(
         row.run, row.agent, row.status, row.reason, row.due_ms, row.created_ms, row.updated_ms, waits_of(row),
         contradicted.get(row.run, []),
@@ -98,5 +98,5 @@ def run_of(row: RunRow, contradicted: Mapping[str, list[str]]) -> RunSummary:
 
 
 def me(who: Principal) -> Caller:
-    """The caller as the API tells it."""
+    """The caller as the API shows it."""
     return Caller(who.name, who.via, [grant.role for grant in who.grants])

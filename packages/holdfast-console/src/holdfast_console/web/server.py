@@ -1,4 +1,4 @@
-"""Listening: where, for whom, and behind what."""
+"""The server: where it listens, for whom, and behind which proxy."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ PROVIDER_SECRET: Final = "HOLDFAST_OIDC_SECRET"  # noqa: S105 - as above
 
 
 class ServerOptions(msgspec.Struct, frozen=True):
-    """Where to listen, under which addresses browsers know it, and what stands in front.
+    """Where to listen, under which addresses browsers know it, and the proxy in front.
 
-    `proxy_header` is the header in which a trusted proxy at one of `proxy_peers` names who somebody is; empty where it
-    only says from where they come. People may sign in at the OpenID provider `issuer`, which knows us as `client`.
+    `proxy_header` is the header in which a trusted proxy at one of `proxy_peers` names the person; empty if it only
+    says where they come from. People may sign in at the OpenID provider `issuer`, which knows us as `client`.
     `per_peer` is how many connections one address may have open; behind a proxy that is the proxy.
     """
 
@@ -45,14 +45,14 @@ class ServerOptions(msgspec.Struct, frozen=True):
 
     @property
     def proxy(self) -> TrustedProxy | None:
-        """What stands in front, if anything does. Raises `UsageError`."""
+        """The trusted proxy in front, if any. Raises `UsageError`."""
         if not self.proxy_header and not self.proxy_peers:
             return None
         return TrustedProxy(self.proxy_header, self.proxy_peers, os.environ.get(PROXY_SECRET, ""))
 
     @property
     def provider(self) -> Provider | None:
-        """Where people sign in besides here. Raises `UsageError`."""
+        """The provider at which people may sign in, if any. Raises `UsageError`."""
         if not self.issuer:
             return None
         secret = os.environ.get(PROVIDER_SECRET, "")
@@ -63,7 +63,7 @@ class ServerOptions(msgspec.Struct, frozen=True):
         return Provider(self.issuer, self.client, secret)
 
     def site(self, port: int) -> Site:
-        """The addresses that are answered. Raises `UsageError` where others would reach it under none, or in clear."""
+        """The addresses that are answered. Raises `UsageError` if others would reach it under none, or in clear."""
         if is_loopback(self.host):
             return Site(*self.origins) if self.origins else loopback(port, "https" if self.cert else "http")
         if not self.origins or not all(origin.startswith("https://") for origin in self.origins):
@@ -75,7 +75,7 @@ class ServerOptions(msgspec.Struct, frozen=True):
 
 
 async def listen(service: Service, where: ServerOptions, by: str, tell: Callable[[str], None]) -> None:
-    """Serve until a signal comes. `by` is who answers while nobody has an account. Raises `UsageError`."""
+    """Serve until a signal comes. `by` is who answers while there is no account. Raises `UsageError`."""
     authenticator, proxy, provider = Authenticator(service.engine), where.proxy, where.provider
     elsewhere = OidcRoutes(OidcClient(authenticator, service.engine, provider)) if provider is not None else None
     accounts = len([account for account in await authenticator.accounts.every() if not account.disabled])

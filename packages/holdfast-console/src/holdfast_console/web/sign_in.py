@@ -39,12 +39,12 @@ class BootstrapLink:
         self._token = ""
 
     def show(self) -> None:
-        """Mint a link and show it; the one before opens nothing any more."""
+        """Mint a link and show it; the one before is no longer valid."""
         self._token = self._rng.token() + self._rng.token()
         self._tell(f"{BOOTSTRAP_PATH}?token={self._token}")
 
     def routes(self, guarded: Callable[[Handler], Handler]) -> list[Route]:
-        """Where the link leads. `guarded` makes a page of what is refused."""
+        """The route of the link. `guarded` turns a refusal into a page."""
         return [Route(BOOTSTRAP_PATH, guarded(self._enter), methods=["GET"])]
 
     async def _enter(self, request: Request) -> Response:
@@ -75,7 +75,7 @@ class OidcRoutes:
         self._openid: Final = openid
 
     def routes(self, guarded: Callable[[Handler], Handler]) -> list[Route]:
-        """Where they are. `guarded` makes a page of what is refused."""
+        """The routes of both pages. `guarded` turns a refusal into a page."""
         return [
             Route(PROVIDER_PATH, guarded(self._leave), methods=["GET"]),
             Route(BACK, guarded(self._come_back), methods=["GET"]),

@@ -1,4 +1,4 @@
-"""Where the signed links of notices lead: to the page of their item, for whoever is signed in.
+"""The signed links of notices: each opens the page of its item, for the person who is signed in.
 
 Opening one answers nothing. The page's forms carry the link, and the first answer that comes with it uses it up.
 """
@@ -31,11 +31,11 @@ class LinkRoutes:
         self._desk: Final = desk
 
     def routes(self, guarded: Callable[[Handler], Handler]) -> list[Route]:
-        """Where links lead. `guarded` makes a page of what is refused."""
+        """The route of links. `guarded` turns a refusal into a page."""
         return [Route(PATH + "{token}", guarded(self._open), methods=["GET"])]
 
     async def use(self, token: str, item: str, shown: str, who: Principal) -> Post:
-        """The entry that uses this link up, for the commit of an answer. Raises `LinkRefused` where it is not good."""
+        """The entry that uses this link up, for the commit of an answer. Raises `LinkRefused` if it is not valid."""
         link = self._read(token)
         if (link.item, link.digest) != (item, shown):
             raise LinkRefused("this link is about something else", next_step="open the inbox and look there")
@@ -57,9 +57,9 @@ class LinkRoutes:
         return RedirectResponse(where, HTTPStatus.SEE_OTHER)
 
     async def _checked(self, link: Link, who: Principal) -> None:
-        """Refuse a link that was used, or that was sent to the account of somebody else. Raises `LinkRefused`.
+        """Refuse a link that was used, or that was sent to the account of another person. Raises `LinkRefused`.
 
-        A notice that went to no account, such as a mailbox of many or a chat, is for whoever may answer.
+        A notice that went to no account, such as a mailbox of many or a chat, is for every person who may answer.
         """
         recipient = await self._desk.authenticator.accounts.find(plain_name(link.to))
         if recipient is not None and plain_name(recipient.name) != plain_name(who.name):
@@ -70,7 +70,7 @@ class LinkRoutes:
         return read_link(token, self._keys(), now_ms=self._desk.now_ms)
 
     def _keys(self) -> SigningKeys:
-        """Read each time: they may have been rotated. Raises `LinkRefused` where there are none."""
+        """Read the keys each time: they may have been rotated. Raises `LinkRefused` if there are none."""
         found = keys_of(self._desk.looking.journal)
         if found is None:
             raise LinkRefused("no link was ever signed here", next_step="open the inbox and look there")

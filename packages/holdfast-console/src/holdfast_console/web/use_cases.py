@@ -1,4 +1,4 @@
-"""What both faces do for somebody: list, show, answer. All of it in a principal's name, and judged here."""
+"""The use cases of pages and API: list, show, answer. Each acts for a principal, and is authorized here."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from holdfast_console.web.listing import ItemsPage, ItemsQuery, listed
 
 
 class UseCases:
-    """The use cases of the web face over one open service."""
+    """The use cases of the web application over one open service."""
 
     def __init__(self, service: Service, authenticator: Authenticator) -> None:
         self.service: Final = service
@@ -38,7 +38,7 @@ class UseCases:
 
     @property
     def looking(self) -> JournalReader:
-        """What can be read."""
+        """The reader of the journal."""
         return self.service.looking
 
     @property
@@ -49,7 +49,7 @@ class UseCases:
     # --- looking ---------------------------------------------------------------------------------------------
 
     async def listed(self, who: Principal, asking: ItemsQuery) -> ItemsPage:
-        """A page of the inbox, without what they may not see. Raises `NotAllowed` and `UsageError`."""
+        """A page of the inbox, without what the caller may not see. Raises `NotAllowed` and `UsageError`."""
         await self.authenticator.require_somewhere(who, "look")
 
         @cache  # many items, few places
@@ -75,13 +75,13 @@ class UseCases:
         return await self.looking.row(run)
 
     async def timeline(self, who: Principal, run: str) -> Timeline:
-        """What happened in a run. Raises `UnknownRun`."""
+        """The timeline of a run. Raises `UnknownRun`."""
         await self.authenticator.require(who, "look", PermissionScope(run))
         told: list[ReadRecord] = await self.looking.told(run)
         return timeline(run, (record for _, record in told))
 
     async def health(self, who: Principal, asking: HealthQuery) -> ReviewReport:
-        """Whether people keep up, and what they found; it is about everything, so it takes a role everywhere."""
+        """How people keep up, and what they found; it is about everything, so it takes a role everywhere."""
         await self.authenticator.require(who, "look", PermissionScope("the health of the inbox"))
         return await self._reports.recent(asking.days, self.now_ms)
 
@@ -90,9 +90,9 @@ class UseCases:
     async def answer(
         self, who: Principal, item: str, given: a.Answer, shown: str, *, also: Post | None = None
     ) -> Applied:
-        """Their answer to what they were shown. Raises `NotAllowed`, `UnknownRun` and `UsageError`.
+        """Give the caller's answer to what was shown. Raises `NotAllowed`, `UnknownRun` and `UsageError`.
 
-        `also` is a ledger entry in the same commit: where that is taken, the answer is not.
+        `also` is a ledger entry in the same commit: if that is taken already, the answer is refused.
         """
         now = await self._judged(who, item, given, shown)
         if also is not None:
@@ -101,9 +101,9 @@ class UseCases:
         return await a.answer(self._voice(who), now, given, by=who.name, shown=shown)
 
     async def answer_all(self, who: Principal, items: Sequence[tuple[str, str]], given: a.Answer) -> list[Applied]:
-        """The same answer to several items, each as (item, digest shown): all or none. Raises as `answer` does.
+        """Give the same answer to several items, each as (item, digest shown): all or none. Raises as `answer` does.
 
-        What became of each, in the order of the items: two of one run have the same word about it.
+        Returns the result of each, in the order of the items: two of one run have the same result.
         """
         judged = [await self._judged(who, item, given, shown) for item, shown in items]
         return await self._all_or_none(
@@ -115,10 +115,10 @@ class UseCases:
     ) -> list[Applied]:
         said = [OneOf(now.item, given, shown, now) for now, shown in judged]
         applied = {one.run: one for one in await answer_all(self._voice(who), said, by=who.name, also=also)}
-        return [applied.get(now.run, Applied(now.run, at_once=True)) for now, _ in judged]  # handing over tells no run
+        return [applied.get(now.run, Applied(now.run, at_once=True)) for now, _ in judged]  # hand-over notifies no run
 
     def _voice(self, who: Principal) -> Service:
-        """The same use cases, which keep with each word how the name of its giver is known."""
+        """The same service, which records with each answer how its giver was authenticated."""
         return Service(self.service.engine, via=who.via, proven_ms=who.proven_ms)
 
     async def _judged(self, who: Principal, item: str, given: a.Answer, shown: str) -> LoadedItem:
@@ -131,7 +131,7 @@ class UseCases:
         return now
 
     async def _checked_proof(self, who: Principal, now: LoadedItem, subject: OperationState) -> None:
-        """Refuse, on record, a yes of a person who is not known as the question requires. Raises `SignInNeeded`."""
+        """Refuse, on record, an approval without the sign-in that the question requires. Raises `SignInNeeded`."""
         try:
             checked_proof(now.item, subject, who.via, who.proven_ms, self.now_ms)
         except SignInNeeded as needed:
@@ -139,7 +139,7 @@ class UseCases:
             raise
 
     async def _seen(self, who: Principal, item: str) -> tuple[LoadedItem, PermissionScope]:
-        """What is asked, and where it belongs. What they may not see is told like what is not there: `UnknownRun`."""
+        """The item, and where it belongs. One that the caller may not see is reported as missing: `UnknownRun`."""
         hidden = UnknownRun(f"there is no item {item} for you", next_step="look at the inbox")
         try:
             now = await load_item(self.looking, item)
@@ -158,7 +158,7 @@ class UseCases:
 
 
 def deed_of(given: a.Answer) -> Permission:
-    """What has to be allowed for this answer."""
+    """The permission that this answer requires."""
     match given:
         case a.Delegate() | a.Snooze() | a.Escalate():
             return "hand"

@@ -15,12 +15,12 @@ from holdfast.model.records import NOTHING, Raw
 from holdfast.people.earlier_answers import Change
 
 _TOGETHER: Final = 30_000
-"""How many characters of all arguments together stand on a page, where each is long."""
+"""How many characters of all arguments together are shown on a page, where each is long."""
 _LEAST: Final = 300
 _MOST: Final = 200
 _NOT_ASCII: Final = re.compile("[^\x00-\x7f]")
 _COMPARED: Final = 400
-"""Lines up to which two texts are compared line by line; longer ones stand in full, one after the other."""
+"""Lines up to which two texts are compared line by line; longer ones are shown in full, one after the other."""
 
 
 class ComparedLine(msgspec.Struct, frozen=True):
