@@ -1,4 +1,4 @@
-"""Conversation history: a stream of its own, said once, and cut short without losing what was done."""
+"""Conversation history: a stream whose messages are appended once, and compacted without losing what was done."""
 
 from holdfast.knowledge.conversation import Conversation, History
 

@@ -1,14 +1,14 @@
-"""Ports for other distributions: what they add to the runtime by entry points. The runtime imports none of them.
+"""Ports for other distributions, which extend the runtime by entry points. The runtime imports none of them.
 
 | group | entry | value |
 |---|---|---|
 | `holdfast.commands` | the name of a command | a `click` command, declared like ours (`cli.common.command`) |
 | `holdfast.command_parts` | `inbox.health`, `policy.calibrate` | the function behind this option or word of ours |
-| `holdfast.notifications` | `reach` | makes a `NotificationSource` of what `Holdfast(reach=...)` was given |
+| `holdfast.notifications` | `reach` | makes a `NotificationSource` of the value given to `Holdfast(reach=...)` |
 | `holdfast.ledger_kinds` | any | the types of ledger streams, as in `ledger_kinds.KINDS` |
 | `holdfast.exceptions` | any | a classifier of exceptions (`engine.exceptions.call_end` looks these up itself) |
 
-`holdfast-console` fills the first four. Entry points are looked up when something asks for them: looking costs some
+`holdfast-console` fills the first four. Entry points are looked up when they are needed: a look-up costs some
 milliseconds, and most commands need none.
 """
 
@@ -42,12 +42,12 @@ def extensions(group: str) -> Iterator[EntryPoint]:
 
 
 def has_extension(group: str, name: str) -> bool:
-    """Whether an installed distribution has this entry point."""
+    """True if an installed distribution has this entry point."""
     return any(one.name == name for one in extensions(group))
 
 
 def extension(group: str, name: str, wanted: str) -> Any:
-    """The value of an entry point. Raises `UsageError` where no installed distribution has it: `wanted` needs it."""
+    """The value of an entry point. Raises `UsageError`, naming `wanted`, if no installed distribution has it."""
     for one in extensions(group):
         if one.name == name:
             try:
@@ -74,7 +74,7 @@ class Notifications(Protocol):
 
     @property
     def tool_prefix(self) -> str:
-        """What the names of its tools begin with; the name of a channel follows."""
+        """The prefix of its tools' names; the name of a channel follows."""
         ...
 
     def tool_for(self, channel: str, /) -> Tool[Any, Any]:
@@ -82,13 +82,13 @@ class Notifications(Protocol):
         ...
 
     def begin(self, engine: Engine, /) -> Callable[[], Awaitable[None]]:
-        """Take part in an open engine. An app calls the returned function again and again: it sends what is due."""
+        """Take part in an open engine. An app calls the returned function repeatedly: it sends what is due."""
         ...
 
 
 @runtime_checkable
 class NotificationSource(Protocol):
-    """Makes the notifications of an app: what `Holdfast(reach=...)` takes."""
+    """Makes the notifications of an app: a value for `Holdfast(reach=...)`."""
 
     def notifications(self, journal: Journal, rng: Rng, /) -> Notifications:
         """The notifications of an app over this journal. Raises `UsageError`."""
@@ -96,7 +96,7 @@ class NotificationSource(Protocol):
 
 
 Reachable: TypeAlias = "NotificationSource | Iterable[Any] | str | os.PathLike[str]"
-"""What `Holdfast(reach=...)` takes: a source, channels, or the path of a `reach.yaml`."""
+"""The values that `Holdfast(reach=...)` accepts: a source, channels, or the path of a `reach.yaml`."""
 
 
 def notifications_of(given: Reachable, journal: Journal, rng: Rng) -> Notifications:

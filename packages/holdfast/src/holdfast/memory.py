@@ -1,4 +1,4 @@
-"""Memory in three layers: a run's own records (`run.digest()`), what is known about a user, and lessons."""
+"""Memory in three layers: a run's own records (`run.digest()`), knowledge about a user, and lessons."""
 
 from holdfast.knowledge.memory import Lessons, UserMemory
 from holdfast.model.memory import Lesson, Remembered

@@ -1,4 +1,4 @@
-"""Observation is partial: facts that are known, inferred or missing, and the loop that stands on them."""
+"""Observation is partial: facts that are known, inferred or missing, and the loop that is built on them."""
 
 from holdfast.knowledge.facts import Facts
 from holdfast.knowledge.production_loop import Need, ProductionLoop, Thought, Usage

@@ -1,4 +1,4 @@
-"""Plans as data: what a model proposes, a person approves, and the runtime executes without either."""
+"""Plans as data: a model proposes them, a person approves them, and the runtime executes them without either."""
 
 from holdfast.errors import NewPlanNeeded, PlanAborted, PlanError, PlanRefused, PlanStepFailed
 from holdfast.model.plan import Call, Plan, PlanStep

@@ -1,4 +1,4 @@
-"""The synchronous face: the same app, its loop in a thread of its own. For scripts and notebooks."""
+"""The synchronous interface: the same app, its loop in a thread of its own. For scripts and notebooks."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class SyncHoldfast:
         return self
 
     def close(self) -> None:
-        """Close the app and stop the loop; nothing in a forked child, which has neither."""
+        """Close the app and stop the loop; do nothing in a forked child, which has neither."""
         if self._app.is_inherited:
             return
         try:
@@ -59,7 +59,7 @@ class SyncHoldfast:
         return self._app.service
 
     def wait(self, coroutine: Coroutine[Any, Any, R]) -> R:
-        """Run anything of the app on its loop, and give its result."""
+        """Run a coroutine of the app on its loop, and return its result."""
         return self._wait(coroutine)
 
     def map(self, agent: Agent[T, R], inputs: Iterable[T], *, concurrency: int = 20) -> Iterator[Done[T, R]]:
@@ -92,7 +92,7 @@ class SyncHoldfast:
         """Turn the loop until it is stopped.
 
         asyncio lets `SystemExit` and `KeyboardInterrupt` of a task end its loop. Here they can only come from code
-        that raised them, never from Ctrl-C; whoever waits for the task has them too, and the others wait on.
+        that raised them, never from Ctrl-C; the caller waiting for the task receives them too, and others wait on.
         """
         while True:
             try:

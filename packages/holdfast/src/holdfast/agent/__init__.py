@@ -1,1 +1,1 @@
-"""Holdfast."""
+"""Agents and tools: declarations, calls and their outcomes."""

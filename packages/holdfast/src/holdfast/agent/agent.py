@@ -47,12 +47,12 @@ class Agent(Generic[T, R]):
         self.__wrapped__ = function
         self.name = name or function.__name__
         self.program = "" if is_system(self.name) else program_of(function)
-        """The program that it belongs to: an agent of the same name in another program is another agent."""
+        """The program that the agent belongs to. Agents of the same name in two programs are different agents."""
         self.version = version
         self.deadline_ms = None if deadline is None else milliseconds(deadline)
         self.template = run_id
         self.requires: tuple[str, ...] = ()
-        """The tools whose effects have to stand when a run completes."""
+        """The tools whose effects must be in place when a run completes."""
         self.declared_tools = tools
         self.input_type: Any = _input_type(function, self.name)
         self.codec: ResultCodec = codec_for(_result_type(function))
@@ -65,7 +65,7 @@ class Agent(Generic[T, R]):
         return f"<agent {self.name}>"
 
     def __call__(self, run: Run, given: T, /) -> Coroutine[object, object, R]:
-        """Agents are started by an app, which records what they do. Raises `OutsideRun`."""
+        """Raise `OutsideRun`: only an app starts agents, so that it can record what they do."""
         raise OutsideRun(
             f"the agent {self.name} was called directly",
             known=f"it was given {type(run).__name__} and {type(given).__name__}",
@@ -80,14 +80,14 @@ class Agent(Generic[T, R]):
             return self.declared_tools
         module = sys.modules.get(self.__wrapped__.__module__)
         seen = {**vars(module)} if module is not None else dict[str, Any]()
-        # A file that a profiler or a notebook runs has names of its own, whatever module goes by its name.
+        # A file that a profiler or a notebook runs has its own names, whatever module `sys.modules` holds by its name.
         seen.update(getattr(inspect.unwrap(self.__wrapped__), "__globals__", {}))
         seen.update(_closure(self.__wrapped__))
         found = {id(value): value for value in seen.values() if _is_tool(value)}
         return tuple(found.values())
 
     def run_id_for(self, given: T) -> str:
-        """The run's id by the template. Raises `UsageError` where there is none."""
+        """The run's id by the template. Raises `UsageError` if there is no template."""
         if self.template is None:
             raise UsageError(
                 f"the agent {self.name} does not say how its runs are named",
@@ -102,7 +102,7 @@ class Agent(Generic[T, R]):
             ) from error
 
     def stored_input(self, given: T, secret: bytes) -> Input:
-        """The input as it is recorded. Raises `ArgumentError` where it has no canonical form."""
+        """The input as it is recorded. Raises `ArgumentError` if it has no canonical form."""
         form = canonical({_INPUT: given})
         return Input(form, digest(secret, form))
 
@@ -123,7 +123,7 @@ class Agent(Generic[T, R]):
 
 
 class _Decorator:
-    """What `@agent(...)` gives."""
+    """The decorator that `@agent(...)` returns."""
 
     def __init__(self, settings: Mapping[str, Any], requires: tuple[str, ...] = (), program: str | None = None) -> None:
         self._settings = settings
@@ -188,13 +188,13 @@ def agent(
 
     - `run_id`: how runs are named, from the input: `"ticket-{ticket.id}"`. Same id, same run.
     - `tools`: the tools it may use; undeclared, those its module can see.
-    - `version`: what you call this version of the code; recorded with each run.
+    - `version`: your name for this version of the code; recorded with each run.
     - `deadline`: how long a run may take; afterwards nothing more is sent.
     - `program`: which program it belongs to, by default the module that defines it (`shop.desk`). Only that program's
       workers drive its runs, so two programs may each have an agent of one name. Declare the former name where the
       module is moved or renamed, and different names where two programs have a module of the same name.
-    - `requires`: tools (or their names) whose effects have to stand when a run completes. One that returns without
-      them, or with a `Receipt` that is none of its own, is stopped with what is missing (`ClaimUnproven`).
+    - `requires`: tools (or their names) whose effects must be in place when a run completes. A run that returns
+      without them, or with a foreign `Receipt`, is stopped with `ClaimUnproven`, which names what is missing.
     """
     chosen = tuple(tools) if tools is not None else None
     required = tuple(one if isinstance(one, str) else one.name for one in requires)
@@ -246,7 +246,7 @@ def _check_template(template: str, kind: Any, name: str) -> None:
 
 
 def _fields(kind: object) -> frozenset[str] | None:
-    """The names that values of this type have; None where that cannot be known."""
+    """The names that values of this type have; None if that cannot be known."""
     if not is_class(kind) or issubclass(kind, dict) or not getattr(kind, "__annotations__", None):
         return None
     known: set[str] = set()
@@ -279,7 +279,7 @@ def _is_tool(value: object) -> TypeGuard[AnyTool]:
 
 
 def _closure(function: Callable[..., Any]) -> dict[str, Any]:
-    """What a function defined inside another one can see there, and what the functions seen there can see."""
+    """The names that a function defined inside another one can see there, and those that these functions see."""
     found: dict[str, Any] = {}
     pending, looked = [function], {function}
     while pending:
@@ -302,7 +302,7 @@ _OF_A_PACKAGE: Final = frozenset({"__main__", "__init__"})
 
 def program_of(function: Callable[..., Any]) -> str:
     """The dotted name of the module that defines `function`; its text fits a record, whatever the file is called."""
-    # Not from `sys.modules`: a file that a profiler or a notebook runs has names of its own.
+    # Not from `sys.modules`: a file that a profiler or a notebook runs has its own names.
     names: dict[str, Any] = getattr(inspect.unwrap(function), "__globals__", {})
     file = names.get("__file__")
     name = _name_of_file(Path(file)) if isinstance(file, str) else str(names.get("__name__", TYPED))
@@ -329,7 +329,7 @@ AnyAgent = Agent[Any, Any]
 
 
 def gather_agents(agents: Iterable[AnyAgent]) -> dict[str, AnyAgent]:
-    """Agents by name. Raises `NameClash` naming both places, `ContractError` for a name that is the runtime's own."""
+    """Agents by name. Raises `NameClash` naming both places, `ContractError` for a name that the runtime reserves."""
     found: dict[str, AnyAgent] = {}
     for one in agents:
         if not isinstance(one, Agent):  # pyright: ignore[reportUnnecessaryIsInstance] - users may not check types
@@ -343,7 +343,7 @@ def gather_agents(agents: Iterable[AnyAgent]) -> dict[str, AnyAgent]:
 
 
 def gather_tools(agents: Iterable[AnyAgent], extra: Iterable[AnyTool]) -> dict[str, AnyTool]:
-    """The tools of these agents, and `extra`. The same function declared again replaces its older self."""
+    """The tools of these agents, and `extra`. A function that is declared again replaces its earlier declaration."""
     found: dict[str, AnyTool] = {}
     given = [*(tool for agent in agents for tool in agent.tools), *extra]
     for one in (*given, *(other for tool in given if isinstance(tool, Tool) for other in tool.companions.values())):  # pyright: ignore[reportUnnecessaryIsInstance] - users may not check types

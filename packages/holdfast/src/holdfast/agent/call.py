@@ -51,7 +51,7 @@ async def result_of(tool: Tool[Any, R], arguments: dict[str, Any], step: str | N
 
 
 def metadata_of(confidence: float | None, taint: str, again: str | None = None) -> CallMetadata:
-    """What a caller says about a call. Raises `UsageError` for a confidence that is no share, or an empty reason."""
+    """The caller's metadata of a call. Raises `UsageError` for a confidence outside 0 to 1, or an empty reason."""
     if again is not None and not again.strip():
         raise UsageError("again= says why the call is sent again", next_step='name the reason: again="the lead asked"')
     if confidence is not None and not 0 <= confidence <= 1:
@@ -97,7 +97,7 @@ async def outcome_of(
 def _delivered_outcome(
     tool: Tool[Any, R], arguments: dict[str, Any], told: DeliveredOperation, scope: Scope
 ) -> Outcome[R]:
-    """The outcome as its caller is given it; where a message called it off, with what was said."""
+    """The outcome that the caller receives; if a message called the operation off, it carries the message."""
     instance = scope.active
     outcome = outcome_from(tool, arguments, told, instance.run, instance.process.identity.namespace)
     message = interruption_of(scope, told)
@@ -113,7 +113,7 @@ def _delivered_outcome(
 def outcome_from(
     tool: Tool[Any, R], arguments: dict[str, Any], told: DeliveredOperation, run: str, namespace: str
 ) -> Outcome[R]:
-    """What is told: the recorded outcome, an outcome that was reused, or that it is unknown."""
+    """The delivered outcome: the recorded one, a reused one, or that it is unknown."""
     if told.operation.edits:
         outcome = _outcome(tool, _sent(tool, told.operation), told, run, namespace)
         outcome = replace(outcome, edited_by=told.operation.editing.editors[-1])
@@ -126,11 +126,11 @@ def outcome_from(
 
 
 def _sent(tool: Tool[Any, Any], operation: OperationState) -> dict[str, Any]:
-    """What was sent where a person changed what code called with."""
+    """The arguments that were sent, if a reviewer edited the call."""
     stored = bytes(operation.intent.arguments)
     try:
         return tool.restore(stored)
-    except ArgumentError:  # the tool has changed since: its values as they are on record
+    except ArgumentError:  # the tool has changed since: use the recorded values
         return msgspec.json.decode(stored, type=dict[str, Any])
 
 
@@ -185,7 +185,7 @@ def _outcome(
 
 
 def read_outcome(tool: Tool[Any, R], arguments: dict[str, Any], record: r.ReadRecorded, run: str) -> Outcome[R]:
-    """What a read answered."""
+    """The outcome of a read."""
     name, basis = f"{run}/{record.step}", RETURNED if record.refused else None
     facts = r.values_of(record.facts) if record.facts else {}
     if record.status == "failed":
@@ -209,9 +209,9 @@ def _with_value(tool: Tool[Any, R], outcome: Outcome[R], stored: r.Raw, lost: st
 
 
 def learn_from(scope: Scope, told: DeliveredOperation) -> None:
-    """Learn what those calls reported of which code is told. A fact is as old as the beginning of its call.
+    """Learn the facts that these calls reported, as far as delivered to code. A fact dates from the start of its call.
 
-    A call that a message called off tells the message.
+    If a message called off the call, that message is delivered.
     """
     operation = told.operation
     if scope.active.history.messages is not None and was_interrupted(operation):
@@ -222,7 +222,7 @@ def learn_from(scope: Scope, told: DeliveredOperation) -> None:
 
 
 def interruption_of(scope: Scope, told: DeliveredOperation) -> Interrupted | None:
-    """What its caller is told in place of an outcome, where a message called the operation off."""
+    """The message that its caller receives in place of an outcome, if a message called the operation off."""
     messages = scope.active.history.messages
     if messages is None or not was_interrupted(told.operation):
         return None
@@ -230,7 +230,7 @@ def interruption_of(scope: Scope, told: DeliveredOperation) -> Interrupted | Non
 
 
 def learn_from_commit(scope: Scope, transaction: str) -> None:
-    """Learn what the effects reported that were held for this commit, in the order in which they were asked for."""
+    """Learn the facts reported by the effects held for this commit, in the order in which they were requested."""
     history = scope.active.history
     if not history.promised:
         return
@@ -240,7 +240,7 @@ def learn_from_commit(scope: Scope, transaction: str) -> None:
 
 
 def learn_from_read(scope: Scope, record: r.ReadRecorded) -> None:
-    """Learn what a read reported."""
+    """Learn the facts that a read reported."""
     if record.facts:
         _learn_reported(scope, record.tool, record.step, record.at, record.facts)
 
@@ -256,7 +256,7 @@ def _learn_reported(scope: Scope, tool: str, step: str, at_ms: int, facts: Itera
 
 
 class Part(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How a part ended, as it is recorded that code was told."""
+    """How a part ended, as recorded when it was delivered to code."""
 
     step: str
     status: Status
@@ -267,7 +267,7 @@ class Part(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 async def ended_parts(scope: Scope, outcome: Outcome[Any]) -> dict[str, Outcome[Any]]:
-    """How the parts of a partial success ended, once all of them have."""
+    """Wait until all parts of a partial success have ended, and return how each one did."""
     run, step = split_operation_id(outcome.operation)
     if not outcome.pending:
         return {}

@@ -1,7 +1,7 @@
-"""Companions of a tool: the tools that make amends for it, or complete what it reserved.
+"""Companions of a tool: the tools that compensate it, or complete what it reserved.
 
 Both are tools like any other, with an idempotency clause, retries and a verifier of their own if they declare them;
-what sets them apart is that they are given the operation that they serve, and that the runtime calls them.
+they differ in that they receive the operation that they serve, and that the runtime calls them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Compensate:
 
     @property
     def code(self) -> Tool[..., Any]:
-        """The tool that makes amends. Raises `UsageError` where none is registered."""
+        """The compensating tool. Raises `UsageError` if none is registered."""
         return _registered(self._tool, "compensate")
 
     @overload
@@ -52,7 +52,7 @@ class Compensate:
         absent_safe: bool = False,
         timeout: timedelta = DEFAULT_TIMEOUT,
     ) -> Any:
-        """Register what makes amends: a function of the operation, then any of the tool's parameters by name.
+        """Register the compensation: a function of the operation, then any of the tool's parameters by name.
 
         `restores` says that it restores the world (else it only explains), `absent_safe` that it is harmless where
         the effect is absent. Put `@tool(idempotency=...)` below it where it may be repeated; a bare function is a
@@ -75,7 +75,7 @@ class Confirm:
 
     @property
     def code(self) -> Tool[..., Any]:
-        """The tool that completes the reservation. Raises `UsageError` where none is registered."""
+        """The tool that completes the reservation. Raises `UsageError` if none is registered."""
         return _registered(self._tool, "confirm")
 
     @overload
@@ -86,10 +86,10 @@ class Confirm:
     def __call__(
         self, function: Any = None, /, *, expires: timedelta | None = None, timeout: timedelta = DEFAULT_TIMEOUT
     ) -> Any:
-        """Register what completes the reservation that this tool makes, at the commit of its transaction.
+        """Register the tool that completes this tool's reservation at the commit of its transaction.
 
-        `expires` is how long the reservation holds: later it is not confirmed any more, and the transaction is
-        called off. Its `compensate` releases it. Raises `ContractError`.
+        `expires` is how long the reservation holds: after that it is not confirmed, and the transaction is
+        aborted. Its `compensate` releases it. Raises `ContractError`.
         """
         if expires is not None and expires <= timedelta(0):
             raise ContractError(f"confirm of tool {self._tool.name}: expires={expires}", next_step="it is a duration")
@@ -112,13 +112,13 @@ def _registered(tool: Tool[..., Any], kind: str) -> Tool[..., Any]:
 
 
 def with_compensation(contract: Contract, tool: Tool[..., Any], code: Tool[..., Any]) -> Contract:
-    """The contract of one call that `code` undoes. Raises `ContractError` where it cannot."""
+    """The contract of one call that `code` undoes. Raises `ContractError` if it cannot."""
     _check(tool, code, code.__wrapped__, f"{tool.name}.options(compensate={code.name})")
     return msgspec.structs.replace(contract, compensates=True, restores=True, amends=code.name)
 
 
 def _companion(tool: Tool[..., Any], function: Any, kind: str, timeout: timedelta) -> Tool[..., Any]:
-    """The tool behind a handler: itself if it is declared as one, else a plain write."""
+    """The tool behind a handler: the handler itself if it is a declared tool, else a plain write."""
     from holdfast.agent.tool import Tool, tool_from  # noqa: PLC0415 - tools know their companions
 
     code: Tool[..., Any] = (
@@ -146,6 +146,6 @@ def _check(tool: Tool[..., Any], code: Tool[..., Any], function: Callable[..., A
 
 
 def _declare(tool: Tool[..., Any], **clauses: Any) -> None:
-    """Write into the contract of `tool` what its companion does for it."""
+    """Write into the contract of `tool` what its companion does."""
     tool.contract = msgspec.structs.replace(tool.contract, **clauses)
     tool.digest = contract_digest(tool.contract)

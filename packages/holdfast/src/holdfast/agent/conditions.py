@@ -1,8 +1,8 @@
 """Conditions: expressions in CEL, the Common Expression Language. They compute, and cannot do anything else.
 
 This is the only module that knows the library behind them (the `rules` extra). The library has no limit of its own
-and does not give the event loop back while it computes, so an expression that could cost too much is not begun: each
-macro over a collection may run once for every item of the longest one, and each time look at everything it is given.
+and does not return control to the event loop while it computes, so an expression that could cost too much is rejected:
+each macro over a collection may run once for every item of the longest one, and each time read everything it is given.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from holdfast.policies import Gate
 LONGEST: Final = 500
 MOST_MACROS: Final = 2
 LARGEST: Final = 100_000
-"""How many characters of values an expression is given at most."""
+"""The largest number of characters of values that an expression is given."""
 COST_LIMIT: Final = 20_000_000
-"""Characters looked at, times the rounds of all macros: measured, that is below a second."""
+"""Characters read, times the rounds of all macros: measured, this takes less than a second."""
 
 _MACRO: Final = re.compile(r"\b(?:all|exists|exists_one|existsOne|map|filter)\s*\(\s*(?:([A-Za-z_]\w*)\s*,)?")
 _USED: Final = re.compile(r"\bresults\s*(?:\.\s*([A-Za-z_]\w*)|\[\s*[\"']([^\"']+)[\"']\s*\])")
@@ -44,7 +44,7 @@ _FUNCTIONS: Final = frozenset(
 
 
 class ConditionError(UsageError, ValueError):
-    """An expression that cannot be parsed, or gave no answer for these values."""
+    """An expression that cannot be parsed, or has no result for these values."""
 
 
 @functools.lru_cache(maxsize=1024)
@@ -75,13 +75,13 @@ def steps_used(text: str) -> frozenset[str]:
 
 
 def reads_result_of(text: str, step: str) -> bool:
-    """Whether a condition reads the result of this step, or may: it uses `results` without naming a part of it."""
+    """True if a condition reads, or may read, the result of this step: `results` without a named part may."""
     named = [dotted or quoted for dotted, quoted in _USED.findall(_code(text))]
     return step in named or len(named) < len(_RESULTS.findall(_code(text)))
 
 
 def _code(text: str) -> str:
-    """The expression without comments and texts, except those that name a part: `results["seat"]`."""
+    """The expression without comments and texts, except texts that name a part: `results["seat"]`."""
     return _TEXTS.sub(lambda found: found[1] or '""', text)
 
 
@@ -105,7 +105,7 @@ def inputs_used(text: str) -> frozenset[str] | None:
 
 
 def holds(text: str, values: Mapping[str, Any]) -> bool:
-    """Whether the condition holds for these values. Raises `ConditionError` where that has no answer."""
+    """Evaluate the condition for these values. Raises `ConditionError` if it has no answer."""
     answer = value_of(text, values)
     if not isinstance(answer, bool):
         raise ConditionError(f"{text!r} gave {answer!r}, which is neither true nor false")
@@ -113,7 +113,7 @@ def holds(text: str, values: Mapping[str, Any]) -> bool:
 
 
 def value_of(text: str, values: Mapping[str, Any]) -> object:
-    """What the expression gives for these values. Raises `ConditionError` where that has no answer."""
+    """Evaluate the expression for these values. Raises `ConditionError` if it has no answer."""
     program = _program(text)
     _affordable(text, values)
     try:
@@ -124,7 +124,7 @@ def value_of(text: str, values: Mapping[str, Any]) -> object:
 
 
 def _affordable(text: str, values: Mapping[str, Any]) -> None:
-    """Raise `ConditionError` where the condition could cost more than `COST_LIMIT` for these values."""
+    """Raise `ConditionError` if the condition could cost more than `COST_LIMIT` for these values."""
     size = len(repr(values))
     if size > LARGEST:
         raise ConditionError(f"{text!r} was given {size} characters of values, and {LARGEST} are allowed")
@@ -164,13 +164,13 @@ def checked_gate(contract: Contract, gate: Gate, shape: Shape, redact: frozenset
 
 
 def gated(gate: str, arguments: Mapping[str, Any]) -> bool:
-    """Whether these arguments need a person's approval. Raises `ConditionError` where that has no answer."""
+    """True if these arguments need a person's approval. Raises `ConditionError` if the gate has no answer."""
     plain = msgspec.to_builtins(dict(arguments), builtin_types=(Decimal,), str_keys=True, enc_hook=_dumped)
     return holds(gate, _numbers(plain))
 
 
 def _dumped(value: object) -> object:
-    """A pydantic model as plain values; anything else has none, and a person is asked."""
+    """A pydantic model as plain values; anything else has none, and a reviewer is asked."""
     dump = getattr(value, "model_dump", None)
     if dump is None:
         raise ConditionError(f"{type(value).__name__} cannot be judged by a condition")
@@ -178,7 +178,7 @@ def _dumped(value: object) -> object:
 
 
 def _numbers(value: Any) -> Any:
-    """Decimals as numbers: conditions know no others."""
+    """Decimals as numbers: conditions know no other numbers."""
     match value:
         case Decimal():
             return float(value)

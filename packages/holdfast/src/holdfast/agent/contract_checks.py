@@ -1,4 +1,4 @@
-"""The clauses of a tool that cannot stand together, found where it is declared."""
+"""Checks for clauses of a tool that exclude each other, made where the tool is declared."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def check_clauses(contract: Contract) -> None:
 
 
 def _check_statuses(contract: Contract, key: Key, where: str) -> None:
-    """The statuses by which the system says that our key is in progress mean nothing else."""
+    """Check that the statuses that mean that our key is in progress have no second meaning."""
     statuses: object = key.in_progress_statuses
     if not isinstance(statuses, tuple):  # pyright: ignore[reportUnnecessaryIsInstance] - users may not check types
         raise ContractError(
@@ -66,7 +66,7 @@ def _check_statuses(contract: Contract, key: Key, where: str) -> None:
 
 
 def rejections_of(statuses: object, means: Literal["rejected", "not_sent"], where: str) -> tuple[Rejection, ...]:
-    """HTTP statuses that prove something. Raises `ContractError` for what is none."""
+    """HTTP statuses that prove an outcome. Raises `ContractError` for an invalid one."""
     if not isinstance(statuses, Iterable) or isinstance(statuses, str):
         raise ContractError(f"{where}: {statuses!r} is no list of HTTP statuses", next_step=f"write [{statuses}]")
     found: list[int] = []
@@ -78,7 +78,7 @@ def rejections_of(statuses: object, means: Literal["rejected", "not_sent"], wher
 
 
 def checked_classifier(classifier: Classifier | None, where: str) -> Classifier | None:
-    """The classifier, if it can be one. Raises `ContractError` for what is no synchronous function of one exception."""
+    """The classifier. Raises `ContractError` unless it is a synchronous function of one exception."""
     if classifier is not None and not can_classify(classifier):
         raise ContractError(
             f"{where}: classify={classifier!r} is not a function that can be called with an exception",
@@ -88,7 +88,7 @@ def checked_classifier(classifier: Classifier | None, where: str) -> Classifier 
 
 
 def _check_words(contract: Contract, where: str) -> None:
-    """A word that nothing knows would be taken for one of the others, silently."""
+    """Refuse an unknown value of a clause: it would silently be taken for one of the others."""
     given, key, once = contract.idempotency, contract.key, contract.once
     if given is not None and not isinstance(given, (Key, Natural)):  # pyright: ignore[reportUnnecessaryIsInstance] - users may not check types
         raise ContractError(f"{where}: idempotency={given!r}", next_step="write Key(...), Natural(...), or nothing")

@@ -48,7 +48,7 @@ class Handlers(Generic[R]):
 
     @property
     def kind(self) -> Kind:
-        """Which of its handlers."""
+        """Which handler this is."""
         return self._kind
 
     @overload
@@ -68,9 +68,9 @@ class Handlers(Generic[R]):
     def __call__(self, function: Callable[..., Any] | None = None, /, **settings: Any) -> Any:
         """Register a handler.
 
-        For `verify`: `settle_window` is how long after a call the effect may still land or become
-        visible (unknown: absence is never believed); `check_first` verifies before the first attempt;
-        `deadline` is how long to go on after absence could be believed, `every` how often.
+        For `verify`: `settle_window` is how long after a call the effect may still happen or become
+        visible (unknown: absence is never proof); `check_first` verifies before the first attempt;
+        `deadline` is how long to go on after absence could be proof, `every` how often.
         `timeout` limits each call of the handler.
         """
         if function is not None:
@@ -120,9 +120,9 @@ def _refuse_contradictions(contract: Contract, kind: Kind, settings: dict[str, A
 
 
 def checked_parameters(shape: Shape, tool: Shape, where: str, *, pure: bool = False) -> frozenset[str]:
-    """The parameters that a handler takes. Raises `ContractError` where the tool has none of that name or type.
+    """The parameters that a handler takes. Raises `ContractError` if the tool has none of that name or type.
 
-    `pure` handlers are not given the operation.
+    `pure` handlers do not receive the operation.
     """
     names = list(shape.types)
     if not pure:
@@ -143,7 +143,7 @@ def checked_parameters(shape: Shape, tool: Shape, where: str, *, pure: bool = Fa
 
 
 def _check_operation(annotation: Any, tool: Shape, where: str) -> None:
-    """The operation's annotation has to fit what the tool returns."""
+    """Check that the operation's annotation fits what the tool returns."""
     if annotation is Any or annotation is inspect.Parameter.empty:
         return
     if (typing.get_origin(annotation) or annotation) is not Operation:
@@ -155,7 +155,7 @@ def _check_operation(annotation: Any, tool: Shape, where: str) -> None:
 
 
 def _check_verdict(annotation: Any, tool: Shape, where: str) -> None:
-    """A verifier gives verdicts, and a success that it found is what the tool returns."""
+    """Check that a verifier returns verdicts, and that a success it found has the type that the tool returns."""
     if annotation in (Any, object, inspect.Signature.empty):
         return
     union = typing.get_origin(annotation) in (typing.Union, types.UnionType)
@@ -169,7 +169,7 @@ def _check_verdict(annotation: Any, tool: Shape, where: str) -> None:
 
 
 def _check_result(annotation: Any, tool: Shape, where: str) -> None:
-    """`Operation[R]` and `Happened[R]` are about the R that the tool returns."""
+    """Check that `Operation[R]` and `Happened[R]` have the R that the tool returns."""
     given = typing.get_args(annotation)
     if given and tool.returns is not inspect.Signature.empty and given[0] not in (Any, tool.returns):
         fits = tool.returns is None and given[0] is type(None)

@@ -28,7 +28,7 @@ AnyTool = Any  # an app's tools are `Tool[Any, Any]`; this module only passes th
 
 
 class ToolBox:
-    """The tools that a run offers to a model, as it is shown them."""
+    """The tools that a run offers to a model, in the form in which the model sees them."""
 
     def __init__(self, tools: Mapping[str, Any]) -> None:
         self._tools = tools
@@ -55,9 +55,9 @@ def _schema(tool: Tool[Any, Any], style: Style) -> dict[str, Any]:
 async def call_by_model(
     scope: Scope, name: str, arguments: str | bytes | Mapping[str, Any], about: CallMetadata = NO_METADATA
 ) -> Outcome[Any]:
-    """Validate and perform. What the model got wrong comes back as a failed outcome, never as an exception.
+    """Validate and perform a call. An error of the model is returned as a failed outcome, never raised.
 
-    A refusal is journaled: on replay the model was told the same, whatever the tools take by then.
+    A refusal is journaled: replay returns the same one, whatever the tools accept by then.
     """
     if scope.active.closed:
         await refuse(scope)
@@ -74,7 +74,7 @@ async def call_by_model(
 
 
 class _Refusal(msgspec.Struct, frozen=True):
-    """Why a call was refused. `taken` are the steps that had been named for it, without their numbers."""
+    """The reason for refusing a call. `taken` are the steps that had been named for it, without their numbers."""
 
     reason: str
     code: str
@@ -102,7 +102,7 @@ async def _performed(
 
 
 async def _refused(scope: Scope, name: str, step: str, refusal: _Refusal) -> Outcome[Any]:
-    """The refusal on record, which this one is unless there is one already; steps are named on as they were then."""
+    """The recorded refusal, or this one if none is recorded. Steps are numbered as they were then."""
     live = step not in scope.active.history.answers
     fresh: dict[str, Any] = msgspec.to_builtins(refusal)
     stored = msgspec.convert(await value_at(scope, step, "refused", lambda: fresh), _Refusal)
@@ -117,7 +117,7 @@ async def _refused(scope: Scope, name: str, step: str, refusal: _Refusal) -> Out
 
 
 def offered_tools(scope: Scope) -> Mapping[str, AnyTool]:
-    """The tools by name. What only the runtime calls is not among them: amends, confirmations, its own tools."""
+    """The tools by name, without those that only the runtime calls: compensations, confirmations, its own tools."""
     tools = _of_the_run(scope.active)
     if scope.authority is None:
         return tools
@@ -125,7 +125,7 @@ def offered_tools(scope: Scope) -> Mapping[str, AnyTool]:
 
 
 def tools_for(instance: ActiveRun, agent: object) -> frozenset[str]:
-    """What would be offered in a run of that agent, whether the app knows it or not."""
+    """The names of the tools that a run of that agent would offer, even if the app does not know the agent."""
     foreign = {name for other in instance.process.agents.values() for name in _names(other)} - _names(agent)
     return frozenset(_all(instance)) - foreign
 

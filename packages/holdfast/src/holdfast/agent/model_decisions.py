@@ -1,6 +1,6 @@
 """`run.decide`: a model call as a journaled read with a decision record.
 
-What the model saw is stored as a digest and the *new* part only: a conversation that grows by one
+A question is stored as a digest and its *new* part only: a conversation that grows by one
 message stores that message, not the whole history again.
 """
 
@@ -33,7 +33,7 @@ from holdfast.policies import DECISION_RETRY, Retry, milliseconds
 
 R = TypeVar("R")
 DEFAULT_TIMEOUT = timedelta(minutes=5)
-LOGGED_PAUSE_MS = 5000  # a pause from which on the log says that a model does not answer
+LOGGED_PAUSE_MS = 5000  # from this pause on, a model that does not answer is logged
 SEEN_LIMIT = 64 * 1024
 SHOWN, SHOWN_BEFORE = 240, 40  # how much of a question a difference shows, and how much of it is alike
 
@@ -47,14 +47,14 @@ class DecisionSettings(msgspec.Struct, frozen=True):
 
 
 class _NewPart(msgspec.Struct, frozen=True):
-    """A question as it is stored where its beginning was stored before: after `as_before` bytes comes `then`."""
+    """The stored form of a question whose beginning was stored before: `then` follows after `as_before` bytes."""
 
     as_before: int
     then: str
 
 
 class ModelQuestion(msgspec.Struct, frozen=True):
-    """One model call: the function, what it is given, and that as JSON."""
+    """One model call: the function, its arguments, and those as JSON."""
 
     step: str
     function: Callable[..., Awaitable[Any]]
@@ -76,7 +76,7 @@ async def decide(
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
 ) -> R:
-    """Ask, record and give the answer; on replay give the recorded one."""
+    """Ask the model, record the answer and return it; on replay return the recorded one."""
     instance = scope.active
     if instance.closed:
         await refuse(scope)
@@ -112,12 +112,12 @@ async def decide(
 
 
 def _share(confidence: float | None) -> float | None:
-    """A confidence that can be compared: what is no share from 0 to 1 says nothing."""
+    """A confidence that can be compared; None for a value outside 0 to 1."""
     return confidence if confidence is not None and 0 <= confidence <= 1 else None
 
 
 async def _ask_model(scope: Scope, question: ModelQuestion, settings: DecisionSettings) -> r.DecisionRecorded:
-    """Call the model under its time limit, again while it fails and patience lasts. Each try is on record."""
+    """Call the model under its time limit, again while it fails and the retry budget lasts. Each try is recorded."""
     instance, step = scope.active, question.step
     limit = milliseconds(settings.timeout or DEFAULT_TIMEOUT)
     began = instance.log.now().up
@@ -133,7 +133,7 @@ async def _ask_model(scope: Scope, question: ModelQuestion, settings: DecisionSe
         try:
             value = await _limited(scope, question, limit / 1000)
             stored, _ = codec_for(_returns(question.function)).round_trip(value)
-        except Exception as error:  # noqa: BLE001 - whatever a model client raises is a failed try
+        except Exception as error:  # noqa: BLE001 - any exception of a model client is a failed try
             patience.failed(error, describe(error), instance.log.now().up - tried)
             if not await _waited(scope, question, patience):
                 break
@@ -143,7 +143,7 @@ async def _ask_model(scope: Scope, question: ModelQuestion, settings: DecisionSe
 
 
 async def _waited(scope: Scope, question: ModelQuestion, patience: RetryBudget) -> bool:
-    """Wait until the next try; False where there is none."""
+    """Wait until the next try; False if there is none."""
     instance, environment = scope.active, scope.active.process.environment
     pause = patience.pause_ms(environment.rng)
     if pause is None:
@@ -160,7 +160,7 @@ async def _waited(scope: Scope, question: ModelQuestion, patience: RetryBudget) 
 
 
 async def _limited(scope: Scope, question: ModelQuestion, seconds: float) -> Any:
-    token = SCOPE.set(None)  # what a model client starts is not a branch of the run
+    token = SCOPE.set(None)  # tasks that a model client starts are not branches of the run
     scope.host.working += 1
     try:
         async with asyncio.timeout(seconds):
@@ -195,7 +195,7 @@ def _record(
 
 
 def _asked_otherwise(diverged: ReplayDiverged, recorded: object, question: ModelQuestion) -> ReplayDiverged:
-    """The error with both questions, where the record holds the old one."""
+    """The error with both questions, if the record holds the old one."""
     if isinstance(recorded, r.DecisionRecorded):
         old, new = _where_they_part(bytes(recorded.seen).decode(), question.seen.decode("utf-8", "replace"))
         diverged.difference = f"- recorded: {recorded.function} {old}\n+ now:      {question.name} {new}"
@@ -203,7 +203,7 @@ def _asked_otherwise(diverged: ReplayDiverged, recorded: object, question: Model
 
 
 def _where_they_part(old: str, new: str) -> tuple[str, str]:
-    """Both texts from shortly before their first difference, and no further than a person reads.
+    """Both texts from shortly before their first difference, shortened to what a person reads.
 
     A question that was stored as its new part is compared with the new part of today's.
     """
@@ -228,7 +228,7 @@ def _count(usage: object, *names: str) -> int:
 
 
 def _finite(number: object) -> float | None:
-    """A number that a record can hold; None for anything else that a model client says."""
+    """A number that a record can hold; None for anything else that a model client reports."""
     if not isinstance(number, (int, float)) or isinstance(number, bool):
         return None
     try:
@@ -238,7 +238,7 @@ def _finite(number: object) -> float | None:
 
 
 def _seen(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
-    """What the model was shown, as JSON. Objects without a JSON form are shown by their text."""
+    """The model's arguments as JSON. Objects without a JSON form appear as their text."""
     return msgspec.json.encode([args, dict(kwargs)], order="deterministic", enc_hook=json_form)
 
 
@@ -251,7 +251,7 @@ def json_form(value: object) -> object:
 
 
 def _new_part(before: dict[str, bytes], function: Callable[..., Any], seen: bytes) -> bytes:
-    """Only what was not shown to the same function before: the rest is in earlier records."""
+    """The part that was not shown to the same function before: the rest is in earlier records."""
     name = _named(function)
     previous = before.get(name, b"")
     before[name] = seen
@@ -294,7 +294,7 @@ def _returns(function: Callable[..., Any]) -> Any:
 
 
 REFUSALS: Final = 5
-"""How often a question is asked that is not answered for a reason other than an outage, where code sets no `retry`."""
+"""The number of tries of a question that fails for a reason other than an outage, if code sets no `retry`."""
 _RETRY_STATUSES: Final = frozenset({408, 409, 425, 429})
 _OUTAGE_ERRORS: Final = (
     ArithmeticError, AssertionError, AttributeError, HoldfastError, ImportError, LookupError, NameError,
@@ -318,7 +318,7 @@ class RetryBudget:
 
     @property
     def tries_left(self) -> bool:
-        """Whether one more try is allowed."""
+        """True if one more try is allowed."""
         return self.tries < self.retry.attempts
 
     def failed(self, error: Exception, why: str, took_ms: int) -> None:
@@ -329,7 +329,7 @@ class RetryBudget:
         self._asked_ms = _asked_s(error) * 1000
 
     def pause_ms(self, rng: Rng) -> float | None:
-        """How long to wait before the next try; None where there is none."""
+        """The time to wait before the next try; None if there is none."""
         left = milliseconds(self.retry.elapsed) - self._spent_ms
         if not self.tries_left or self._refusals >= self._most_refusals or left <= 0:
             return None
@@ -337,7 +337,7 @@ class RetryBudget:
             self.why += f" (it asks to be tried again in {self._asked_ms / 1000:.0f} s)"
             return None
         drawn = rng.uniform(0, self.retry.ceiling_ms(max(0, self.tries - 1)))
-        if self._asked_ms:  # spread, so that not everybody comes back in the same moment
+        if self._asked_ms:  # jitter, so that clients do not all retry at the same moment
             return self._asked_ms + min(drawn, milliseconds(self.retry.base))
         return min(drawn, left)
 
@@ -347,7 +347,7 @@ class RetryBudget:
 
 
 def _asked_s(error: BaseException) -> float:
-    """After how many seconds the service asks to be tried again, as the error or its cause says; 0: it does not."""
+    """The retry delay in seconds that the service asks for in the error or its cause; 0 if it asks for none."""
     at: BaseException | None = error
     for _ in range(4):
         if at is None:
@@ -361,7 +361,7 @@ def _asked_s(error: BaseException) -> float:
 
 
 def is_outage(error: Exception) -> bool:
-    """Whether asking again may help by itself. An answer that does not fit, a refusal or a bug is no outage."""
+    """True if asking again may help by itself. An answer that does not fit, a refusal and a bug are not outages."""
     if isinstance(error, _OUTAGE_ERRORS) and not isinstance(error, OSError):
         return False
     status = status_code(error)

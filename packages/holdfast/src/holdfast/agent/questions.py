@@ -1,4 +1,4 @@
-"""`run.ask` and `run.hand_off`: questions to a person, and handing the run to people or to another agent."""
+"""`run.ask` and `run.hand_off`: questions to a person, and handing the run to reviewers or to another agent."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class AnswerLimit(NamedTuple):
-    """How long an answer is waited for (not said: as a setting says), and what then stands in for it."""
+    """How long to wait for an answer (by default as the setting says), and the default that then replaces it."""
 
     timeout: timedelta | None = None
     default: Scalar | None = None
@@ -32,7 +32,7 @@ class AnswerLimit(NamedTuple):
 async def ask(
     scope: Scope, question: Question, limit: AnswerLimit, step: str | None, handoff: Handoff | None = None
 ) -> Scalar:
-    """The answer, or the default at the deadline. Raises `TimeoutError` where there is no default."""
+    """The answer, or the default at the deadline. Raises `TimeoutError` if there is no default."""
     timeout, default = limit
     if default is not None and timeout is None and not scope.active.process.settings.answer_within_ms:
         raise UsageError(
@@ -49,7 +49,7 @@ async def ask(
 
 
 def question_of(text: str, choices: Sequence[Scalar], returns: type[Scalar]) -> Question:
-    """The question as data. Raises `UsageError` for choices of several types, or a type that nobody can write."""
+    """The question as data. Raises `UsageError` for choices of several types, or a type that cannot be typed in."""
     kinds: set[type[Scalar]] = {type(choice) for choice in choices} or {returns}
     if len(kinds) != 1 or not kinds <= FORMS.keys():
         raise UsageError(
@@ -67,7 +67,7 @@ R = TypeVar("R")
 
 
 async def to_agent(scope: Scope, agent: Agent[T, R], given: T, why: str) -> R:
-    """Let that agent go on in this run, and return what it returned, as it would be stored."""
+    """Continue this run with that agent, and return its result in its stored form."""
     instance = scope.active
     stored = agent.stored_input(given, instance.process.identity.secret)
     held = frozenset(offered_tools(scope))
@@ -91,7 +91,7 @@ async def to_agent(scope: Scope, agent: Agent[T, R], given: T, why: str) -> R:
 async def to_people(
     scope: Scope, queue: str, question: Question, state: Mapping[str, Any] | None, limit: AnswerLimit
 ) -> Scalar:
-    """Give the run to people, and go on with what one of them says; or end, where one of them takes it over."""
+    """Hand the run to reviewers, and continue with an answer of one of them; or end, if one of them takes it over."""
     facts = {name: msgspec.to_builtins(fact) for name, fact in scope.active.facts.known.facts.items()}
     handoff = Handoff(
         "" if queue == ANYBODY else queue, _stored(dict(state or {}), "the state"), _stored(facts, "what is known")

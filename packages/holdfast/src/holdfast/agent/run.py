@@ -1,4 +1,4 @@
-"""`Run`: what agent code holds in its hand. Everything it offers is journaled and replayed."""
+"""`Run`: the interface of agent code to its run. Everything it offers is journaled and replayed."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Run:
 
     @property
     def facts(self) -> Facts:
-        """What this run knows of the world, what it infers, and what relies on that."""
+        """Facts that this run knows or infers about the world, and what relies on them."""
         return self._facts
 
     # --- models ------------------------------------------------------------------------------------------
@@ -71,7 +71,7 @@ class Run:
     async def decide(self, function: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Ask a model (any async function with a return annotation) and record the decision.
 
-        On replay the recorded answer is given and the model is not asked. Tokens and cost are read
+        On replay the recorded answer is returned and the model is not asked. Tokens and cost are read
         from the result's `usage`, why and confidence from fields of those names.
         """
         return await decide(self.scope(), DecisionSettings(), function, args, kwargs)
@@ -86,7 +86,7 @@ class Run:
     ) -> Decide:
         """`run.options(timeout=...).decide(...)`: settings for one decision.
 
-        `fresh` names facts with the age that they may have: `fresh={"fares": timedelta(minutes=5)}`. Where one is
+        `fresh` names facts with their maximum age: `fresh={"fares": timedelta(minutes=5)}`. If one is
         missing or older the model is not asked, and `StaleFacts` is raised.
         """
         return Decide(self, DecisionSettings(step, timeout, retry), fresh or {})
@@ -95,33 +95,33 @@ class Run:
         self, name: str, arguments: str | bytes | dict[str, Any], *, confidence: float | None = None, taint: str = "",
         again: str | None = None,
     ) -> Outcome[Any]:  # fmt: skip
-        """Perform a call that a *model* chose. Never raises for what the model got wrong: the outcome says it.
+        """Perform a call that a *model* chose. An error of the model is reported in the outcome, never raised.
 
-        An escalation policy knows how sure the model is (`confidence`, from 0 to 1; else that of the decision before)
+        An escalation policy receives the model's `confidence` (from 0 to 1; else that of the decision before)
         and what touched the arguments (`taint="web"`). `again="the reason"` sends it although something is
         pending about the same thing.
         """
         return await call_by_model(self.scope(), name, arguments, metadata_of(confidence, taint, again))
 
     async def wait_pending(self, outcome: Outcome[Any]) -> dict[str, Outcome[Any]]:
-        """How every part of a partial success ended (`outcome.pending`), by name; it waits until all of them have.
+        """Wait until every part of a partial success (`outcome.pending`) has ended, and return how each did, by name.
 
-        A part whose answer did not come, and that nothing proves, waits for a person.
+        A part whose answer was lost, and whose outcome cannot be proven, waits for a reviewer.
         """
         return await ended_parts(self.scope(), outcome)
 
     # --- transactions ------------------------------------------------------------------------------------
 
     def transaction(self, name: str, *, pivot: Pivot = "one") -> Transaction:
-        """A boundary: `async with run.transaction("book trip") as booking:`.
+        """A transaction: `async with run.transaction("book trip") as booking:`.
 
-        Where its body raises, what landed is compensated in reverse order of start, and `TransactionAborted` is
-        raised. `pivot="best effort"` lets more than one held effect leave that cannot be repeated.
+        If its body raises, completed effects are compensated in reverse order of start, and `TransactionAborted` is
+        raised. `pivot="best effort"` allows more than one held effect that cannot be repeated.
         """
         return Transaction(self.scope(), name, pivot)
 
     async def on_commit(self, tool: Tool[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Held[R]:
-        """Hold an effect for the commit of the outermost transaction; outside of one it leaves now."""
+        """Hold an effect for the commit of the outermost transaction; outside a transaction it is sent now."""
         return await on_commit(self.scope(), tool, tool.shape.bind(args, kwargs))
 
     async def execute(
@@ -134,12 +134,12 @@ class Run:
     ) -> PlanResult:
         """Perform a plan: as parallel as its dependencies allow, durable, and without asking a model.
 
-        `given` is what conditions know as `input`. With `approve` it waits until a person has approved exactly this
+        `given` is available to conditions as `input`. With `approve` it waits until a person has approved exactly this
         plan: `holdfast answer RUN/approve-DIGEST true`. Raises `PlanRefused` with all its faults
-        before anything runs, `PlanStepFailed`, `PlanAborted`, or `NewPlanNeeded` where a precondition went stale or a
-        fact was corrected that a step relies on: one that the step names, or one of `relies_on`, which holds for every
-        step (with the values that the plan was made from, where it is a mapping). In a plan whose steps belong
-        together these come as the cause of `TransactionAborted`.
+        before anything runs, `PlanStepFailed`, `PlanAborted`, or `NewPlanNeeded` if a precondition became stale or a
+        fact was corrected that a step relies on: one that the step names, or one of `relies_on`, which applies to every
+        step (with the values that the plan was made from, if it is a mapping). In a plan whose steps belong
+        together these are the cause of `TransactionAborted`.
         """
         return await execute(
             self.scope(), plan, ExecuteOptions(given, self._root.active.facts.known, named_facts(relies_on), approve)
@@ -184,13 +184,13 @@ class Run:
         """Ask a person, and wait without holding a process: `holdfast answer RUN/STEP VALUE --by NAME`.
 
         The answer is one of `choices`, or any value of `returns` (str, int, float or bool); the first is final. At
-        the end of `timeout` (a week, unless `Settings.answer_within_ms` says otherwise) the default stands in for it.
-        Raises `TimeoutError` where there is no default.
+        end of `timeout` (a week, unless `Settings.answer_within_ms` says otherwise) the default replaces it.
+        Raises `TimeoutError` if there is no default.
         """
         return self._ask(question_of(text, choices, returns), AnswerLimit(timeout, default), step)
 
     async def _ask(self, question: Question, limit: AnswerLimit, step: str | None) -> Scalar:
-        """In the branch that awaits it, which need not be the one that called."""
+        """Ask in the branch that awaits the answer, which may differ from the one that called."""
         return await ask(self.scope(), question, limit, step)
 
     @overload
@@ -215,42 +215,42 @@ class Run:
         within: timedelta | None = None,
         default: Any = None,
     ) -> Any:
-        """Hand this run over. It keeps its id, its operations, what it waits for, and its deadline.
+        """Hand this run over. It keeps its id, its operations, its waits and its deadline.
 
-        To an agent: its code goes on with `state` as its input, and what it returns is returned. It has no tools but
-        those that the run has, too. To `"person"`, or any other name as a queue: people see the run with what it
-        knows and has done; what one of them answers comes back (a value of `returns`), or one takes the run over,
+        To an agent: its code continues with `state` as its input, and its result is returned. It has only those of its
+        tools that the run also has. To `"person"`, or any other name as a queue: reviewers see the run with what it
+        knows and has done; an answer of one of them is returned (a value of `returns`), or one takes the run over,
         and it ends. At the end of `within` (a week, unless `Settings.answer_within_ms` says otherwise) the default
-        stands in; without one `TimeoutError` is raised.
+        is returned; without one `TimeoutError` is raised.
         """
         if isinstance(to, str):
             return await to_people(self.scope(), to, question_of(why, (), returns), state, AnswerLimit(within, default))
         return await to_agent(self.scope(), to, state, why)
 
     async def messages(self) -> tuple[Message, ...]:
-        """What was told to this run (`holdfast tell`) and was not heard yet, for code that looks by itself.
+        """The messages sent to this run (`holdfast tell`) and not yet delivered, for code that checks for them itself.
 
-        What is not looked at comes as `Interrupted`, where the next write would begin, or at a wait.
+        A message that code does not fetch is raised as `Interrupted`, where the next write would begin, or at a wait.
         """
         return tuple(message_of(record) for record in await read_messages(self.scope()))
 
     def memory(self, user: str) -> UserMemory:
-        """What is known about a user, across runs: `await run.memory("ann").recall()`."""
+        """The stored knowledge about a user, across runs: `await run.memory("ann").recall()`."""
         return UserMemory(self.scope, user)
 
     def lessons(self, topic: str) -> Lessons:
-        """What earlier runs learned on a topic: `await run.lessons("booking flights").recall()`."""
+        """The lessons of earlier runs on a topic: `await run.lessons("booking flights").recall()`."""
         return Lessons(self.scope, topic)
 
     def conversation(self, name: str = "") -> Conversation:
-        """What was said, as a stream of its own: of this run, or of that name where several runs take part."""
+        """A conversation, stored as a stream: this run's own, or the one of that name, which several runs can share."""
         name = name or self.id
         return Conversation(self.scope, name, self._heard.setdefault(name, ConversationState()))
 
     async def digest(self) -> str:
-        """What this run has done, proven by its records, and what is pending: a block for a prompt.
+        """The effects of this run, proven by its records, and what is pending: a block for a prompt.
 
-        A model whose conversation was cut or compacted still knows from it what must not be done again.
+        It tells a model whose conversation was cut or compacted what must not be done again.
         """
         return await receipts_digest(self.scope())
 
@@ -299,7 +299,7 @@ class Run:
     # --- journaled values, time and events -------------------------------------------------------------------
 
     async def now(self) -> datetime:
-        """The present time in UTC, as it was the first time."""
+        """The current time in UTC, as it was the first time."""
         scope = self.scope()
         ms: int = await steps.value(scope, "now", scope.active.process.environment.clock.wall_ms)
         return datetime.fromtimestamp(ms / 1000, UTC)
@@ -317,9 +317,9 @@ class Run:
         return UUID(text)
 
     async def version(self, change: str, *, newest: int = 1) -> int:
-        """Which side of a code change this run is on: 0 if it passed this point before the change, else `newest`.
+        """The side of a code change that this run is on: 0 if it passed this point before the change, else `newest`.
 
-        A run that was begun by older code has no marker here and keeps the old way.
+        A run that older code began has no marker here and keeps the old way.
         """
         return await steps.version(self.scope(), change, newest)
 
@@ -330,7 +330,7 @@ class Run:
     async def wait_for(self, event: str, key: str = "", *, timeout: timedelta | None = None) -> Any:  # noqa: ASYNC109 - a journaled one
         """The next event of that name (and key) from `holdfast signal`; early events are kept.
 
-        Raises `TimeoutError` when the time is over.
+        Raises `TimeoutError` when the time is up.
         """
         ms = None if timeout is None else _ms(timeout, "wait_for")
         received = await durable_waits.wait_for_event(self.scope(), event, key, ms)
@@ -342,7 +342,7 @@ class Run:
 
     @contextlib.asynccontextmanager
     async def timeout(self, duration: timedelta) -> AsyncGenerator[None]:
-        """A journaled time limit: where it ended the body once, replay ends it at the same point.
+        """A journaled time limit: if it ended the body once, replay ends it at the same point.
 
         Raises `TimeoutError`.
         """
@@ -357,7 +357,7 @@ class Run:
     # --- inside ------------------------------------------------------------------------------------------------
 
     def scope(self) -> Scope:
-        """The branch of this run that calls. Raises `UsageError` elsewhere."""
+        """The branch of this run that is calling. Raises `UsageError` elsewhere."""
         scope = SCOPE.get()
         if scope is None or scope.active is not self._root.active:
             raise UsageError(
@@ -395,7 +395,7 @@ async def _as_coroutine(awaitable: Awaitable[T]) -> T:
 
 
 async def _all_of(tasks: list[asyncio.Task[R]]) -> list[R]:
-    """All results in order; the first error cancels the rest and is raised when they have ended."""
+    """Return all results in order; the first error cancels the rest and is raised when they have ended."""
     if not tasks:
         return []
     try:

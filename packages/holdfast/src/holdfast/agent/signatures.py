@@ -38,7 +38,7 @@ class Shape(msgspec.Struct, frozen=True):
                 bound.update(kwargs)
                 if self.required <= bound.keys():
                     return {name: bound[name] if name in bound else self.defaults[name] for name in self.types}
-        self.signature.bind(*args, **kwargs)  # says what is wrong, in the usual words
+        self.signature.bind(*args, **kwargs)  # raises the usual error
         raise TypeError(f"{self.name}() cannot be called with these arguments")
 
 
@@ -77,22 +77,22 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Whether calling it gives a coroutine."""
+    """True if calling it returns a coroutine."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
 
 
 def is_class(annotation: object) -> TypeGuard[type[object]]:
-    """Whether an annotation is a plain class (`Any` is one to Python, and to nobody else)."""
+    """True if an annotation is a plain class (`Any` is one to Python, but not here)."""
     return isinstance(annotation, type) and annotation is not Any
 
 
 def name_of(annotation: object) -> str:
-    """An annotation as its author wrote it, more or less."""
+    """An annotation roughly as its author wrote it."""
     return annotation.__name__ if is_class(annotation) else "None" if annotation is None else str(annotation)
 
 
 def is_operation(annotation: object) -> bool:
-    """Whether a parameter is annotated as the operation that a handler or a compensation is given."""
+    """True if a parameter is annotated as the operation that a handler or a compensation receives."""
     return (typing.get_origin(annotation) or annotation) is Operation
 
 
@@ -108,9 +108,9 @@ def check_names(names: tuple[str, ...], shape: Shape, where: str) -> None:
 
 
 def without_operation(shape: Shape, *, known: bool) -> tuple[Shape, bool]:
-    """The shape of what is recorded: a tool that serves another operation is given that one first.
+    """The shape of what is recorded: a tool that serves another operation receives that operation first.
 
-    Where it is not `known`, it is recognised by its first parameter's annotation, `Operation[...]`.
+    If not `known`, this is recognised by the annotation of its first parameter, `Operation[...]`.
     """
     first = next(iter(shape.types), None)
     if first is None or not (known or is_operation(shape.types[first])):
@@ -121,7 +121,7 @@ def without_operation(shape: Shape, *, known: bool) -> tuple[Shape, bool]:
 
 
 def tool_name(function: Callable[..., Any]) -> str:
-    """What a tool is called. Raises `ContractError` for what is no function that can be called with its arguments."""
+    """The tool's name. Raises `ContractError` unless it is a function that can be called with its arguments alone."""
     name = getattr(function, "__name__", None)
     if not isinstance(name, str):
         raise ContractError(f"{function!r} has no name", next_step="write a function with @tool, or give name=")

@@ -39,11 +39,11 @@ class Title:
         self._parts = parts
 
     def of(self, stored: bytes) -> str:
-        """The title of a call with these stored arguments; empty where the template does not fit them."""
+        """The title of a call with these stored arguments; empty if the template does not fit them."""
         try:
             given, hidden = plain_arguments(stored), hides(stored)
             texts = [part.text + _shown(part, given, hidden=hidden) for part in self._parts]
-        except Exception:  # noqa: BLE001 - a title is a convenience: whatever is wrong with it, the call is made without
+        except Exception:  # noqa: BLE001 - a title is a convenience: the call is made without it
             return ""
         return _cut(" ".join("".join(texts).split()), LONGEST_TITLE)
 
@@ -188,7 +188,7 @@ def _text(value: object) -> str:
 def _scalar(value: object) -> str | int | float | bool | None:
     if value is None or isinstance(value, str | int | float | bool):
         return value
-    raise TypeError(value)  # an object has no text that a person would want to read
+    raise TypeError(value)  # an object has no readable text
 
 
 def _cut(text: str, most: int) -> str:

@@ -82,14 +82,14 @@ class Tool(Generic[P, R]):
     # --- calling -----------------------------------------------------------------------------------------
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[object, object, R]:
-        """Perform it as a step of the present run, and give its result.
+        """Perform the call as a step of the current run, and return its result.
 
-        Raises `Rejected` or another `OperationFailed` where nothing landed, `OutsideRun` outside a run.
+        Raises `Rejected` or another `OperationFailed` if nothing happened, `OutsideRun` outside a run.
         """
         return result_of(self, self.shape.bind(args, kwargs), None)
 
     def outcome(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[object, object, Outcome[R]]:
-        """Perform it, and give its outcome; a failure is not raised."""
+        """Perform the call, and return its outcome; a failure is not raised."""
         return outcome_of(self, self.shape.bind(args, kwargs), None)
 
     def options(
@@ -107,11 +107,11 @@ class Tool(Generic[P, R]):
     ) -> Tool[P, R]:
         """The same tool with other settings for this call; `step` names the step explicitly, once per run.
 
-        An escalation policy knows how sure whoever chose the call is (`confidence`, from 0 to 1; else that of the
+        An escalation policy receives the caller's confidence (`confidence`, from 0 to 1; else that of the
         decision before it) and what touched its arguments (`taint="web"`). Inside a transaction `hold=False` sends an
         irreversible effect at once, and `compensate` names the tool (one that takes the operation first) that undoes
         this call. Raises `ContractError` for one that cannot. `again="the reason"` sends the call although something is
-        pending about the same thing; the reason is on record.
+        pending about the same thing; the reason is recorded.
         """
         contract = msgspec.structs.replace(
             self.contract,
@@ -129,27 +129,27 @@ class Tool(Generic[P, R]):
 
     @property
     def verify(self) -> Handlers[R]:
-        """Register how the world is read back: `@send_email.verify(settle_window=...)`."""
+        """Register the function that looks up the effect: `@send_email.verify(settle_window=...)`."""
         return Handlers(self, "verify")
 
     @property
     def observe(self) -> Handlers[R]:
-        """Register how the preconditions are read: `@close_ticket.observe`."""
+        """Register the function that reads the preconditions: `@close_ticket.observe`."""
         return Handlers(self, "observe")
 
     @property
     def expect(self) -> Handlers[R]:
-        """Register what evidence a success will leave: a synchronous function that returns JSON values."""
+        """Register the evidence of a success: a synchronous function that returns JSON values."""
         return Handlers(self, "expect")
 
     @property
     def compensate(self) -> Compensate:
-        """Register what makes amends: `@book.compensate(restores=True)`."""
+        """Register the compensation: `@book.compensate(restores=True)`."""
         return Compensate(self)
 
     @property
     def confirm(self) -> Confirm:
-        """Register what completes the reservation that this tool makes: `@reserve.confirm(expires=...)`."""
+        """Register the tool that completes this tool's reservation: `@reserve.confirm(expires=...)`."""
         return Confirm(self)
 
     @property
@@ -157,7 +157,7 @@ class Tool(Generic[P, R]):
         """Register a computed business key: a synchronous function that returns text."""
         return Handlers(self, "claim")
 
-    # --- what the engine asks ------------------------------------------------------------------------------
+    # --- used by the engine --------------------------------------------------------------------------------
 
     @property
     def parameters(self) -> tuple[str, ...]:
@@ -166,13 +166,13 @@ class Tool(Generic[P, R]):
 
     @property
     def claims(self) -> bool:
-        """Whether it declares a business key."""
+        """True if it declares a business key."""
         return bool(self.contract.claim) or "claim" in self.handlers
 
     def business_key(self, arguments: Mapping[str, Any]) -> str:
-        """The name of the one real-world effect that these arguments stand for.
+        """The business key: the name of the one real-world effect of these arguments.
 
-        Equal values have one name, whatever their order inside. Raises `ArgumentError` where they name none.
+        Equal values have one name, in whatever order. Raises `ArgumentError` if they name none.
         """
         if (code := self.handlers.get("claim")) is not None:
             named = code.function(**{name: arguments[name] for name in code.parameters or () if name in arguments})
@@ -184,7 +184,7 @@ class Tool(Generic[P, R]):
         return _text_key(only, name) if only is None or isinstance(only, str) else canonical(parts).decode()
 
     def expected(self, arguments: Mapping[str, Any]) -> r.Raw:
-        """The evidence that a success will leave. Raises `ArgumentError` where it is not plain JSON."""
+        """The evidence of a success. Raises `ArgumentError` unless it is plain JSON."""
         code = self.handlers["expect"]
         value = code.function(**{name: arguments[name] for name in code.parameters or () if name in arguments})
         try:
@@ -201,15 +201,15 @@ class Tool(Generic[P, R]):
         return frozenset(self.shape.types) - self.redact
 
     def title_of(self, stored: bytes) -> str:
-        """The title of a call with these stored arguments; empty where it has none."""
+        """The title of a call with these stored arguments; empty if the tool has none."""
         return "" if self.title is None else self.title.of(stored)
 
     def gated(self, gate: str, arguments: Mapping[str, Any]) -> bool:
-        """Whether a call with these arguments needs a person's approval. Raises `ConditionError` where that is open."""
+        """True if a call with these arguments needs approval. Raises `ConditionError` if the gate has no answer."""
         return gated(gate, arguments)
 
     def restore(self, stored: bytes) -> dict[str, Any]:
-        """The arguments of a stored intent, decoded by annotation. Raises `ArgumentError` where they do not fit."""
+        """The arguments of a stored intent, decoded by annotation. Raises `ArgumentError` if they do not fit."""
         restored = restore(stored, self.shape.types)
         try:
             return self.shape.bind((), restored)
@@ -222,13 +222,13 @@ class Tool(Generic[P, R]):
 
 
 def _text_key(key: object, what: str) -> str:
-    """A business key that is one text. An empty one would name every effect, or none."""
+    """A business key that is one text. An empty one is refused: it would name every effect, or none."""
     if not isinstance(key, str) or not key:
         raise ArgumentError(
             f"{what}: {key!r} names no effect",
             next_step="a business key is text that is not empty, such as an order number",
         )
-    canonical({what: key})  # raises where it is no text that can be stored
+    canonical({what: key})  # raises for a text that cannot be stored
     return key
 
 
@@ -292,16 +292,16 @@ def tool(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any:
     - `timeout`, `retry`, `budget`: limits that survive a crash.
     - `rejections`: HTTP statuses that prove a refusal; `not_sent`: statuses after which nothing landed
       (429, 503) and `Retry-After` is honoured. Undeclared ones are ambiguous on a write.
-    - `classify`: a function that says what an exception of the client library proves: it is given the exception, and
-      returns `NotSent(...)`, `Rejected(...)`, `Ambiguous(...)`, `KeyInProgress(...)`, or None for one that it does not
+    - `classify`: a function that says what an exception of the client library proves: it receives the exception and
+      returns `NotSent(...)`, `Rejected(...)`, `Ambiguous(...)`, `KeyInProgress(...)`, or None if it does not
       know. It is asked before `rejections`, `not_sent` and the table of well-known exceptions.
     - `on_unknown`: "suspend" (default) or "raise".
     - `redact`: parameters whose values are never stored.
-    - `gate`: a condition in CEL over the parameters (`"cents > 50000"`): where it holds, a person approves the call
+    - `gate`: a condition in CEL over the parameters (`"cents > 50000"`): if it is true, a person approves the call
       before anything is sent; `Gate(...)` says how many people, and how long they have. A refusal raises `Declined`.
     - `title`: a sentence about a call, for people: `"refund {cents / 100:.2f} EUR to {customer}"`.
 
-    Raises `ContractError` where the clauses contradict each other, naming the fix.
+    Raises `ContractError` if the clauses contradict each other, naming the fix.
     """
     if function is not None:
         return _declared(function)
@@ -314,7 +314,7 @@ def tool(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any:
 
 
 class _Decorator:
-    """What `@tool(...)` gives: it keeps the types of async and sync functions alike."""
+    """The decorator that `@tool(...)` returns: it keeps the types of async and sync functions alike."""
 
     def __init__(self, clauses: Mapping[str, Any]) -> None:
         self._clauses = clauses
@@ -414,6 +414,6 @@ def _reads_null(codec: ResultCodec) -> bool:
 
 
 def _place(function: Callable[..., Any]) -> str:
-    """Where it is defined, for errors that name two places."""
+    """The place of its definition, for errors that name two places."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else repr(function)

@@ -21,7 +21,7 @@ R = TypeVar("R")
 
 
 class Held(Generic[R]):
-    """The promise of an effect that leaves when its transaction commits."""
+    """The promise of an effect that is sent when its transaction commits."""
 
     def __init__(self, tool: Tool[Any, R], arguments: dict[str, Any], told: DeliveredOperation, scope: Scope) -> None:
         self._tool = tool
@@ -30,7 +30,7 @@ class Held(Generic[R]):
         self._instance = scope.active
 
     def __repr__(self) -> str:
-        """What it is a promise of."""
+        """The promise as text, naming its operation."""
         return f"<held {self.operation}>"
 
     @property
@@ -40,7 +40,7 @@ class Held(Generic[R]):
 
     @property
     def outcome(self) -> Outcome[R]:
-        """What became of it. Raises `UsageError` before the outermost transaction has committed."""
+        """The outcome of the effect. Raises `UsageError` before the outermost transaction has committed."""
         told, instance = self._told, self._instance
         if told.how == "promise":
             transaction = told.operation.intent.hold
@@ -55,11 +55,11 @@ class Held(Generic[R]):
 
     @property
     def result(self) -> R:
-        """The result, once the transaction committed. Raises `UsageError` before, `OperationFailed` if it failed."""
+        """The result of the effect. Raises `UsageError` before the commit, `OperationFailed` if it failed."""
         return self.outcome.result
 
     def __await__(self) -> NoReturn:
-        """A promise is not awaited: inside its boundary that would wait for itself. Raises `UsageError`."""
+        """Raise `UsageError`: awaiting a promise inside its own transaction would wait for itself."""
         raise UsageError(
             f"{self.operation} is a promise, and nothing can await it",
             next_step="read .result after the `async with` of the outermost transaction",
@@ -67,7 +67,7 @@ class Held(Generic[R]):
 
 
 async def on_commit(scope: Scope, tool: Tool[Any, R], arguments: dict[str, Any]) -> Held[R]:
-    """Hold an effect until the outermost transaction around `scope` commits; outside of one it leaves now."""
+    """Hold an effect until the outermost transaction around `scope` commits; outside a transaction it is sent now."""
     told = await write(scope, ToolCall(tool, arguments, tool.step, hold=True, about=tool.about))
     learn_from(scope, told)
     if (interrupted := interruption_of(scope, told)) is not None:
@@ -76,10 +76,10 @@ async def on_commit(scope: Scope, tool: Tool[Any, R], arguments: dict[str, Any])
 
 
 class Transaction:
-    """A boundary: what happens inside stands together, or is compensated together.
+    """A transaction: its effects are kept together, or compensated together.
 
-    An exception that leaves the body calls it off, and `TransactionAborted` is raised in its place. Failures of a
-    tool that the body handles do not.
+    An exception that escapes the body aborts it, and `TransactionAborted` is raised instead. Failures of a
+    tool that the body handles do not abort it.
     """
 
     def __init__(self, scope: Scope, name: str, pivot: Pivot) -> None:
@@ -97,14 +97,14 @@ class Transaction:
         return boundary_of(self._section)
 
     async def on_commit(self, tool: Tool[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Held[R]:
-        """Hold an effect until the outermost transaction commits: it leaves after everything else succeeded."""
+        """Hold an effect until the outermost transaction commits: it is sent after everything else succeeded."""
         scope = SCOPE.get()
         if scope is None or scope.active is not self._outside.active:
             raise UsageError(f"on_commit of {self.name} was called outside its run", next_step="call it in its body")
         return await on_commit(scope, tool, tool.shape.bind(args, kwargs))
 
     def abort(self, why: str) -> NoReturn:
-        """Call it off from inside its body. The boundary raises `TransactionAborted` with what was undone."""
+        """Abort the transaction from inside its body. `TransactionAborted` then reports what was undone."""
         raise TransactionAborted(why, run=self._outside.active.run, reason=why, transaction=self.name)
 
     async def __aenter__(self) -> Self:
@@ -130,7 +130,7 @@ class Transaction:
 
 
 def _calls_off(error: BaseException) -> bool:
-    """Whether an exception ends the boundary: not one by which the instance is torn down, or its code is lost."""
+    """True if an exception aborts the transaction: not if the instance is being torn down, or its code is lost."""
     if isinstance(error, (ReplayDiverged, AmbiguousStep)):
         return False
     return isinstance(error, (Exception, asyncio.CancelledError))

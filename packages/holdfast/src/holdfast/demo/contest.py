@@ -33,7 +33,7 @@ PYTHON: Final = (sys.executable, "-P", "-m")  # -P: a file in the viewer's direc
 
 
 class Handled(msgspec.Struct, frozen=True, tag="handled"):
-    """A worker is through with a request; one line on its standard output."""
+    """A worker has finished a request; one line on its standard output."""
 
     request: int
 
@@ -59,13 +59,13 @@ class Side(Protocol):
         ...
 
     async def report(self) -> Mapping[Spot, Reported]:
-        """What the side says at the end, after its workers are through."""
+        """The side's report at the end, after its workers have finished."""
         ...
 
 
 @dataclass(frozen=True)
 class Result:
-    """What the witness saw of a side, what the side reports, and how often its workers were killed."""
+    """The effects of a side as the witness saw them, its report, and the number of times its workers were killed."""
 
     effects: Counter[Spot]
     report: Mapping[Spot, Reported]
@@ -73,12 +73,12 @@ class Result:
 
 
 class DemoError(Exception):
-    """The demo itself went wrong: the message says which of its processes, and where its output is."""
+    """An error of the demo itself: the message says which of its processes failed, and where its output is."""
 
 
 @dataclass
 class Contest:
-    """All processes of one demo. `folder` holds their files; `watch` hears what happens."""
+    """All processes of one demo. `folder` holds their files; `watch` receives the news."""
 
     seed: int
     requests: Path
@@ -120,7 +120,7 @@ class Contest:
         return Result(counted, await side.report(), self._kills[side.name])
 
     async def _work(self, side: Side, lane: int) -> None:
-        """Start the worker of a lane, and start it again after each kill, until it is through."""
+        """Start the worker of a lane, and restart it after each kill, until it has finished."""
         while True:
             worker = await self._start(f"{side.name}-{lane}", side.command(lane), self._addresses(side))
             self._workers[side.name, lane] = worker
@@ -154,7 +154,7 @@ class Contest:
         raise DemoError(f"the services ended early; see the logs in {self.folder}")
 
     async def _kill(self, order: KillNow, witness: Process) -> None:
-        """Kill the worker that handles this request, and tell the witness when it is gone."""
+        """Kill the worker that handles this request, and notify the witness when it is gone."""
         worker = self._workers[order.side, lane_of(order.request)]
         if worker.returncode is None:
             self._shot.add(worker)
@@ -169,7 +169,7 @@ class Contest:
         try:
             return await asyncio.shield(starting)
         except asyncio.CancelledError:
-            async with _ended(await starting):  # half-started, asyncio would leave it to nobody
+            async with _ended(await starting):  # without this, a half-started process would have no owner
                 raise
 
     async def _spawn(self, name: str, command: Sequence[str], addresses: Path | None) -> Process:
@@ -182,7 +182,7 @@ class Contest:
                 stdout=PIPE,
                 stderr=log,
                 env=environment,
-                start_new_session=True,  # Ctrl-C is ours alone
+                start_new_session=True,  # only this process handles Ctrl-C
             )
 
     def _addresses(self, side: Side) -> Path:
@@ -190,9 +190,9 @@ class Contest:
 
 
 async def _together(work: Sequence[Coroutine[None, None, T]]) -> list[T]:
-    """Do it all at once; the first error ends the rest, and is raised when the rest has ended.
+    """Run all at once; the first error ends the rest, and is raised when the rest has ended.
 
-    Unlike `asyncio.gather` it cancels nobody twice, so that each has the time to end its process.
+    Unlike `asyncio.gather` it cancels no task twice, so that each has the time to end its process.
     """
     tasks = [asyncio.create_task(one) for one in work]
     try:
@@ -205,7 +205,7 @@ async def _together(work: Sequence[Coroutine[None, None, T]]) -> list[T]:
 
 
 async def _cancelled(*tasks: asyncio.Task[Any]) -> None:
-    """Cancel what is not done, and wait until everything is; whoever calls raises what matters."""
+    """Cancel unfinished tasks, and wait until all have ended; the caller raises the error that matters."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
@@ -213,13 +213,13 @@ async def _cancelled(*tasks: asyncio.Task[Any]) -> None:
 
 @contextlib.asynccontextmanager
 async def _ended(process: Process) -> AsyncGenerator[None]:
-    """The process does not outlive the block."""
+    """End the process at the end of the block."""
     try:
         yield
     finally:
         if process.returncode is None:
             process.kill()
-        await process.communicate()  # until it is gone and its pipes are closed
+        await process.communicate()  # waits until it has ended and its pipes are closed
 
 
 async def _lines(process: Process) -> AsyncGenerator[bytes]:

@@ -1,4 +1,4 @@
-"""What the viewer sees: the two sides while they run, and the table at the end. Fits 80 columns."""
+"""The display for the viewer: the two sides while they run, and the table at the end. Fits 80 columns."""
 
 from __future__ import annotations
 
@@ -91,12 +91,12 @@ class Scoreboard:
 
 
 def dollars(cents: int) -> str:
-    """An amount of money, as a person writes it."""
+    """An amount of money, formatted for a person."""
     return f"${cents / 100:,.2f}"
 
 
 def money_line(lost: Mapping[str, int]) -> Text:
-    """What each side refunded twice, in one sentence."""
+    """The double refunds of each side, in one sentence."""
     line = Text()
     for number, (side, cents) in enumerate(lost.items()):
         line.append(", " if number else "").append(dollars(cents), "bold red" if cents else "bold green")

@@ -90,7 +90,7 @@ class _Demo:
         say(money_line(lost))
 
     def _lead_on(self, result: Result, *, ask: bool) -> None:
-        """What the viewer can do now: each command names the journal, so that it works as it is printed."""
+        """Suggest what to do next: each command names the journal, so that it works as printed."""
         waiting, program = self._holdfast.waiting, _program()
         here = f"{program} --journal {shlex.quote(str(self._holdfast.journal))}"
         if waiting:
@@ -147,7 +147,7 @@ def _folder(keep: Path | None, *, temporary: bool) -> Generator[Path]:
 
 
 def _program() -> str:
-    """How the viewer can call `holdfast` here: by its name, or where this environment has it."""
+    """The command that runs `holdfast` here: its name, or its path in this environment."""
     if shutil.which("holdfast"):
         return "holdfast"
     return os.path.relpath(Path(sys.executable).parent / "holdfast")

@@ -1,4 +1,4 @@
-"""Counts, at the services, what became of each effect that a customer asked for.
+"""Counts, at the services, the fate of each effect that a customer asked for.
 
 Pure: it compares what the witness saw with what a side finally reports.
 """
@@ -14,7 +14,7 @@ import msgspec
 from holdfast.demo.schedule import SERVICES, Spot
 
 Reported = Literal["done", "failed", "waiting"]
-"""What a side says about an effect at the end; an effect it says nothing about is not in its report."""
+"""A side's final statement about an effect; an effect without a statement is not in its report."""
 
 Fate = Literal["once", "twice", "never", "waiting", "refused"]
 
@@ -24,7 +24,7 @@ class Counts(msgspec.Struct, frozen=True):
 
     twice: it happened more than once, whatever else is true. waiting: a person is asked. once: it
     happened once. refused: it did not happen, and the side reports that it failed. never: it did not
-    happen, and nobody was told. Apart from these, misreported: not waiting, and the side says done
+    happen, and the side does not say so. Apart from these, misreported: not waiting, and the side says done
     where nothing happened, or failed or nothing where something did.
     """
 
@@ -52,12 +52,12 @@ def count(requests: Iterable[int], effects: Counter[Spot], report: Mapping[Spot,
 
 
 def refunded_twice(prices: Mapping[int, int], effects: Counter[Spot]) -> int:
-    """The cents that customers got beyond their refund. `prices` has what each request is to be refunded."""
+    """The cents that customers received beyond their refund. `prices` has the refund due for each request."""
     return sum(cents * max(0, effects["payments", request] - 1) for request, cents in prices.items())
 
 
 def fate(times: int, reported: Reported | None) -> Fate:
-    """Where one effect is counted. The first line that fits decides."""
+    """The column in which one effect is counted. The first line that fits decides."""
     if times > 1:
         return "twice"
     if reported == "waiting":
@@ -68,7 +68,7 @@ def fate(times: int, reported: Reported | None) -> Fate:
 
 
 def misreported(times: int, reported: Reported | None) -> bool:
-    """Whether the final report differs from the service. Who waits for a person claims nothing."""
+    """True if the final report differs from the service. An effect that waits for a person claims nothing."""
     if reported == "waiting":
         return False
     return (reported == "done") != (times > 0)

@@ -11,7 +11,7 @@ REASONS = ("arrived broken", "too small", "wrong colour", "ordered twice", "came
 
 
 class CustomerRequest(msgspec.Struct, frozen=True):
-    """A customer wants money back: a refund, a mail about it, a ticket, the goods on the shelf again."""
+    """A customer wants money back: a refund, a mail about it, a ticket, the goods back on the shelf."""
 
     id: int
     order_id: str

@@ -1,4 +1,4 @@
-"""What goes wrong, and when: a pure function of the seed.
+"""The faults and their times: a pure function of the seed.
 
 Nothing here depends on time or on the order in which requests arrive, so both sides meet the same
 faults and kill points, and a seed repeats. A fault belongs to the n-th call that a service gets for
@@ -36,14 +36,14 @@ class ScheduledFault(StrEnum):
     BROKEN = "broken"  # commits, then answers with a server error
     LOST = "lost"  # drops the connection, nothing happens
     OUTAGE = "outage"  # commits, never answers, and drops the next three calls
-    REFUSED = "refused"  # a definite no, to every call of this request
+    REFUSED = "refused"  # a definite refusal of every call of this request
 
 
 COMMITS_AT_ONCE: Final = frozenset(
     {ScheduledFault.NONE, ScheduledFault.SLOW, ScheduledFault.SILENT, ScheduledFault.BROKEN}
 )
 
-# How many of the 24 first calls meet which fault; the rest are served well. Each service gets a whole
+# How many of the 24 first calls have which fault; the rest are served well. Each service gets a whole
 # deck, so every seed shows every fault.
 DECKS: Final[dict[Service, dict[ScheduledFault, int]]] = {
     "payments": {
@@ -102,7 +102,7 @@ class Kill:
 
 @dataclass(frozen=True)
 class Schedule:
-    """What the first and the second call for each request meet, and where workers die."""
+    """The faults of the first and the second call for each request, and the places where workers die."""
 
     first: dict[Spot, ScheduledFault]
     second: dict[Spot, ScheduledFault]
@@ -123,7 +123,7 @@ class Schedule:
 
 
 def lane_of(request: int) -> int:
-    """Which of the side's workers, from 0, works on this request."""
+    """The number of the worker, from 0, that works on this request."""
     return (request - 1) % LANES
 
 
@@ -168,7 +168,7 @@ def _kills(seed: int, first: dict[Spot, ScheduledFault]) -> Iterator[Kill]:
 def _fits(fault: ScheduledFault, moment: Moment) -> bool:
     """Whether a first call that meets this fault is a spot for a kill.
 
-    What is refused has no effect to cut off, and an outage leaves no tries for a worker that died first.
+    A refused call has no effect to cut off, and an outage leaves no tries for a worker that died first.
     """
     if moment == "commit":
         return fault in COMMITS_AT_ONCE

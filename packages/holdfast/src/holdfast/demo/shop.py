@@ -1,7 +1,7 @@
 """The shop's own client library: how both agents talk to the services.
 
-Nothing here is about Holdfast. A call returns, raises `RefusedError` where the service gave a definite
-no, and otherwise whatever the network brought.
+Nothing here is about Holdfast. A call returns, raises `RefusedError` if the service definitely
+refused, and otherwise raises the network error.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ PATIENCE_S: Final = 0.4
 """How long a client waits for an answer, in seconds."""
 
 REFUSALS: Final = frozenset({402, 403, 404, 410, 422})
-"""The status codes with which these services say a definite no; documented by each of them."""
+"""The status codes of a definite refusal by these services; documented by each of them."""
 
 
 class RefusedError(Exception):
-    """The service understood, and will not do it: nothing happened."""
+    """The service understood the request and refused it: nothing happened."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)

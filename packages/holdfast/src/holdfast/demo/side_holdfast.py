@@ -1,4 +1,4 @@
-"""The side with Holdfast: how its workers are started, and what its journal says at the end."""
+"""The side with Holdfast: the commands that start its workers, and its journal's final report."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _SERVICES: Final[dict[str, Service]] = dict(zip(STEPS.values(), STEPS, strict=Tr
 
 
 class WithHoldfast:
-    """The desk on Holdfast; its report is what its journal says."""
+    """The desk on Holdfast; its report is read from its journal."""
 
     name = "holdfast"
 
@@ -71,7 +71,7 @@ async def _history(looking: JournalReader, run: str) -> RunHistory:
 
 
 def _said(history: RunHistory, step: str) -> Reported | None:
-    """What the journal says about one effect. What stands behind an asked person waits for that person too."""
+    """The journal's report on one effect. Effects that wait behind a question to a person wait for that person too."""
     operation = history.operations.get(step)
     match operation.status if operation else "pending":
         case "succeeded":

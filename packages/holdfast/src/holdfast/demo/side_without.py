@@ -1,4 +1,4 @@
-"""The side without Holdfast: how its workers are started, and what it says at the end."""
+"""The side without Holdfast: the commands that start its workers, and its final report."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from holdfast.demo.schedule import LANES, REQUESTS, SERVICES, Service, Spot
 
 
 class WithoutHoldfast:
-    """The desk with retries and a checkpoint; its report is what its checkpoints say."""
+    """The desk with retries and a checkpoint; its report is read from its checkpoints."""
 
     name = "without"
 

@@ -1,7 +1,7 @@
 """The same refund desk on Holdfast: what you would write in your own project.
 
 Each tool says what its service offers. That is all Holdfast needs to know to survive the kills:
-payments dedupes on a key, mail and tracker can be read back, the warehouse offers nothing.
+payments dedupes on a key, mail and tracker can be looked up, the warehouse offers nothing.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ async def restock(order_id: str, sku: str, count: int) -> None:
 
 
 @agent(run_id="request-{request.id}")
-async def desk(run: Run, request: CustomerRequest) -> str:  # noqa: ARG001 - every agent is given its run
+async def desk(run: Run, request: CustomerRequest) -> str:  # noqa: ARG001 - every agent receives its run
     money = await refund.outcome(request.order_id, request.cents)
     text = f"Your refund is {money.result.id}." if money.status == "succeeded" else f"No refund: {money.reason}."
     await send_email.outcome(request.email, "Your refund", text)
@@ -98,7 +98,7 @@ async def desk(run: Run, request: CustomerRequest) -> str:  # noqa: ARG001 - eve
 
 @contextmanager
 def answers() -> Generator[None]:
-    """Send now or not at all, and say which answers of these services prove something."""
+    """Send now or not at all, and declare which answers of these services prove something."""
     current_operation().check_send()
     try:
         yield

@@ -1,7 +1,7 @@
 """The refund desk as people write it today: retries with backoff, and a checkpoint to restart from.
 
 Nothing is weaker here than in common practice: every call has a time limit, transient failures are
-retried, a definite no is not, the payment carries an idempotency key that all retries of the call
+retried, a definite refusal is not, the payment carries an idempotency key that all retries of the call
 share, and a restarted worker skips what its checkpoint says is done.
 """
 
@@ -31,7 +31,7 @@ async def with_retries(call: Callable[[], Awaitable[T]]) -> T:
             return await call()
         except RefusedError:
             raise
-        except Exception:  # noqa: BLE001 - retry helpers catch what may pass, and anything may
+        except Exception:  # noqa: BLE001 - a retry helper retries on any exception
             await asyncio.sleep(0.1 * 2**attempt)
     return await call()
 
@@ -60,7 +60,7 @@ STEPS = {"payments": refund, "mail": send_email, "tracker": open_ticket, "wareho
 
 
 class Checkpoint:
-    """What is done, in a JSON file that is replaced after each step: `{"7/mail": "done"}`."""
+    """The steps that are done, in a JSON file that is replaced after each step: `{"7/mail": "done"}`."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

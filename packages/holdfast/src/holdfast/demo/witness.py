@@ -1,7 +1,7 @@
 """The witness process: hosts the services of both sides, outside every worker.
 
-Speaks lines of JSON: it tells what happened on standard output, and waits on standard input for the
-word that a worker is dead. It ends when its standard input does.
+Speaks lines of JSON: it reports what happened on standard output, and waits on standard input for the
+message that a worker is dead. It ends when its standard input does.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The outside world of one side: what its services did, and which fault meets which call.
+"""The outside world of one side: what its services did, and the faults of their calls.
 
 The world lives in the witness process, so it survives every kill of the workers and counts what
-really happened, not what anybody believes.
+really happened, not what a side believes.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Reply(Enum):
 
 
 async def _nobody_to_kill(_kill: Kill) -> None:
-    """Used where the services run without workers."""
+    """The default for services that run without workers."""
 
 
 def _nobody_listens(_effect: ServiceEffect) -> None:
@@ -104,7 +104,7 @@ class DemoWorld:
         self.seen(effect)
 
     async def serve(self, service: Service, request: int, commit: Callable[[float], T]) -> T | Reply:
-        """Serve one call as the schedule wants it; `commit` does the work at a given time and answers."""
+        """Serve one call as the schedule demands; `commit` does the work at a given time and answers."""
         if self.refuses(service, request):
             return Reply.REFUSED
         self._calls[service, request] += 1

@@ -1,8 +1,8 @@
-"""`run.conversation()`: what was said, said once, and shown as it was on replay.
+"""`run.conversation()`: a conversation whose messages are appended once, and shown unchanged on replay.
 
-A message is stored once, in the ledger. The run records which entry it became, and of each reading only what others
-said in between and what is proven by then: a model that is shown a history of a hundred messages adds none of them to
-the journal.
+A message is stored once, in the ledger. The run records which entry it became, and of each reading only what other
+runs appended in between and what is proven by then: showing a model a history of a hundred messages adds none of them
+to the journal.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from holdfast.model.receipts import digest
 
 
 class ConversationState:
-    """What this run knows of one conversation: its entries by their numbers, and how far it has read."""
+    """The run's knowledge of one conversation: its entries by their numbers, and how far it has read."""
 
     def __init__(self) -> None:
         self.entries: Final[dict[int, Spoken]] = {}
@@ -35,11 +35,11 @@ class ConversationState:
 
 
 class History:
-    """A conversation at one point of a run. Hand it to `run.decide`, which stores only where it stood.
+    """A conversation at one point of a run. Pass it to `run.decide`, which stores only its position.
 
-    `messages` are those since the last compaction, oldest first, in the form in which they were appended. `summary` is
-    what was said before, and `proven` what was done and is pending, from the records; both are empty where nothing
-    was compacted, and together they are the `preface`.
+    `messages` are those since the last compaction, oldest first, in the form in which they were appended. `summary`
+    replaces earlier messages, and `proven` lists what was done and is pending, from the records; both are empty if
+    no message was compacted, and together they are the `preface`.
     """
 
     def __init__(self, name: str, messages: list[tuple[int, Any]], through: int, summary: str, proven: str) -> None:
@@ -52,17 +52,17 @@ class History:
 
     @property
     def preface(self) -> str:
-        """What a model has to know before the messages, as one text; empty where it sees the whole conversation."""
+        """The text that a model needs before the messages; empty if it sees the whole conversation."""
         return f"{self.proven}\n\nWhat was said before, in short:\n{self.summary}" if self.summary else ""
 
     def to_dict(self) -> dict[str, Any]:
-        """What a decision that was shown this is recorded with: where the conversation stood, and a digest of it."""
+        """The recorded form for a decision that was shown this history: its position, and a digest of it."""
         text = msgspec.json.encode([self.summary, self.messages], order="deterministic")
         return {"conversation": self.name, "through": self.through, "digest": hashlib.sha256(text).hexdigest()[:16]}
 
 
 class Conversation:
-    """One conversation. Several runs may take part in it; what each of them did stays in its own records."""
+    """One conversation. Several runs can share it; each keeps its own records of what it did."""
 
     def __init__(self, scope: Callable[[], Scope], name: str, heard: ConversationState) -> None:
         own = name == scope().active.run
@@ -77,10 +77,10 @@ class Conversation:
         self.name = name
 
     async def append(self, message: Any, *, id: str = "") -> bool:  # noqa: A002 - the spelling users write
-        """Say something: any value with a JSON form, such as a mapping of role and content. True where it is new.
+        """Append a message: any value with a JSON form, such as a mapping of role and content. True if it is new.
 
-        It is said once, also where this code runs again after a crash. `id` is what names the message where it came
-        from (of a tool call, of a webhook): a second message of that id is not appended, whoever brings it.
+        It is appended once, even if this code runs again after a crash. `id` is the message's name at its source
+        (of a tool call, of a webhook): a second message with that id is not appended, whichever run brings it.
         """
         plain = msgspec.json.decode(msgspec.json.encode(message, enc_hook=json_form))
         if plain is None:
@@ -88,7 +88,7 @@ class Conversation:
         return await self._say(Spoken(self._scope().active.run, "", plain), id)
 
     async def history(self) -> History:
-        """What was said up to now, by this run and by others. The same on replay."""
+        """The messages so far, of this run and of others. The same on replay."""
         heard, scope = self._heard, self._scope()
         answer: dict[str, Any] = await steps.value(scope, f"history{self._of}", lambda: self._read(scope))
         heard.entries.update({number: msgspec.convert(entry, Spoken) for number, entry in answer.get("new", [])})
@@ -101,9 +101,9 @@ class Conversation:
         )
 
     async def compact(self, summary: str, history: History, *, keep: int = 0) -> None:
-        """From here on show `summary` in place of the messages that `history` holds, but for the last `keep` of them.
+        """From here on show `summary` in place of the messages in `history`, except the last `keep` of them.
 
-        What was said after `history` was taken stays. Nothing is removed, and receipts are not part of it: every later
+        Messages appended after `history` was taken stay. Nothing is removed. Receipts are separate: every later
         history has what is done and pending in its `preface`, from the records. Keep a call of a tool together with
         its answer. Raises `UsageError` for an empty summary.
         """
@@ -116,7 +116,7 @@ class Conversation:
     # --- inside ------------------------------------------------------------------------------------------------
 
     async def _say(self, spoken: Spoken, key: str) -> bool:
-        """Post it once: whoever goes on after a crash posts under the same name, and finds what is there."""
+        """Post it once: a process that resumes after a crash posts under the same name and finds the existing entry."""
         scope = self._scope()
         what = f"said{self._of}"
         step = f"{scope.path}{what}#{scope.counts.get(scope.path + what, 0) + 1}"
@@ -140,7 +140,7 @@ class Conversation:
         return bool(answer["ours"])
 
     async def _read(self, scope: Scope) -> dict[str, Any]:
-        """What others have said since the last reading, and how what is proven has changed."""
+        """The messages of others since the last reading, and the change in what is proven."""
         heard, instance = self._heard, scope.active
         found = await instance.process.journal.entries(conversation_stream(self.name))
         spoken = {entry.id: one for entry, one in await readable(instance.process.journal, found, Spoken)}
@@ -158,7 +158,7 @@ class Conversation:
 
 
 async def _proven(scope: Scope, runs: tuple[str, ...]) -> list[str]:
-    """What the runs that took part have done, and what is pending there, line by line."""
+    """The effects of the runs that took part, and what is pending there, line by line."""
     instance = scope.active
     await instance.log.flush()
     histories = [await load(instance.process, run) for run in dict.fromkeys((*runs, instance.run))]
@@ -166,7 +166,7 @@ async def _proven(scope: Scope, runs: tuple[str, ...]) -> list[str]:
 
 
 def _alike(before: list[str], now: list[str]) -> int:
-    """How many lines both begin with."""
+    """The number of lines with which both begin."""
     same = 0
     for one, other in zip(before, now, strict=False):
         if one != other:

@@ -1,4 +1,4 @@
-"""`run.facts`: what a run knows, what it only infers, and what it has to ask. Each step of it is journaled."""
+"""`run.facts`: the facts that a run knows, infers, or has to ask for. Each step is journaled."""
 
 from __future__ import annotations
 
@@ -34,27 +34,27 @@ class Facts:
         self._known: Final = known
 
     def get(self, name: str) -> Fact | None:
-        """The fact of that name, known or inferred; None where it is missing."""
+        """The fact of that name, known or inferred; None if it is missing."""
         return self._known.facts.get(name)
 
     def values(self) -> dict[str, Any]:
-        """Every fact's value by name: what a model is shown."""
+        """Every fact's value by name, as shown to a model."""
         return self._known.values()
 
     @property
     def corrections(self) -> tuple[Correction, ...]:
-        """What new values did away with so far, in order: those that were learned, and those that tools reported."""
+        """The corrections so far, in order: by facts that were learned, and by facts that tools reported."""
         return tuple(self._known.corrections)
 
     async def learn(
         self, name: str, value: Any, *, source: str, inferred_from: Sequence[str] = (), confidence: float = 1.0
     ) -> Correction:
-        """Take what somebody said, a tool read, or an effect changed on the side.
+        """Learn a fact that a person stated, a tool read, or an effect changed on the side.
 
-        A new value of a known fact is a correction: what it did away with is returned. Steps of a plan under way
+        A new value of a known fact is a correction: what it invalidated is returned. Steps of a running plan
         that relied on it send nothing more, and the plan ends in `NewPlanNeeded`. `inferred_from` names the facts
-        that this one follows from. Raises `UsageError` for a name that cannot name a step, a confidence that is no
-        chance, and a value that has no JSON form.
+        that this one follows from. Raises `UsageError` for a name that cannot name a step, a confidence outside 0 to 1,
+        and a value that has no JSON form.
         """
         inferred = bool(inferred_from) or confidence < 1
         fact = _checked(Fact(name, value, source, 0, confidence, tuple(inferred_from), inferred))
@@ -80,7 +80,7 @@ class Facts:
     ) -> Fact:
         """The fact, at the smaller expected cost: inferred, or asked of a person. The figures are journaled.
 
-        Raises `TimeoutError` where nobody answers within the time of the stakes, and there is no guess to take then.
+        Raises `TimeoutError` if no answer arrives within the time of the stakes, and there is no guess to use then.
         """
         weighed = weigh(name, guess, stakes)
         recorded = await self._journaled(f"weighed:{name}", lambda: weighed, type(weighed))
@@ -102,7 +102,7 @@ class Facts:
         return self._known.facts[name]
 
     async def fresh(self, name: str, within: timedelta) -> Fact | None:
-        """The fact, unless it is missing or was learned longer ago: then it has to be read again."""
+        """The fact, unless it is missing or was learned longer ago: then read it again."""
         fact = self.get(name)
         now_ms: int = await steps.value(self._scope(), "now", self._scope().active.process.environment.clock.wall_ms)
         return fact if fact is not None and now_ms - fact.at_ms <= milliseconds(within) else None
@@ -118,11 +118,11 @@ class Facts:
         return {name: self._known.facts[name].value for name in names}
 
     def rely(self, step: str, *names: str) -> None:
-        """Note that a step, of a plan or of code, is decided on these facts. Raises `UsageError` for a missing one."""
+        """Record that a step, of a plan or of code, relies on these facts. Raises `UsageError` for a missing one."""
         self._known.rely(step, names)
 
     def executed(self, *steps: str) -> None:
-        """Note that steps were executed: a correction then lists them as `executed`, no longer as `dropped`."""
+        """Record that steps were executed: a correction then lists them as `executed` instead of `dropped`."""
         self._known.executed.update(steps)
 
     async def _journaled(self, what: str, fresh: Callable[[], T], kind: type[T]) -> T:
@@ -154,20 +154,20 @@ def _checked(fact: Fact) -> Fact:
 
 @sealing
 async def _withdraw(scope: Scope, steps: set[str]) -> None:
-    """Answer whether a step that is dropped may be taken: no person has to do that any more."""
+    """Answer no to pending approvals of dropped steps, so that no reviewer is asked any more."""
     instance = scope.active
     asked = [name for name in instance.history.questions if name not in instance.history.answers]
     for name in asked:
         step, _, question = name.rpartition("/")
         if step in steps and question.startswith(APPROVE):
-            # The correction is on record first: a process that was paused would answer for the next owner otherwise.
+            # Record the correction first: otherwise a process that was paused would answer for the next owner.
             await instance.log.flush()
             await instance.process.journal.post(answer_post(instance.run, name, Answered(False, WITHDRAWN)))
             _wake(instance, name)
 
 
 def _wake(instance: ActiveRun, question: str) -> None:
-    """Let whoever waits for this answer look at once."""
+    """Wake the coroutine that waits for this answer at once."""
     for waiting, pause in list(instance.waiters.pauses.items()):
         if pause.step == question:
             wake(waiting)

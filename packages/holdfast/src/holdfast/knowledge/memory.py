@@ -1,7 +1,7 @@
-"""Remembering: what this run did (from its records), what is known about a user, and what earlier runs learned.
+"""Memory: what this run did (from its records), what is known about a user, and what earlier runs learned.
 
 Three layers, three types, one database. What is recalled is journaled, so that a replay decides on the same; what is
-learned is a ledger entry of its own name, so that a crash in between does not write it twice.
+learned is a ledger entry with its own name, so that a crash in between does not write it twice.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from holdfast.policies import milliseconds
 
 
 async def receipts_digest(scope: Scope) -> str:
-    """What is done and what is pending, as it was when this step was first taken."""
+    """The effects that are done and those that are pending, as they were when this step was first taken."""
     instance = scope.active
 
     async def fresh() -> str:
@@ -35,14 +35,14 @@ async def receipts_digest(scope: Scope) -> str:
 
 
 class UserMemory:
-    """What is known about one user, across runs: facts, preferences and constraints, each with where it came from."""
+    """The stored knowledge about one user, across runs: facts, preferences and constraints, each with its source."""
 
     def __init__(self, scope: Callable[[], Scope], user: str) -> None:
         self._scope = scope
         self.user = user
 
     async def recall(self) -> dict[str, Remembered]:
-        """What is known now, by name. What has expired or was forgotten is not among it."""
+        """The current knowledge, by name, without entries that have expired or were forgotten."""
         scope = self._scope()
         engine = scope.active.process
 
@@ -56,7 +56,7 @@ class UserMemory:
     async def learn(
         self, name: str, value: Any, *, kind: Kind = "fact", source: str, expires: timedelta | None = None
     ) -> None:
-        """Know this about the user from now on. `source` says who or what said it; `value` is plain JSON."""
+        """Store this about the user. `source` says who or what stated it; `value` is plain JSON."""
         if not name or not source:
             raise UsageError("a memory has a name and a source", next_step="say who or what said it: source='the user'")
         now = self._scope().active.process.environment.clock.wall_ms()
@@ -64,7 +64,7 @@ class UserMemory:
         await self._keep(Remembered(name, value, kind, source, self._scope().active.run, now, until))
 
     async def forget(self, name: str, *, source: str) -> None:
-        """Do not recall it any more. That it was known, and who asked to forget it, stays in the ledger."""
+        """Stop recalling it. The ledger keeps the entry, and who asked to forget it."""
         now = self._scope().active.process.environment.clock.wall_ms()
         await self._keep(Remembered(name, None, source=source, run=self._scope().active.run, at_ms=now, gone=True))
 
@@ -73,7 +73,7 @@ class UserMemory:
 
 
 class Lessons:
-    """What earlier runs learned on one topic: heuristics, with how often they held. Advice, and never proof."""
+    """The lessons of earlier runs on one topic: heuristics, with how often they held. They are advice, never proof."""
 
     def __init__(self, scope: Callable[[], Scope], topic: str) -> None:
         self._scope = scope
@@ -95,12 +95,12 @@ class Lessons:
         await _keep(self._scope(), lessons_stream(self.topic), Heeded(text, self._scope().active.run))
 
     async def held(self, text: str, *, yes: bool) -> None:
-        """Say whether a lesson held when this run went by it."""
+        """Record whether a lesson held when this run applied it."""
         await _keep(self._scope(), lessons_stream(self.topic), Heeded(text, self._scope().active.run, yes))
 
 
 async def _keep(scope: Scope, stream: str, entry: Remembered | Heeded) -> None:
-    """Post it once: under the name of this step, so that who goes on after a crash posts the same entry."""
+    """Post it once: under the name of this step, so that a process that resumes after a crash posts the same entry."""
     instance, step = scope.active, f"{scope.path}remember"
     number = scope.counts.get(step, 0) + 1
 

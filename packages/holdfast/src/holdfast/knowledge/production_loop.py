@@ -20,7 +20,7 @@ G = TypeVar("G")
 
 
 class Need:
-    """A fact without which nobody should think on, the question that asks for it, and what might be inferred."""
+    """A fact that is required before planning, the question that asks for it, and what can be inferred instead."""
 
     def __init__(
         self, name: str, question: str, guess: Guess | None = None, stakes: Stakes | None = None,
@@ -33,13 +33,13 @@ class Need:
 class ProductionLoop(Generic[G]):
     """Parts of an agent, put together: `await loop(run, goal)` inside any agent.
 
-    - `observe(run, goal, trouble)` learns what it can, and gives what is needed besides.
-    - `think` makes the plan, journaled by `run.decide`: any callable of (goal, facts, trouble) that gives a `Plan` or a
-      `Thought`, or an agent of Pydantic AI, which is asked in a text. `trouble` lists why earlier plans failed, and
+    - `observe(run, goal, trouble)` learns what it can, and returns what is needed besides.
+    - `think` makes the plan, journaled by `run.decide`: any callable of (goal, facts, trouble) returning a `Plan` or a
+      `Thought`, or an agent of Pydantic AI, which receives a text. `trouble` lists why earlier plans failed, and
       what people said meanwhile.
-    - `gate(plan, facts)` says whether a person has to approve the plan first.
-    - `verify(run, result)` records what came of it in `run.facts`, and says whether the goal is reached.
-    - `queue` is who the run is handed to when `rounds` did not reach the goal; what they say is heard in as many more.
+    - `gate(plan, facts)` returns whether a person has to approve the plan first.
+    - `verify(run, result)` records the result in `run.facts`, and returns whether the goal is reached.
+    - `queue` receives the run if `rounds` did not reach the goal; the answer is used in as many more rounds.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class ProductionLoop(Generic[G]):
         self._gate, self._rounds, self._queue = gate, rounds, queue
 
     async def __call__(self, run: Run, goal: G) -> PlanResult:
-        """What the plan that reached the goal gave. Raises `TimeoutError` where nobody answered in time."""
+        """The result of the plan that reached the goal. Raises `TimeoutError` if no answer arrived in time."""
         trouble: list[str] = []
         number, left = 0, self._rounds
         while True:
@@ -74,7 +74,7 @@ class ProductionLoop(Generic[G]):
                 trouble = [*trouble, str(problem)]
 
     async def _round(self, run: Run, goal: G, trouble: list[str]) -> PlanResult | None:
-        """Once through everything: what the plan gave, or None where that is not the goal yet."""
+        """Perform one round: the result of the plan, or None if the goal is not reached yet."""
         await self._see(run, goal, trouble)
         facts = run.facts.values()
         thought = await run.decide(self._think, goal, facts, trouble)
@@ -83,7 +83,7 @@ class ProductionLoop(Generic[G]):
         return result if await self._verify(run, result) else None
 
     async def _see(self, run: Run, goal: G, trouble: list[str]) -> None:
-        """Observe, and settle what is missing: ask, or infer."""
+        """Observe, and settle missing facts: ask, or infer."""
         for need in await self._observe(run, goal, trouble):
             if run.facts.get(need.name) is None:
                 await run.facts.ask_or_infer(
@@ -95,7 +95,7 @@ class ProductionLoop(Generic[G]):
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a thought took: tokens, and the cost in whatever unit you count."""
+    """The usage of a thought: tokens, and the cost in the unit that you count."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -103,7 +103,7 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Thought(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A plan, and what is recorded with it: why, how sure (from 0 to 1), and what it took."""
+    """A plan, and what is recorded with it: why, how sure (from 0 to 1), and its usage."""
 
     plan: Plan
     why: str = ""
@@ -113,19 +113,19 @@ class Thought(msgspec.Struct, frozen=True, omit_defaults=True):
 
 @runtime_checkable
 class Planner(Protocol):
-    """An agent of Pydantic AI, or anything that is asked as one is: with a text."""
+    """An agent of Pydantic AI, or any object with the same interface: it receives a text."""
 
     async def run(self, prompt: str, /) -> Any:
-        """Answer with an object that has `output`, and `usage` where that is counted."""
+        """Answer with an object that has `output`, and `usage` if that is counted."""
         ...
 
 
 Thinker: TypeAlias = Planner | Callable[..., Any]
-"""What takes a goal, the facts and the trouble so far, and gives a plan; or a planner, which is asked in a text."""
+"""A callable of the goal, the facts and the trouble so far that returns a plan; or a planner, which receives a text."""
 
 
 def thinker(think: Thinker) -> Callable[[Any, Mapping[str, Any], Sequence[str]], Awaitable[Thought]]:
-    """It as a function that `run.decide` takes. What is not a plan raises, and counts as a failed try."""
+    """The thinker as a function for `run.decide`. An answer that is not a plan raises, and counts as a failed try."""
 
     async def asked(goal: Any, facts: Mapping[str, Any], trouble: Sequence[str]) -> Thought:
         if isinstance(think, Planner) and not inspect.isroutine(think):
@@ -140,7 +140,7 @@ def thinker(think: Thinker) -> Callable[[Any, Mapping[str, Any], Sequence[str]],
 
 
 def prompt_of(goal: Any, facts: Mapping[str, Any], trouble: Sequence[str]) -> str:
-    """What a planner is asked: the goal, what is known, and why earlier plans came to nothing."""
+    """The prompt of a planner: the goal, what is known, and why earlier plans failed."""
     parts = [f"Goal: {_text(goal)}", f"What is known: {_text(facts)}"]
     if trouble:
         parts.append("Earlier plans came to nothing:\n" + "\n".join(f"- {one}" for one in trouble))
@@ -149,7 +149,7 @@ def prompt_of(goal: Any, facts: Mapping[str, Any], trouble: Sequence[str]) -> st
 
 
 def thought_of(answer: Any) -> Thought:
-    """The plan that was answered: a thought, a plan, its JSON, or what it is made of. Raises `ValueError`."""
+    """The plan in an answer: a thought, a plan, its JSON, or its parts. Raises `ValueError`."""
     match answer:
         case Thought():
             return answer
@@ -162,7 +162,7 @@ def thought_of(answer: Any) -> Thought:
 
 
 def _usage(answer: Any) -> Usage:
-    """Tokens, where they were counted: a property of the answer, and a method of it in earlier versions."""
+    """Token usage, if it was counted: a property of the answer, and a method of it in earlier versions."""
     counted = getattr(answer, "usage", None)
     if not hasattr(counted, "input_tokens") and callable(counted):
         counted = counted()

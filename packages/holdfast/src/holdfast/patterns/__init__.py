@@ -1,4 +1,4 @@
-"""Compensation patterns: what to do about an effect that cannot simply be taken back. Call them in a `.compensate`."""
+"""Compensation patterns for effects that cannot simply be undone. Call them in a `.compensate`."""
 
 from holdfast.patterns.commits import find_commit, revert_commit
 from holdfast.patterns.compensation import close_or_label, follow_up, for_operator, release_or_refund

@@ -1,7 +1,7 @@
-"""A commit is taken back by a commit: history that others may have is not rewritten.
+"""Undo a commit by another commit: history that others may have is not rewritten.
 
-The revert is made beside the working tree, in an index of its own, and the branch is then moved on to it in one step.
-A process that dies in between leaves an object that nothing points to, and no half-reverted files.
+The revert is made outside the working tree, in an index of its own, and the branch is then moved to it in one step.
+A process that dies in between leaves an object without references, and no half-reverted files.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ANOTHER_REPOSITORY: Final = {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT
 
 
 def find_commit(repository: str | Path, marker: str) -> str:
-    """The newest commit of the present branch with the trailer `Operation: <marker>`; empty where there is none.
+    """The newest commit of the current branch with the trailer `Operation: <marker>`; empty if there is none.
 
     For the `verify` of a tool that commits, and of the one that reverts. Raises `CalledProcessError`.
     """
@@ -35,12 +35,12 @@ def find_commit(repository: str | Path, marker: str) -> str:
 
 
 def revert_commit(repository: str | Path, operation: Operation[Any]) -> str:
-    """Take back what the operation committed, by a new commit on the present branch; the new commit's name.
+    """Undo what the operation committed, by a new commit on the current branch; return the new commit's name.
 
     The commit is found by its trailer `Operation: <marker>`, and the new one carries the compensation's own: called
-    again, it gives what it made before. Where nothing was committed, there is nothing to do, and the name is empty.
-    Raises `Rejected` where the change cannot be taken back without a person (it conflicts with later ones, or with
-    what is changed in the working tree), `NotSent` where the branch moved meanwhile.
+    again, it returns what it made before. If nothing was committed, it does nothing and the name is empty.
+    Raises `Rejected` if only a person can undo the change (it conflicts with later ones, or with
+    what is changed in the working tree), `NotSent` if the branch moved meanwhile.
     """
     marker = current_operation().marker
     if made := find_commit(repository, marker):
@@ -63,7 +63,7 @@ def _message(commit: str, marker: str) -> str:
 
 
 def _tree_without(repository: str | Path, head: str, commit: str) -> str:
-    """The tree of `head` with the change of `commit` taken back, made in an index of its own."""
+    """The tree of `head` with the change of `commit` undone, made in an index of its own."""
     with tempfile.TemporaryDirectory() as place:
         index = {"GIT_INDEX_FILE": str(Path(place, "index"))}
         change = _run(repository, "diff-tree", "-p", "--binary", "--full-index", f"{commit}^", commit)
@@ -77,7 +77,7 @@ def _committed(repository: str | Path, parent: str, tree: str, message: str) -> 
 
 
 def _move_on(repository: str | Path, head: str, commit: str) -> str:
-    """Move the branch (and the working tree, where there is one) from `head` on to `commit`."""
+    """Move the branch (and the working tree, if there is one) from `head` to `commit`."""
     bare = _git(repository, "rev-parse", "--is-bare-repository") == "true"
     step = ("update-ref", "HEAD", commit, head) if bare else ("merge", "--quiet", "--ff-only", commit)
     try:
@@ -101,7 +101,7 @@ def _git(repository: str | Path, *arguments: str) -> str:
 def _run(
     repository: str | Path, *arguments: str, more: dict[str, str] | None = None, given: bytes | None = None
 ) -> bytes:
-    """What git says. A hook that called us named its own repository in the environment: that is not ours."""
+    """Git's output. A hook that called us named its own repository in the environment, which is not the one we mean."""
     around = {name: value for name, value in os.environ.items() if name not in _ANOTHER_REPOSITORY}
     return subprocess.run(  # noqa: S603 - our own arguments, no shell
         ["git", *arguments],  # noqa: S607 - the machine's git

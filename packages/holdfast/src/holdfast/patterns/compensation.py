@@ -1,7 +1,7 @@
-"""Messages, records, money, and what only a person can put right. The repository has a module of its own.
+"""Compensations for messages, records and money, and for what only a person can fix. For repositories, see `commits`.
 
-Each takes the operation that is to be made good, as a compensation does. What it does belongs to the compensation,
-which has an identity of its own: its marker and key, never those of the operation that it makes amends for.
+Each takes the operation to compensate. Its own effects belong to the compensation,
+which has an identity of its own: its marker and key differ from those of the operation that it compensates.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 def follow_up(operation: Operation[Any], *, sender: str, to: str, subject: str, text: str) -> EmailMessage:
-    """A message that corrects one that was sent, in its thread: nothing unsends the first one.
+    """A message that corrects one that was sent, in its thread: a sent message cannot be recalled.
 
     It answers the Message-ID that the first message was given (`current_operation().marker` of its tool) and has one of
     its own, by which the compensation's `verify` can find it. Send it as you send others. Raises `ValueError` for a
@@ -40,9 +40,9 @@ async def close_or_label(
     close: Callable[[str], Awaitable[object] | object],
     label: Callable[[str], Awaitable[object] | object],
 ) -> Literal["closed", "labelled"]:
-    """Close a record that should not be there; where that is refused, label it. It is never deleted.
+    """Close a record that should not exist; if that is refused, label it. It is never deleted.
 
-    Others may have seen the record, and what happened to it has to stay readable: both are given a note that says so.
+    Others may have seen the record, and its history has to stay readable: both are given a note that says so.
     Only a refusal (`Rejected`) leads to the label; everything else is the compensation's own failure.
     """
     note = f"Made by mistake and taken back: {operation.id}"
@@ -57,25 +57,25 @@ async def close_or_label(
 async def release_or_refund(
     operation: Operation[Any], *, release: Callable[[str], Awaitable[T] | T], refund: Callable[[str], Awaitable[T] | T]
 ) -> T:
-    """Release money that is only held; refund what was taken.
+    """Release money that is only held; refund money that was taken.
 
-    A reservation that its transaction confirmed is refunded. Any other is released, and refunded where the service
-    refuses to release it (`Rejected`), since it was captured in the meantime. Each is given an idempotency key of its
-    own, so that the stored refusal of the one is not the answer to the other.
+    A reservation that its transaction confirmed is refunded. Any other is released, and refunded if the service
+    refuses to release it (`Rejected`), since it was captured in the meantime. Each has an idempotency key of its
+    own, so that the stored refusal of one is not the answer to the other.
     """
     key = current_operation().key
     if not operation.confirmed:
         try:
             return await _done(release(f"{key}-release"))
         except Rejected:
-            pass  # it is not held any more: what was taken is given back
+            pass  # no longer held: refund what was taken
     return await _done(refund(f"{key}-refund"))
 
 
 def for_operator(operation: Operation[Any], why: str) -> NoReturn:
-    """Leave it to a person: the transaction is parked, and shows `why` beside what was undone and what still stands.
+    """Leave it to a person: the transaction is parked, and shows `why` beside what was undone and what was not.
 
-    The person puts it right where it is, and says so: `holdfast transaction RUN/NAME --accept`. Raises `Rejected`.
+    The person fixes it in the outside system, then runs `holdfast transaction RUN/NAME --accept`. Raises `Rejected`.
     """
     raise Rejected(f"{operation.id} needs a person: {why}", code="review")
 

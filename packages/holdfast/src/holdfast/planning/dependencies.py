@@ -1,7 +1,7 @@
-"""What a plan under way rests on: which of its steps relied on which facts, and what corrections did to them.
+"""The dependencies of a running plan: which steps relied on which facts, and what corrections did to them.
 
-Facts may be corrected by another branch at any moment. What a step found about its grounds is journaled where it
-looked, so that a replay drops the same steps.
+Another branch may correct facts at any moment. Each step's check of its facts is journaled where it was
+made, so that a replay drops the same steps.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from holdfast.model.facts import Known
 from holdfast.model.plan import Plan, PlanStep, facts_named
 
 NamedFacts: TypeAlias = Mapping[str, Any] | tuple[str, ...]
-"""Facts, or facts with the values that whoever made the plan was shown."""
+"""Facts, or facts with the values that the plan's author was shown."""
 
 
 DEPENDENCIES: Final = "grounds"
-"""What a step found when it looked whether the facts that it rests on were corrected, as a journaled value."""
+"""The name of a journaled value: a step's check whether the facts that it relies on were corrected."""
 APPROVE: Final = "approve"
-"""How the questions begin by which a plan or a step of it is approved."""
+"""The prefix of questions that approve a plan or a step of it."""
 
 
 class PlanDependencies:
-    """The grounds of one plan. Its steps are known by their place in the run: `trip/seat`."""
+    """The dependencies of one plan. Its steps are known by their place in the run: `trip/seat`."""
 
     def __init__(self, known: Known, plan: Plan, given: Any, relies_on: NamedFacts) -> None:
         self._known = known
@@ -51,7 +51,7 @@ class PlanDependencies:
 
     @property
     def digest(self) -> str:
-        """What an approval is bound to: the plan, and the facts that its arguments name, as they are now."""
+        """The digest that an approval is bound to: of the plan, and of the current facts that its arguments name."""
         if not self._named:
             return self._plan.digest
         text = msgspec.json.encode([self._plan, self._named], order="deterministic", enc_hook=json_form)
@@ -59,7 +59,7 @@ class PlanDependencies:
 
     @property
     def told(self) -> str:
-        """That digest for a person, with those facts."""
+        """That digest as shown to a reviewer, with those facts."""
         facts = "".join(
             f", {name} = {msgspec.json.encode(value, enc_hook=json_form).decode()}"
             for name, value in self._named.items()
@@ -67,41 +67,41 @@ class PlanDependencies:
         return self.digest + facts
 
     def begin(self, path: str) -> None:
-        """The plan begins, with its steps below `path`."""
+        """Record that the plan begins, with its steps below `path`."""
         self._path = path
         for step, names in self._relies.items():
             self._known.plan(path + step, names, self.facts)
 
     def end(self) -> None:
-        """The plan is over."""
+        """Record that the plan has ended."""
         self._known.over(self._path + step for step in self._relies)
 
     def sending(self, step: str) -> None:
-        """A call of this step is about to be made."""
+        """Record that a call of this step is about to be made."""
         if step in self._relies:
             self._known.begin(self._path + step)
 
     def sent(self, step: str, *, done: bool, effect: bool) -> None:
-        """That call is over. `done`: the step needs no other. `effect`: it changed something, or may have."""
+        """Record that the call has ended. `done`: the step needs no other. `effect`: it may have changed something."""
         if done or effect:
             self._over.add(step)
         if step in self._relies:
             self._known.end(self._path + step, effect=effect)
 
     def kept(self, held: Iterable[str]) -> None:
-        """The plan came to its end: what it held will leave."""
+        """Record that the plan has completed: the effects that it held will be sent."""
         for step in held:
             self.sent(step, done=True, effect=True)
 
     async def wrong(self, scope: Scope, step: str) -> tuple[str, ...]:
-        """The facts that this step relies on and that were corrected since."""
+        """The facts that this step relies on and that have since been corrected."""
         if step not in self._relies:
             return ()
         found = await steps.value(scope, DEPENDENCIES, lambda: _listed(self._wrong(step)))
         return tuple(found["corrected"])
 
     async def shaken(self, scope: Scope) -> Shaken | None:
-        """What corrections did to the plan as a whole; None where they did nothing."""
+        """The result of corrections for the plan as a whole; None if they changed nothing."""
         if not self._relies:
             return None
         found = await steps.value(scope, DEPENDENCIES, self._all)
@@ -133,7 +133,7 @@ def _listed(facts: frozenset[str]) -> dict[str, Any]:
 
 
 def _reliance(plan: Plan, everywhere: set[str], inputs: frozenset[str]) -> dict[str, frozenset[str]]:
-    """The facts that each step relies on, its own and those of the steps before it; steps without any are left out."""
+    """The facts that each step relies on, its own and those of the steps before it. Steps without any are omitted."""
     own = {step.id: _own(step, inputs) | everywhere for step in plan.steps}
     found = {step.id: own[step.id].union(*(own[name] for name in plan.before(step))) for step in plan.steps}
     return {step: frozenset(names) for step, names in found.items() if names}

@@ -41,7 +41,7 @@ AnyTool = Any  # an app's tools are `Tool[Any, Any]`; this module only passes th
 
 
 class ExecuteOptions(msgspec.Struct, frozen=True):
-    """How a plan is executed: what conditions know as `input`, the facts, and whether a person approves it first."""
+    """How a plan is executed: the `input` of conditions, the facts, and whether it needs approval first."""
 
     given: Any
     known: KnownFacts
@@ -52,9 +52,9 @@ class ExecuteOptions(msgspec.Struct, frozen=True):
 def check_plan(
     plan: Plan, tools: Mapping[str, AnyTool], facts: Mapping[str, Any] | None = None, *, inside: bool = False
 ) -> None:
-    """Raise `PlanRefused` with everything that is wrong with the plan. Nothing is recorded or sent.
+    """Raise `PlanRefused` with all faults of the plan. Nothing is recorded or sent.
 
-    `facts` are the run's facts by name; without them, what the plan says about facts is not checked. `inside`: it will
+    `facts` are the run's facts by name; without them, the plan's statements on facts are not checked. `inside`: it will
     be executed inside a transaction of code.
     """
     known = {name: known_of(tool) for name, tool in tools.items() if not tool.serves}
@@ -71,7 +71,7 @@ def known_of(tool: Tool[Any, Any]) -> KnownStep:
 
 
 async def execute(scope: Scope, plan: Plan, how: ExecuteOptions) -> PlanResult:
-    """Perform a plan as a part of this run. See `Run.execute`."""
+    """Perform a plan as part of this run. See `Run.execute`."""
     tools = offered_tools(scope)
     grounds = PlanDependencies(how.known, plan, how.given, how.relies_on)
     boundaries = around(scope.path, scope.active.history.transactions)
@@ -88,7 +88,7 @@ async def execute(scope: Scope, plan: Plan, how: ExecuteOptions) -> PlanResult:
 
 
 async def _same_plan(scope: Scope, plan: Plan) -> None:
-    """The plan is on record whole: a replay that comes back with another one is no silent replay."""
+    """Record the whole plan: a replay with a different plan then diverges visibly."""
     text = msgspec.json.encode(plan, order="deterministic").decode()
     recorded = await steps.value(scope, f"plan:{plan.name}", lambda: text)
     if recorded != text:
@@ -96,7 +96,7 @@ async def _same_plan(scope: Scope, plan: Plan) -> None:
         raise scope.active.replay.divergence(f"the plan {plan.name} differs from the recorded one")
 
 
-# --- a plan under way -------------------------------------------------------------------------------------------------
+# --- a running plan ---------------------------------------------------------------------------------------------------
 
 
 PRIMARY: Final = "primary"
@@ -107,14 +107,14 @@ ABORTED: Final = "aborted"
 JUDGED: Final = "judged"
 """The judgement on the `abort_if` of a step, as a journaled value."""
 MOST_SHOWN: Final = 500
-"""How much of one call a person is shown before it is approved."""
+"""The largest part of one call, in characters, that a reviewer is shown before approving it."""
 
 
 class Chosen(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What was done about one step, and why.
+    """The choice made for one step, and why.
 
-    `primary` or `fallback 1` was performed; nothing was sent where it is `skipped`, `stale`, `dropped` or `aborted`;
-    `failed`: every call of it.
+    `primary` or `fallback 1` was performed. Nothing was sent if it is `skipped`, `stale`, `dropped` or `aborted`.
+    `failed`: every call of it failed.
     """
 
     step: str
@@ -124,7 +124,7 @@ class Chosen(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class JudgedConditions(msgspec.Struct, frozen=True):
-    """The judgement on conditions of one step: `held` is the first that held, empty where none did."""
+    """The judgement on conditions of one step: `held` is the first that was true, empty if none was."""
 
     conditions: tuple[str, ...]
     after: bool
@@ -132,7 +132,7 @@ class JudgedConditions(msgspec.Struct, frozen=True):
 
 
 class PlanResult(msgspec.Struct, frozen=True):
-    """What came of a plan: the stored result of each step that was performed, and what was chosen."""
+    """The result of a plan: the stored result of each step that was performed, and the choices made."""
 
     plan: str
     results: Mapping[str, Any]
@@ -140,7 +140,7 @@ class PlanResult(msgspec.Struct, frozen=True):
 
 
 class PlanExecution:
-    """One plan under way. `facts` is what was known when it was given."""
+    """One running plan. `facts` are those known when it was given."""
 
     def __init__(
         self, scope: Scope, plan: Plan, tools: Mapping[str, AnyTool], given: Any, grounds: PlanDependencies
@@ -155,10 +155,10 @@ class PlanExecution:
         self._stopped = False
 
     async def perform(self) -> PlanResult:
-        """Begin every step as soon as what it waits for is over.
+        """Begin every step as soon as the steps that it waits for have ended.
 
-        After a failure nothing begins any more, and what is under way is waited for: its effects may land, and which
-        of them did must not depend on how fast the failure was heard of. The order of the ends is journaled.
+        After a failure no step begins, and running steps are awaited: their effects may happen, and which
+        of them do must not depend on how fast the failure was noticed. The order of the ends is journaled.
         """
         self._grounds.begin(self._scope.path)
         self._scope.active.facts.drop_open_steps()
@@ -174,7 +174,7 @@ class PlanExecution:
         return PlanResult(self._plan.name, self._results, tuple(self._chosen[step.id] for step in self._plan.steps))
 
     async def _whole(self, failure: BaseException | None) -> BaseException | None:
-        """What corrections, also those that came with a message, did to the plan as a whole."""
+        """The effect of corrections on the plan as a whole, including corrections that came with a message."""
         shaken = await self._grounds.shaken(self._scope)
         if shaken is None:
             return failure
@@ -183,7 +183,7 @@ class PlanExecution:
         return needed
 
     async def _steps(self) -> BaseException | None:
-        """Perform the steps; the first failure, if there is one."""
+        """Perform the steps; return the first failure, if there is one."""
         over: set[str] = set()
         running: dict[str, asyncio.Task[None]] = {}
         ended: asyncio.Queue[str] = asyncio.Queue()
@@ -213,9 +213,9 @@ class PlanExecution:
                 running[step.id] = task
 
     async def _next(self, running: Mapping[str, asyncio.Task[None]], ended: asyncio.Queue[str]) -> str:
-        """The step that ended next: as it is recorded, however fast the others are this time."""
+        """The step that ended next, in the recorded order, however fast the others are this time."""
         first = await ended.get()
-        while first not in running:  # it was taken already, when the record named it before its turn here
+        while first not in running:  # already taken: the record named it before it ended here
             first = await ended.get()
         name = await steps.value(self._scope, "over", lambda: first)
         if name != first:
@@ -248,7 +248,7 @@ class PlanExecution:
             raise self._aborted(step, held)
 
     async def _aborts(self, step: PlanStep, conditions: tuple[str, ...], *, after: bool) -> str:
-        """The first of these conditions that holds; empty where none does. The judgement is on record."""
+        """The first of these conditions that is true; empty if none is. The judgement is recorded."""
         if not conditions:
             return ""
 
@@ -264,7 +264,7 @@ class PlanExecution:
         return PlanAborted(f"step {step.id}: {condition}", run=run, plan=plan, step=step.id)
 
     def _proposed(self, step: PlanStep) -> str:
-        """The calls of a step as they would be made, for a person: what the tool redacts is not shown."""
+        """The calls of a step as they would be made, for a reviewer, without what the tool redacts."""
         shown: list[str] = []
         for call in step.calls:
             try:
@@ -276,7 +276,7 @@ class PlanExecution:
         return ", else ".join(shown)
 
     async def _still_grounded(self, step: PlanStep, *reasons: str) -> None:
-        """Raise `NewPlanNeeded` where a fact that this step relies on was corrected since the plan was given."""
+        """Raise `NewPlanNeeded` if a fact that this step relies on was corrected since the plan was given."""
         wrong = await self._grounds.wrong(_here(), step.id)
         if wrong:
             why = f"relied on what was corrected: {', '.join(wrong)}"
@@ -290,7 +290,7 @@ class PlanExecution:
             raise self._failed(step, str(error)) from error
 
     async def _try_in_order(self, step: PlanStep) -> None:
-        """The primary; then a fallback, only where what came before is proven to have failed."""
+        """Perform the primary; then a fallback, only if all calls before it are proven to have failed."""
         reasons: list[str] = []
         for number, call in enumerate(step.calls):
             if reasons and await steps.value(_here(), "stopped", lambda: int(self._stopped)):
@@ -327,7 +327,7 @@ class PlanExecution:
         return outcome
 
     async def _after_failure(self, step: PlanStep, call: Call, outcome: Outcome[Any], reasons: list[str]) -> None:
-        """Return where the next call may be tried: this one is proven to have failed, and its grounds hold."""
+        """Return if the next call may be tried: this one is proven to have failed, and its facts are unchanged."""
         if outcome.status not in {"failed", "cancelled"}:
             await self._fail(step, [*reasons, "no fallback is tried while nobody knows"])
         await self._still_grounded(step, *reasons)
@@ -366,12 +366,12 @@ class PlanExecution:
         return arguments
 
     def _stored(self, call: Call, outcome: Outcome[Any]) -> Any:
-        """The result as it is stored: plain JSON, for references and conditions."""
+        """The result in its stored form: plain JSON, for references and conditions."""
         stored, _ = self._tools[call.tool].codec.round_trip(outcome.value)
         return msgspec.json.decode(stored)
 
     def _seen(self, step: PlanStep, *, after: bool = False) -> dict[str, Any]:
-        """What a condition of this step may use."""
+        """The values that a condition of this step may use."""
         names = self._plan.before(step) | ({step.id} if after else frozenset[str]())
         return {"results": {name: self._results[name] for name in sorted(names)}, "input": self._given}
 
@@ -383,13 +383,13 @@ class PlanExecution:
 
 
 def parted(step: PlanStep) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The `abort_if` of a step: those judged before anything of it is sent, and those that read its own result."""
+    """The `abort_if` of a step: those judged before the step sends anything, and those that read its own result."""
     after = tuple(one for one in step.abort_if if reads_result_of(one, step.id))
     return tuple(one for one in step.abort_if if one not in after), after
 
 
 def _within_limits(tool: AnyTool, step: PlanStep) -> AnyTool:
-    """The tool with the limits of this step. A plan makes them tighter, and never wider than the tool declares."""
+    """The tool with the limits of this step. A plan can only tighten the limits that the tool declares."""
     contract: Contract = tool.contract
     timeout = retry = None
     if step.timeout_s is not None and step.timeout_s * 1000 < contract.timeout_ms:
@@ -400,7 +400,7 @@ def _within_limits(tool: AnyTool, step: PlanStep) -> AnyTool:
 
 
 async def approved(scope: Scope, key: str, what: str) -> bool:
-    """A person's word on exactly this."""
+    """A person's answer to a question about exactly this."""
     return bool(await ask(scope, question_of(f"Approve {what}?", (), bool), AnswerLimit(), f"{APPROVE}-{key}"))
 
 

@@ -1,6 +1,6 @@
 """The JSON Schema of a plan, for models that give structured output: every call with the parameters of its tool.
 
-It is strict, so that a model cannot but keep to it: every property is required; what may be left out is null or empty.
+It is strict, so that a model must follow it: every property is required; an optional one is null or empty.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ _RESULT, _FACT, _CALL, _STEP = "result", "fact", "call", "step"
 
 
 def plan_schema(tools: Iterable[Tool[..., Any]]) -> dict[str, Any]:
-    """The schema of a plan made of these tools, as strict structured output takes it.
+    """The schema of a plan made of these tools, in the form that strict structured output accepts.
 
-    A parameter that may be left out is null then. One whose type strict output cannot say (a mapping with free keys, a
-    tuple) is the JSON text of its value. What keeps to it is read as a `Plan` and checked like every other. Raises
-    `UsageError` where there are no tools.
+    An optional parameter is then null. One whose type strict output cannot express (a mapping with free keys, a
+    tuple) is the JSON text of its value. A conforming answer is read as a `Plan` and checked like every other. Raises
+    `UsageError` if there are no tools.
     """
     definitions: dict[str, Schema] = {
         _RESULT: _reference(REFERENCE, "a part of an earlier step's result: step.field"),
@@ -47,7 +47,7 @@ def plan_schema(tools: Iterable[Tool[..., Any]]) -> dict[str, Any]:
 
 
 def _call(tool: Tool[..., Any], definitions: dict[str, Schema]) -> Schema:
-    """One call of this tool. What its types are made of stands under the tool's name, so that names cannot clash."""
+    """One call of this tool. Definitions of its types are stored under the tool's name, so that names cannot clash."""
     parameters = parameters_schema(tool.shape.types, tool.shape.required)
     arguments: dict[str, Schema] = {}
     for name, schema in parameters["properties"].items():

@@ -1,10 +1,10 @@
-"""Virtual time: an event loop whose clock jumps to the next timer when nothing else can happen.
+"""Virtual time: an event loop whose clock jumps to the next timer when it has nothing else to do.
 
     def test_a_day_passes_at_once() -> None:
         run_virtual(sleeps_for_a_day())
 
 No test has to sleep, and the order of events depends on the program alone. Threads stay real: while a
-tool runs in one, time stands still, unless the tool says that it only waits (`VirtualLoop.passing`).
+tool runs in one, time stops, unless the tool declares that it only waits (`VirtualLoop.passing`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _BOOTS: Final = itertools.count(1)
 
 
 class TimeIsUp(AssertionError):
-    """More virtual time passed than the test allowed: something waits for what never comes."""
+    """More virtual time passed than the test allows: something waits for an event that never comes."""
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
@@ -48,7 +48,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     @contextlib.contextmanager
     def held(self) -> Generator[None]:
-        """Let no time pass inside: something outside the loop is at work."""
+        """Stop time inside: something outside the loop is working."""
         self._jumping.held += 1
         try:
             yield
@@ -57,7 +57,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     @contextlib.contextmanager
     def passing(self) -> Generator[None]:
-        """In a tool's thread: let time pass inside, for this thread only waits."""
+        """In a tool's thread: let time pass inside, because this thread only waits."""
         self._jumping.held -= 1
         self.call_soon_threadsafe(_nothing)
         try:
@@ -87,7 +87,7 @@ class _JumpingSelector(selectors.DefaultSelector):
 
 
 class VirtualClock:
-    """The wall clock of a virtual loop. Set `skew_ms` to let it be wrong, or jump."""
+    """The wall clock of a virtual loop. Set `skew_ms` to make it wrong, or jump."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -103,10 +103,10 @@ class VirtualClock:
 
 
 class SeededRng:
-    """Chance that a seed repeats."""
+    """A random number generator that a seed repeats."""
 
     def __init__(self, seed: int) -> None:
-        self._random = random.Random(seed)  # noqa: S311 - a test's chance is no secret
+        self._random = random.Random(seed)  # noqa: S311 - not used for secrets
 
     def uniform(self, low: float, high: float) -> float:
         """A number between `low` and `high`."""
@@ -118,20 +118,20 @@ class SeededRng:
 
 
 class InlineThreads:
-    """Synchronous tools run in the loop itself: no other thread, one order of events."""
+    """Runs synchronous tools in the loop itself: no other thread, one order of events."""
 
     def call(self, function: Callable[[], T]) -> asyncio.Future[T]:
         """Run `function` now, in a copy of this context; the future is done when this returns."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         try:
             future.set_result(contextvars.copy_context().run(function))
-        except Exception as error:  # noqa: BLE001 - whatever ends a tool is the end of its call
+        except Exception as error:  # noqa: BLE001 - any exception of a tool ends its call
             future.set_exception(error)
         return future
 
 
 class HeldThreads:
-    """Real threads. Virtual time stands still while one of them runs."""
+    """Real threads. Virtual time stops while one of them runs."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
@@ -158,12 +158,12 @@ def ticks_ms(loop: asyncio.AbstractEventLoop) -> int:
 
 def virtual_journal_clock(loop: VirtualLoop) -> JournalClock:
     """The clock of a virtual loop for a journal in a file: `SqliteJournal(path, clock=...)`."""
-    boot = f"virtual:{os.getpid()}:{next(_BOOTS)}"  # a new loop begins at 0: its times compare with no other's
+    boot = f"virtual:{os.getpid()}:{next(_BOOTS)}"  # a new loop begins at 0: times of two loops are not comparable
     return JournalClock(boot, lambda: ticks_ms(loop), VirtualClock(loop).wall_ms)
 
 
 def run_virtual(main: Coroutine[Any, Any, T], *, limit: timedelta = DAY) -> T:
-    """Run `main` on a virtual loop of its own. Raises `TimeIsUp` where `limit` of virtual time passes."""
+    """Run `main` on a virtual loop of its own. Raises `TimeIsUp` after `limit` of virtual time."""
     with asyncio.Runner(loop_factory=lambda: VirtualLoop(limit)) as runner:
         return runner.run(main)
 
@@ -177,4 +177,4 @@ def virtual_loop() -> VirtualLoop:
 
 
 def _nothing() -> None:
-    """Wakes the selector, so that it looks again at whether time may pass."""
+    """Wakes the selector, so that it checks again whether time may pass."""

@@ -1,13 +1,13 @@
-"""What every journal promises, as tests. Whoever writes a journal lets their suite inherit from this.
+"""The requirements on every journal, as tests. A journal's test suite inherits from this.
 
-A long file, since it is one list of promises that reads best in one piece.
+A long file, since it is one list of requirements that reads best in one piece.
 
     class TestMyJournal(JournalConformance):
         @staticmethod
         def make_journal(place: Path) -> Journal:
             return MyJournal(place / "journal")
 
-`make_journal` gives an unopened journal; for the same place it opens the same one again. The tests
+`make_journal` returns an unopened journal; for the same place it opens the same one again. The tests
 need pytest for its `tmp_path` only, wait for nothing, and may run side by side.
 """
 
@@ -42,7 +42,7 @@ from holdfast.testing.conformance_listing import (
 
 
 class JournalConformance(ListingConformance):
-    """The promises of `holdfast.journal.port`, one test each."""
+    """The requirements of `holdfast.journal.port`, one test each."""
 
     # --- runs and leases -----------------------------------------------------------------------------
 
@@ -123,7 +123,7 @@ class JournalConformance(ListingConformance):
         self._run(tmp_path, check)
 
     def test_every_write_of_a_fenced_out_owner_is_told_so(self, tmp_path: Path) -> None:
-        """The token is checked before the sequence number: the present owner's records explain any gap."""
+        """The token is checked before the sequence number: the current owner's records explain any gap."""
 
         async def check(journal: Journal) -> None:
             for after in range(3):
@@ -324,7 +324,7 @@ class JournalConformance(ListingConformance):
         async def check(journal: Journal) -> None:
             both = await journal.post_all((Post("s", "a", body(1)), Post("t", "", body(2))))
             assert [entry.body for entry in both] == [body(1), body(2)]
-            for taken in ("a", "b"):  # one that stands, and one that is given twice
+            for taken in ("a", "b"):  # one that exists, and one that is given twice
                 with contextlib.suppress(LedgerTaken):
                     await journal.post_all((Post("s", "b", body(3)), Post("s", taken, body(4))))
                     raise AssertionError(taken)

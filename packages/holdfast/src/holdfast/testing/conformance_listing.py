@@ -1,4 +1,4 @@
-"""What every journal promises about the listing, and what all tests of the conformance suite share."""
+"""The requirements on the listing of every journal, and what all tests of the conformance suite share."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def start_log(journal: Journal, run: str = "r", worker: str = "alice") -> 
 
 
 async def fails(call: Awaitable[object], kind: type[Exception]) -> bool:
-    """Whether the call raises an error of this kind."""
+    """True if the call raises an error of this kind."""
     try:
         await call
     except kind:
@@ -47,7 +47,7 @@ async def fails(call: Awaitable[object], kind: type[Exception]) -> bool:
 
 
 class ListingConformance:
-    """The promises about the listing of runs, and the way in which each promise is tested."""
+    """The requirements on the listing of runs, and the way in which each requirement is tested."""
 
     make_journal: Callable[[Path], Journal]
 

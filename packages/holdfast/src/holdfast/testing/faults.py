@@ -1,6 +1,6 @@
-"""Faults on the way between a tool and the system behind it. The tool is not touched, and cannot tell.
+"""Faults between a tool and the system behind it. The tool is unchanged and cannot detect them.
 
-`world` and `trial` share them: one says which fault the next call of a tool meets, the other draws it.
+`world` and `trial` share them: one says which fault the next call of a tool has, the other draws it.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ WORDS: Final[dict[Kind, str]] = {
     "cut_reply": "half of a reply",
 }
 ON_READS: Final = frozenset[Kind]({"lose_request", "lose_reply", "fail_after", "answer_late", "cut_reply"})
-"""What can become of a read as well; the others need an effect."""
+"""The faults that a read can also have; the others need an effect."""
 
 
 class ServerError(Exception):
-    """The system answered 500, and had done it."""
+    """The system answered 500, although the effect happened."""
 
 
 class Fault(msgspec.Struct):
-    """What becomes of the next `times` calls of a tool. `parameter` names the argument of which half is done."""
+    """A fault of the next `times` calls of a tool. `parameter` names the argument of which half is done."""
 
     kind: Kind
     times: int = 1
@@ -54,10 +54,10 @@ class Fault(msgspec.Struct):
 
 
 class Effect(msgspec.Struct, frozen=True):
-    """Something that really happened: what a tool did, whatever its caller heard, or a line that a fake counted.
+    """Something that really happened: what a tool did, whatever its caller received, or a line that a fake counted.
 
-    `tool` is the tool's name, and the class of the fake where `line` is what that says. Effects with the same
-    `operation` are attempts of one; a system that dedupes on the key did it once.
+    `tool` is the tool's name, and the class of the fake if `line` is its text. Effects with the same
+    `operation` are attempts of one; a system that dedupes on the key performed it once.
     """
 
     tool: str
@@ -67,7 +67,7 @@ class Effect(msgspec.Struct, frozen=True):
     line: str = ""
 
     def __str__(self) -> str:
-        """As a call, or as the fake says it."""
+        """As a call, or as the fake reports it."""
         if self.line:
             return f"{self.tool}: {self.line}"
         return f"{self.tool}({', '.join(f'{name}={value!r}' for name, value in self.arguments.items())})"
@@ -91,15 +91,15 @@ class Request(msgspec.Struct, frozen=True):
             self.at.key_read = noticed
 
     def effect(self, arguments: Mapping[str, Any]) -> Effect:
-        """What happens where these arguments reach the system."""
+        """The effect of these arguments reaching the system."""
         return Effect(self.tool.name, dict(arguments), self.at.id, self.at.attempt)
 
 
 class Wire(Protocol):
-    """The way to the outside world: who counts what happens there."""
+    """The way to the outside world: it counts what happens there."""
 
     def fault(self, request: Request) -> Fault | None:
-        """What becomes of this call."""
+        """The fault of this call, if any."""
         ...
 
     def reached(self, boundary: str, /) -> None:
@@ -107,23 +107,23 @@ class Wire(Protocol):
         ...
 
     async def perform(self, request: Request, arguments: Mapping[str, Any]) -> Any:
-        """Let it happen with these arguments, which are those of the request or half of them, and count it."""
+        """Perform it with these arguments (those of the request, or half of them), and count it."""
         ...
 
     def send_later(self, request: Request, after_s: float) -> None:
-        """Let it happen that much later, whether its sender still lives or not."""
+        """Perform it that much later, whether or not its sender is still alive."""
         ...
 
 
 async def send(wire: Wire, tool: AnyTool, served: tuple[Any, ...], arguments: Mapping[str, Any]) -> Any:
-    """One call of a tool, with what becomes of it on the way. Raises what a client library would raise."""
+    """Make one call of a tool, with its faults on the way. Raises what a client library would raise."""
     request = Request(tool, served, arguments, current_operation())
     writes = tool.contract.effect == "write"
     fault = wire.fault(request)
     if writes:
         wire.reached(f"before {tool.name} is done")
     if fault is not None and fault.kind in ("lose_request", "land_late"):
-        request.at.key_read = True  # the tool's code is not run now, and must not look careless for it
+        request.at.key_read = True  # the tool's code is not run now, and must not be blamed for not reading the key
         if fault.kind == "land_late":
             wire.send_later(request, fault.after_s)
         raise _timeout(fault.kind)
@@ -162,7 +162,7 @@ def _broken_off() -> ConnectionError:
 
 
 def half_of(arguments: Mapping[str, Any], parameter: str = "") -> dict[str, Any] | None:
-    """The arguments of which half reaches the system; None where none of them has halves."""
+    """The arguments of which half reaches the system; None if none of them can be halved."""
     wanted = [parameter] if parameter else [name for name, value in arguments.items() if _is_many(value)]
     for name in wanted:
         return {**arguments, name: _half(arguments[name])}
@@ -170,7 +170,7 @@ def half_of(arguments: Mapping[str, Any], parameter: str = "") -> dict[str, Any]
 
 
 def _half_of_reply(result: Any) -> Any:
-    """Half of a list or mapping; anything else breaks off, and a client notices."""
+    """Half of a list or mapping; any other reply is cut off, and a client notices."""
     if _is_many(result):
         return _half(result)
     raise _broken_off()

@@ -24,8 +24,8 @@ def operation(
 ) -> Generator[CurrentOperation]:
     """Let `current_operation()` answer inside, and secrets resolve to the given values.
 
-    `left_ms` is what is left until the send-by deadline: zero or less lets `check_send()` raise. The
-    value given is the one that the tool sees: `key_read` and `sends` tell afterwards what it did.
+    `left_ms` is the time until the send-by deadline: with zero or less `check_send()` raises. The
+    yielded value is the one that the tool sees: `key_read` and `sends` show afterwards what it did.
     """
     current = CurrentOperation("test", step, step.partition("#")[0], attempt, lambda: left_ms, lambda: key)
     current.observed = observed

@@ -31,7 +31,7 @@ def run_virtual() -> Callable[..., Any]:
 
 @pytest.fixture
 def current_operation() -> Iterator[CurrentOperation]:
-    """The test runs as the body of a tool does: `current_operation()` answers, with the key `hf-test`."""
+    """Run the test as the body of a tool: `current_operation()` answers, with the key `hf-test`."""
     from holdfast.testing.operation import operation  # noqa: PLC0415 - a plugin that is not used costs nothing
 
     with operation() as current:

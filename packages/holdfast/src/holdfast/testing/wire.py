@@ -1,4 +1,4 @@
-"""Standing between tools and what they do, and requests that land later than their sender believes."""
+"""Intercepts the calls of tools, and delays requests beyond the point when their sender gave up."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from holdfast.model.outcome import DidNotHappen
 from holdfast.testing.faults import AnyTool, Request, Wire, send
 
 LONG_MS: Final = 3_600_000
-"""What is left until the deadline of a request that is on its way already: nobody looks at it any more."""
+"""The time until the deadline of a request that is already on its way: it is not checked any more."""
 
 
 class Standing(Wire, Protocol):
-    """A wire that stands before handlers too. `bodies`: what the tools do by themselves, by name."""
+    """A wire that intercepts handlers too. `bodies`: the tools' own functions, by name."""
 
     bodies: dict[str, Code]
 
     def handler(self, tool: AnyTool, name: str, code: Code) -> Code:
-        """What is called instead of this handler."""
+        """The code to call instead of this handler."""
         ...
 
 
 @contextmanager
 def between(tools: Iterable[AnyTool], wire: Standing) -> Generator[None]:
-    """Stand between these tools and what they do; afterwards they are as they were."""
+    """Intercept the calls of these tools; afterwards restore them."""
     former = [(tool, tool.body) for tool in tools]
     handlers = {id(tool.handlers): (tool, dict(tool.handlers)) for tool, _ in former}
     wire.bodies.update({tool.name: body for tool, body in former})
@@ -53,7 +53,7 @@ def between(tools: Iterable[AnyTool], wire: Standing) -> Generator[None]:
 
 
 def tools_of(agent: Agent[Any, Any]) -> list[AnyTool]:
-    """The agent's tools and their companions, and what its module made of them with `options`."""
+    """The agent's tools and their companions, and those that its module made from them with `options`."""
     tools = gather_tools([agent], ())
     functions = {tool.__wrapped__ for tool in tools.values()}
     module = sys.modules.get(agent.__wrapped__.__module__)
@@ -63,7 +63,7 @@ def tools_of(agent: Agent[Any, Any]) -> list[AnyTool]:
 
 
 def awaited(code: Code) -> Callable[..., Awaitable[Any]]:
-    """Call it here and now, synchronous or not."""
+    """Call it here and now, whether synchronous or not."""
 
     async def call(*first: Any, **arguments: Any) -> Any:
         answer = code.function(*first, **arguments)
@@ -73,18 +73,18 @@ def awaited(code: Code) -> Callable[..., Awaitable[Any]]:
 
 
 class Lag:
-    """How far behind each verifier reads, in seconds: an effect is seen that long after it happened."""
+    """The delay of each verifier's reads, in seconds: an effect is seen that long after it happened."""
 
     def __init__(self) -> None:
         self.by: dict[str, float] = {}
         self.happened_s: dict[str, float] = {}
 
     def note(self, request: Request) -> None:
-        """It happens now."""
+        """Record that it happens now."""
         self.happened_s[request.at.id] = asyncio.get_running_loop().time()
 
     def before(self, tool: AnyTool, call: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-        """A verifier that does not see yet what happened just now."""
+        """A verifier that does not yet see the latest effects."""
 
         async def verify(operation: Any, **arguments: Any) -> Any:
             happened_s = self.happened_s.get(operation.id)
@@ -96,7 +96,7 @@ class Lag:
 
 
 class Late(msgspec.Struct, frozen=True):
-    """A request that is still on its way: all that its landing needs, should its sender be dead by then."""
+    """A request that is still on its way, with all that it needs to arrive even if its sender is dead by then."""
 
     due_s: float
     tool: str
@@ -109,7 +109,7 @@ class Late(msgspec.Struct, frozen=True):
 
 
 class Underway:
-    """Requests that land later. `land` performs one."""
+    """Requests that arrive later. `land` performs one."""
 
     def __init__(self, land: Callable[[Request], Awaitable[Any]]) -> None:
         self.requests: list[Late] = []
@@ -117,7 +117,7 @@ class Underway:
         self._land = land
 
     def add(self, request: Request, after_s: float, context: contextvars.Context) -> None:
-        """Let it land `after_s` seconds from now, in this context."""
+        """Let it arrive `after_s` seconds from now, in this context."""
         at, loop = request.at, asyncio.get_running_loop()
         name = request.tool.name
         late = Late(
@@ -128,12 +128,12 @@ class Underway:
         self._schedule(loop, late, context)
 
     def resume(self, loop: asyncio.AbstractEventLoop) -> None:
-        """In the loop of another process: what is on its way lands there."""
+        """Continue in the loop of another process: requests on their way arrive there."""
         for late in self.requests:
             self._schedule(loop, late, contextvars.copy_context())
 
     async def landed(self) -> None:
-        """Wait until nothing is on its way any more."""
+        """Wait until no request is on its way."""
         while self.requests:
             wait_s = min(late.due_s for late in self.requests) - asyncio.get_running_loop().time()
             await asyncio.sleep(max(0.0, wait_s))
@@ -157,11 +157,11 @@ def _sending(wire: Wire, tool: AnyTool) -> Callable[..., Any]:
 
 
 def _looked_at(landing: asyncio.Future[Any]) -> None:
-    """Nobody hears what becomes of it: its sender has had its timeout."""
+    """Retrieve the error, so that asyncio does not report it: the sender has had its timeout."""
     if not landing.cancelled():
         landing.exception()
 
 
 def is_tool(value: object) -> TypeGuard[AnyTool]:
-    """Whether it is a tool."""
+    """True if the value is a tool."""
     return isinstance(value, Tool)

@@ -1,4 +1,4 @@
-"""What the HTTP services share: bad answers, and connections that end without one."""
+"""The shared parts of the HTTP services: bad answers, and connections that end without one."""
 
 from __future__ import annotations
 
@@ -45,4 +45,4 @@ async def end_badly(request: Request, reply: Reply, refusal: HttpRefusal) -> Res
         request.state.connections[tuple(request.client)].abort()
     while (await request.receive())["type"] != "http.disconnect":
         continue
-    return Response()  # nobody hears it: the connection is gone
+    return Response()  # never delivered: the connection is gone

@@ -25,7 +25,7 @@ from holdfast.demo.world import DemoWorld
 
 
 class AnnouncedServer(uvicorn.Server):
-    """A server that says when it is up."""
+    """A server that announces when it is up."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -59,7 +59,7 @@ def _routes(world: DemoWorld, mail: DemoMail) -> list[Mount | Route]:
         Mount("/mail", routes=mail.routes()),
         Mount("/tracker", routes=Tracker(world).routes()),
         Mount("/warehouse", routes=Warehouse(world).routes()),
-        Route("/effects", effects),  # for the referee, not for the agents
+        Route("/effects", effects),  # for the referee only
     ]
 
 

@@ -1,6 +1,6 @@
-"""A warehouse as warehouses are: POST /restock puts goods on a shelf.
+"""A typical warehouse: POST /restock puts goods on a shelf.
 
-No key, nothing to search, and the stock level says nothing, since others move goods all day.
+It has no key and no search, and the stock level proves nothing, since others move goods all day.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Restock(msgspec.Struct, frozen=True):
 
 
 class Warehouse:
-    """Takes goods back; there is no way to ask what it took."""
+    """Takes goods back; it cannot be asked what it took."""
 
     def __init__(self, world: DemoWorld) -> None:
         self.world = world

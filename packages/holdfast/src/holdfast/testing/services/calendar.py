@@ -1,4 +1,4 @@
-"""A calendar whose callers choose the number of an entry: the same number again is refused."""
+"""A calendar whose callers choose the number of an entry: a second entry of the same number is refused."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Calendar:
         self._effects: list[str] = []
 
     async def book(self, number: str, title: str) -> None:
-        """Make an entry. Raises `NumberTaken` where there is one of that number."""
+        """Make an entry. Raises `NumberTaken` if there is one of that number."""
         await asyncio.sleep(0)
         if number in self._entries:
             raise NumberTaken(number)
@@ -30,7 +30,7 @@ class Calendar:
         return self._entries.get(number)
 
     async def cancel(self, number: str) -> None:
-        """Remove an entry; one that is not there stays away."""
+        """Remove an entry; do nothing if it does not exist."""
         await asyncio.sleep(0)
         title = self._entries.pop(number, None)
         if title is not None:

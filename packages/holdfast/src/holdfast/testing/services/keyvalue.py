@@ -1,4 +1,4 @@
-"""A key-value store: to write the same value again changes nothing."""
+"""A key-value store: writing the same value again changes nothing."""
 
 from __future__ import annotations
 

@@ -7,19 +7,19 @@ from datetime import timedelta
 
 
 class Mail:
-    """Mails. `lag` is how long a sent one stays out of the sent folder."""
+    """Mails. `lag` is the time until a sent one appears in the sent folder."""
 
     def __init__(self, lag: timedelta = timedelta(0)) -> None:
         self._lag_s = lag.total_seconds()
         self._sent: list[tuple[float, str, str, str]] = []
 
     async def send(self, to: str, subject: str, *, message_id: str = "") -> None:
-        """Send; whoever sends twice has sent two mails."""
+        """Send a mail; sending twice delivers two mails."""
         await asyncio.sleep(0)
         self._sent.append((asyncio.get_running_loop().time(), to, subject, message_id))
 
     async def in_sent_folder(self, message_id: str) -> bool:
-        """Whether the sent folder shows a mail with this Message-ID."""
+        """True if the sent folder shows a mail with this Message-ID."""
         await asyncio.sleep(0)
         seen_s = asyncio.get_running_loop().time() - self._lag_s
         return any(at <= seen_s and one == message_id for at, _, _, one in self._sent)

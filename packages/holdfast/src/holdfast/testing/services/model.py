@@ -1,4 +1,4 @@
-"""A model that follows a script, and says the same in other words when it is asked again."""
+"""A model that follows a script, and rephrases its answer when it is asked again."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 class ScriptedModel(Generic[T]):
     """Answers by turn: each has its phrasings, the first for the first time asked; the last one is repeated.
 
-    Hand it to `world.use`, so that each run begins the script anew. It has no effects.
+    Pass it to `world.use`, so that each run begins the script anew. It has no effects.
     """
 
     def __init__(self, *turns: Sequence[T]) -> None:
@@ -30,7 +30,7 @@ class ScriptedModel(Generic[T]):
         return phrasings[min(before, len(phrasings) - 1)]
 
     def effects(self) -> list[str]:
-        """None: to ask a model changes nothing."""
+        """Always empty: asking a model changes nothing."""
         return []
 
     def reset(self) -> None:

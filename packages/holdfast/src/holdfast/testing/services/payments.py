@@ -1,4 +1,4 @@
-"""A payment service that honours idempotency keys for as long as it says."""
+"""A payment service that honours idempotency keys for a documented time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Payments:
         self._effects: list[str] = []
 
     async def charge(self, account: str, cents: int, *, key: str | None = None) -> str:
-        """Charge, and give the charge's number. Raises `ValueError` on a known key with other parameters."""
+        """Charge, and return the charge's number. Raises `ValueError` on a known key with other parameters."""
         await asyncio.sleep(self._lag_s)
         now = asyncio.get_running_loop().time()
         known = self._known.get(key) if key is not None else None

@@ -7,20 +7,20 @@ from datetime import timedelta
 
 
 class Tickets:
-    """Tickets. `lag` is how long a new one stays invisible to the search."""
+    """Tickets. `lag` is the time until the search finds a new one."""
 
     def __init__(self, lag: timedelta = timedelta(0)) -> None:
         self._lag_s = lag.total_seconds()
         self._tickets: list[tuple[float, str, str]] = []
 
     async def create(self, title: str, body: str = "") -> str:
-        """Create a ticket, and give its number."""
+        """Create a ticket, and return its number."""
         await asyncio.sleep(0)
         self._tickets.append((asyncio.get_running_loop().time(), title, body))
         return f"T-{len(self._tickets)}"
 
     async def search(self, text: str) -> list[str]:
-        """The numbers of the visible tickets that hold `text`."""
+        """The numbers of the visible tickets that contain `text`."""
         await asyncio.sleep(0)
         seen_s = asyncio.get_running_loop().time() - self._lag_s
         found = enumerate(self._tickets, 1)

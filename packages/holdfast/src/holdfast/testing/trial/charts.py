@@ -43,7 +43,7 @@ def curves(arms: Mapping[str, Sequence[float]], names: Mapping[str, str]) -> str
 
 
 def bars(one: InputFigures, names: Mapping[str, str]) -> str:
-    """How many repeats of one input passed: a square each, filled where it did."""
+    """The repeats of one input: a square each, filled if it passed."""
     rows: list[str] = []
     for number, (arm, passed) in enumerate(one.passed.items()):
         squares = "".join(

@@ -1,4 +1,4 @@
-"""What becomes of the calls of one repeat: drawn from its seed, and called for real."""
+"""The faults of the calls of one repeat: drawn from its seed, on calls that are otherwise real."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ KINDS: Final[dict[FaultKind, tuple[Kind, ...]]] = {
     "partial": ("half_lands", "cut_reply"),
     "crashes": (),
 }
-"""What can be asked for, and what it does to a call. Crashes are done to the process."""
+"""The kinds of faults that can be requested, and their effects on a call. Crashes affect the process."""
 
 RATE: Final = 0.3
-"""The share of calls that meet a fault, if any kind for calls is on."""
+"""The share of calls with a fault, if any kind for calls is on."""
 
 MOST: Final = 2
-"""How often one operation meets a fault at most: no policy retries for ever."""
+"""The maximum number of faults of one operation: no policy retries for ever."""
 
 _LATEST: Final = 1.5
-"""How late an answer or an effect is at most, in time limits of the tool: at times later than anybody waits."""
+"""The maximum delay of an answer or an effect, in time limits of the tool: some are later than the caller waits."""
 
 
 class Mischief:
-    """A wire that does what its seed says. `done` is what was done to calls, `effects` what the world was made to do.
+    """A wire with the faults of its seed. `done` are the faults of calls, `effects` the resulting effects.
 
     Handlers are called as they are; under `lag` a verifier does not see an effect before its settle window is over.
     """
@@ -70,7 +70,7 @@ class Mischief:
         return Fault(kind, after_s=self._after_s(tool, kind))
 
     def _after_s(self, tool: AnyTool, kind: Kind) -> float:
-        """Late, but not later than the tool's contract says that an effect may show itself."""
+        """A random delay; a late effect stays within the settle window that the tool's contract declares."""
         contract = tool.contract
         if kind == "land_late" and contract.verifies:
             return self._chance.uniform(0.1, 0.9) * (contract.settle_ms or 0) / 1000
@@ -80,7 +80,7 @@ class Mischief:
         """See `Wire.reached`: here only the runtime's own crash points count."""
 
     async def perform(self, request: Request, arguments: Mapping[str, Any]) -> Any:
-        """See `Wire.perform`: for real, against the caller's sandbox."""
+        """See `Wire.perform`: a real call, against the caller's sandbox."""
         tool = request.tool
         result = await self._waited_for(self.bodies[tool.name])(*request.served, **arguments)
         if tool.contract.effect == "write":
@@ -104,7 +104,7 @@ class Mischief:
         return Code(call, True, code.timeout_ms, code.parameters)
 
     def _waited_for(self, code: Code) -> Callable[..., Awaitable[Any]]:
-        """Call it in real time: it may speak to real services."""
+        """Call it in real time: it may call real services."""
 
         async def call(*first: Any, **arguments: Any) -> Any:
             with self._passing.working():

@@ -14,7 +14,7 @@ ARMS: Final[tuple[Arm, ...]] = ("plain", "faults")
 
 
 class Repeat(msgspec.Struct, frozen=True):
-    """One run of the agent. `reason` says why it did not pass; `faults` what was done to it, in order."""
+    """One run of the agent. `reason` says why it did not pass; `faults` are its faults, in order."""
 
     line: int
     run: str
@@ -28,7 +28,7 @@ class Repeat(msgspec.Struct, frozen=True):
 
 
 class InputFigures(msgspec.Struct, frozen=True):
-    """One input: how many of its repeats passed in each arm."""
+    """One input: the number of its repeats that passed in each arm."""
 
     line: int
     input: str
@@ -53,7 +53,7 @@ def pass_hat(repeats: int, passed: int, k: int) -> float:
     """The unbiased estimate that k repeats all pass, from `passed` of `repeats`: C(passed, k) / C(repeats, k).
 
     It is the share of all choices of k repeats in which every one passed. (passed / repeats)^k would be biased
-    upwards. Raises `ValueError` where k repeats were not made.
+    upwards. Raises `ValueError` for more repeats than were made.
     """
     if not 1 <= k <= repeats or not 0 <= passed <= repeats:
         raise ValueError(f"k={k} and passed={passed} do not fit {repeats} repeats")
@@ -81,7 +81,7 @@ def by_input(repeats: Iterable[Repeat], inputs: Mapping[int, str]) -> list[Input
 
 
 def grouped(repeats: Iterable[Repeat]) -> list[Group]:
-    """Failures by arm and reason, the commonest first. Names and numbers that differ from run to run are left out."""
+    """Failures by arm and reason, most frequent first. Names and numbers that differ from run to run are left out."""
     found: dict[tuple[Arm, str], list[Repeat]] = {}
     for one in repeats:
         if not one.passed:

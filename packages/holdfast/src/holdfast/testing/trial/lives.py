@@ -1,4 +1,4 @@
-"""The lives of one run: time that jumps while nobody works, a journal in memory, and death at a chosen place.
+"""The lives of one run: time that jumps while the run is idle, a journal in memory, and death at a chosen place.
 
 Each life is an event loop of its own over the same journal. A dead one can neither write nor send any more,
 whatever its code does while it is torn down.
@@ -32,7 +32,7 @@ class LifeEnded(BaseException):
 
 
 class Passing:
-    """Time as all lives of a run have it: real while a tool or a model works, else it jumps to the next timer."""
+    """The time of all lives of a run: real while a tool or a model works, else it jumps to the next timer."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -47,11 +47,11 @@ class Passing:
 
     @property
     def busy(self) -> bool:
-        """Whether something is at work that may speak to the real world."""
+        """True if a call is running that may reach the real world."""
         return self._calls > 0 or bool(self.asking)
 
     def begin(self, after_s: float = 0) -> None:
-        """A new life begins, `after_s` seconds later."""
+        """Begin a new life, `after_s` seconds later."""
         self.asking.clear()
         self._calls = 0
         self.seconds += after_s
@@ -59,7 +59,7 @@ class Passing:
 
     @contextmanager
     def working(self) -> Generator[None]:
-        """Let time be real inside."""
+        """Use real time inside."""
         self._calls += 1
         try:
             yield
@@ -100,7 +100,7 @@ class _Selector(selectors.DefaultSelector):
 
 
 class LifeJournal(MemoryJournal):
-    """A journal in memory that refuses the dead, and sees when a model is asked."""
+    """A journal in memory that refuses dead processes, and notices when a model is asked."""
 
     def __init__(self, passing: Passing, namespace: str) -> None:
         super().__init__(lambda: passing.ms, lambda: EPOCH_MS + passing.ms, namespace=namespace)
@@ -118,7 +118,7 @@ class LifeJournal(MemoryJournal):
         await super().append(write)
 
     def ride(self, write: Write) -> None:
-        """Let it ride, unless dead."""
+        """Buffer the write for the next commit, unless dead."""
         if self.dead:
             raise LifeEnded
         self._look(write)
@@ -138,7 +138,7 @@ _DECISIONS: Final = (b'{"kind":"DecisionStarted"', b'{"kind":"DecisionRecorded"'
 
 
 class Deaths:
-    """The crash points of one run: it counts them, and dies at those that were chosen."""
+    """The crash points of one run: it counts them, and dies at the chosen ones."""
 
     def __init__(self, journal: LifeJournal, at: Sequence[int] = ()) -> None:
         self._journal = journal

@@ -11,7 +11,7 @@ from holdfast.testing.trial.report import Report
 
 NAMES: Final = {"plain": "without faults", "faults": "with faults"}
 MOST_ROWS: Final = 500
-"""Inputs beyond these are left to the JSON; those that failed most come first."""
+"""The maximum number of inputs on the page; those that failed most come first, and the JSON has the rest."""
 
 _STYLE: Final = """
 :root { color-scheme: light dark; --paper: #fff; --ink: #1b1f24; --soft: #59636e; --line: #d6dbe1; --card: #f6f8fa;
@@ -81,7 +81,7 @@ def page(found: Report) -> str:
 
 
 def cut_short(found: Report) -> str:
-    """What is missing in the report of an interrupted trial."""
+    """The missing part of an interrupted trial's report."""
     return f"Interrupted: {len(found.runs)} of {found.planned} runs were finished, and this report is about those."
 
 

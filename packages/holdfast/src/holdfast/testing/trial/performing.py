@@ -1,4 +1,4 @@
-"""One repeat: a run of the agent in a fresh journal, through as many lives as it takes, and its end judged."""
+"""One repeat: a run of the agent in a fresh journal, through as many lives as it needs, and how it is judged."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ AnyAgent = Agent[Any, Any]
 Check = Callable[..., Any]
 CHECK_TAKES: Final = ("input", "result", "run", "effects", "status", "reason")
 _LIVES: Final = 50
-"""How often a run is driven again, after deaths and waits, before it counts as suspended."""
+"""The number of times a run is resumed, after deaths and waits, before it counts as suspended."""
 
 
 class TrialEnded(msgspec.Struct, frozen=True):
@@ -40,7 +40,7 @@ class TrialEnded(msgspec.Struct, frozen=True):
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """What all repeats share. `before` is called before each one, to make the world as it was."""
+    """The settings that all repeats share. `before` is called before each one, to reset the world."""
 
     agent: Any
     kinds: tuple[FaultKind, ...]
@@ -49,18 +49,18 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 def perform_both(wanted: Wanted, line: int, given: object, seed: int) -> tuple[Repeat, ...]:
-    """A repeat without faults, and one with them; the first tells where the second may crash."""
+    """A repeat without faults, and one with them; the first shows where the second may crash."""
     plain, boundaries = _perform(wanted, (line, given, seed), "plain", ())
     if not wanted.kinds:
         return (plain,)
-    chance = random.Random(f"{seed}/{line}/crash")  # noqa: S311 - a trial is no secret
+    chance = random.Random(f"{seed}/{line}/crash")  # noqa: S311 - not used for secrets
     deaths = (1 + int(chance.random() * boundaries),) if "crashes" in wanted.kinds and boundaries else ()
     tried, _ = _perform(wanted, (line, given, seed), "faults", deaths)
     return plain, tried
 
 
 def check_parameters(check: Check) -> None:
-    """Refuse a check that asks for what there is not. Raises `UsageError`."""
+    """Refuse a check with parameters that do not exist. Raises `UsageError`."""
     unknown = [name for name in inspect.signature(check).parameters if name not in CHECK_TAKES]
     if unknown:
         raise UsageError(
@@ -132,7 +132,7 @@ async def _one_life(life: _Life, journal: LifeJournal, environment: Environment,
     ended = await driving
     await app.aclose()
     if ended.status != "waits":
-        await life.underway.landed()  # the check has to see what the world comes to
+        await life.underway.landed()  # the check has to see the final state of the world
     return ended
 
 
@@ -198,4 +198,4 @@ class _Wall:
 
 
 def _say_nothing(_loop: asyncio.AbstractEventLoop, _context: dict[str, Any]) -> None:
-    """The tasks of the dead end in any way they like."""
+    """Ignore errors in the tasks of a dead process."""

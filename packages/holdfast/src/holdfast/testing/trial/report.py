@@ -1,4 +1,4 @@
-"""A whole trial: every input, repeated, and what came of it."""
+"""A whole trial: every input, repeated, with its results."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class ArmFigures(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """What a trial found. `arms`: `plain`, and `faults` where there were any.
+    """The result of a trial. `arms`: `plain`, and `faults` if there were any.
 
-    One that was `interrupted` made fewer `runs` than the `planned` ones; its curves are those of the cases that were
-    repeated as often as they should, if there are any.
+    An `interrupted` trial made fewer `runs` than `planned`; its curves are those of the cases that were
+    repeated as often as planned, if there are any.
     """
 
     agent: str
@@ -49,7 +49,7 @@ class Report(msgspec.Struct, frozen=True):
 
     @property
     def judged(self) -> ArmFigures | None:
-        """The arm that decides: the one with faults, where there is one."""
+        """The arm that decides: the one with faults, if there is one."""
         return self.arms.get("faults", self.arms.get("plain"))
 
 
@@ -81,7 +81,7 @@ def report(
     refused: Iterable[TrialRefused],
     command: Callable[[Group], str],
 ) -> Report:
-    """The figures of these runs. `command` says how a failure is repeated."""
+    """The figures of these runs. `command` is how to repeat a failure."""
     arms: dict[str, ArmFigures] = {
         arm: found for arm in ARMS if (found := _figures(runs, arm, plan.repeat)) is not None
     }

@@ -1,4 +1,4 @@
-"""`World`: tests of agents with crashes and faults, in virtual time; the pytest plugin gives one as `world`.
+"""`World`: tests of agents with crashes and faults, in virtual time; the pytest plugin provides one as `world`.
 
 def test_hotel_full(world: World):
 world.stub(book_flight, returns=F1)
@@ -38,7 +38,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 AnyTool = Tool[Any, Any]
 Called = AnyTool | CompanionTool
-"""What can meet a fault: a tool, or its companion as `book.compensate`."""
+"""A target for a fault: a tool, or its companion as `book.compensate`."""
 
 Way = Callable[[Task, Outside, Sequence[int]], StageEnded]
 """How a run is performed whose processes die at the given boundaries."""
@@ -47,10 +47,10 @@ __all__ = ["Crash", "Effect", "Exploration", "Finding", "Ran", "Service", "World
 
 
 class Ran(msgspec.Struct, Generic[R]):
-    """How a run went. `effects` names what really happened, in order; `calls` says it with arguments.
+    """The result of a run. `effects` names what really happened, in order; `calls` lists it with arguments.
 
-    `status` is that of the run; where it waits for a person or an event, `asks` says for what. `unmet` are the faults
-    that were ordered and that no call came by.
+    `status` is that of the run; if it waits for a person or an event, `asks` says for what. `unmet` are the faults
+    that were requested and that no call ran into.
     """
 
     status: str
@@ -72,7 +72,7 @@ class World:
 
     def __init__(self, *, sigkill: bool = False) -> None:
         self.most_pairs = MOST_PAIRS
-        """How many pairs `explore(..., crashes=2)` tries; where there are more, these are spread evenly."""
+        """The maximum number of pairs that `explore(..., crashes=2)` tries; of more, these are spread evenly."""
         self._outside = Outside()
         self._sigkill = sigkill
 
@@ -81,7 +81,7 @@ class World:
     def stub(
         self, what: AnyTool | Handlers[Any] | CompanionTool, *, returns: Any = None, raises: BaseException | None = None
     ) -> None:
-        """Let a tool answer so instead of running, or one of its handlers: `world.stub(book.verify, returns=...)`."""
+        """Replace the answer of a tool, or of one of its handlers: `world.stub(book.verify, returns=...)`."""
         if isinstance(what, CompanionTool):
             what = what.code
         tool, name = (what.tool, what.kind) if isinstance(what, Handlers) else (what, "")
@@ -90,7 +90,7 @@ class World:
         self._outside.stubs[tool.name, name] = stub(returns, raises)
 
     def use(self, *services: Service) -> None:
-        """Compare what these fakes count as well; they are reset before each run."""
+        """Compare the effects that these fakes count as well; they are reset before each run."""
         for service in services:
             if not callable(getattr(service, "effects", None)) or not callable(getattr(service, "reset", None)):
                 raise UsageError(
@@ -112,7 +112,7 @@ class World:
         self._fault(tool, Fault("fail_after", times))
 
     def answer_late(self, tool: Called, by: timedelta, *, times: int = 1) -> None:
-        """The answer takes that much longer: perhaps longer than anybody waits."""
+        """The answer takes that much longer, which may exceed the caller's time limit."""
         self._fault(tool, Fault("answer_late", times, by.total_seconds()))
 
     def land_late(self, tool: Called, after: timedelta, *, times: int = 1) -> None:
@@ -127,7 +127,7 @@ class World:
         """A partial effect: half of an argument is done, and then the call times out.
 
         Half of a list, a text or a number; without `parameter`, of the first list or mapping with several entries.
-        Where there is none, all of it is done and the reply breaks off. A system that dedupes does the rest when it
+        If there is none, all of it is done and the reply is cut off. A system that dedupes does the rest when it
         is asked again under the same key.
         """
         called = _called(tool)
@@ -136,11 +136,11 @@ class World:
         self._fault(called, Fault("half_lands", times, parameter=parameter))
 
     def cut_reply(self, tool: Called, *, times: int = 1) -> None:
-        """A partial result: half of a list or mapping comes back. Of anything else the reply breaks off."""
+        """A partial result: half of a list or mapping is returned. Any other reply is cut off."""
         self._fault(tool, Fault("cut_reply", times))
 
     def lag(self, tool: Called, by: timedelta) -> None:
-        """What `verify` reads back is that much behind."""
+        """`verify` reads a state that is that much older."""
         called = _called(tool)
         if "verify" not in called.handlers:
             raise UsageError(f"{called.name} declares no verify, so nothing is read back")
@@ -172,18 +172,18 @@ class World:
         crashes: Literal[1, 2] = 1,
         same: Same | None = None,
     ) -> Exploration:
-        """Crash the run at every boundary, one at a time, and let another process go on with it.
+        """Crash the run at every boundary, one at a time, and let another process resume it.
 
-        `crashes=2` goes on with pairs, where no single crash was found to matter: a crash at every boundary, and
+        `crashes=2` continues with pairs, if no single crash was found to matter: a crash at every boundary, and
         again at every boundary of the resumed run, up to `most_pairs`.
 
         Effects are compared by what they mean: a tool's `claim` or `once` says which of its calls are one effect;
         else all arguments count. `same` decides instead: effects that it answers equally are the same
         (`same=lambda effect: effect.tool`; `same=str` compares every word), and what the run returns is not compared.
 
-        Raises `AssertionError` with the story where the world sees something else than without a crash. An
-        operation that is left unknown is such a finding too, unless `allow_unknown` says that a person may be asked.
-        With `sigkill`, `UsageError` where a fake or what was done cannot outlive a killed process.
+        Raises `AssertionError` with the story if the world differs from a run without a crash. An
+        operation that is left unknown is also a finding, unless `allow_unknown` says that a person may be asked.
+        With `sigkill`, raises `UsageError` if a fake or an effect cannot outlive a killed process.
         """
         __tracebackhide__ = True  # pytest shows the test, not this
         _check(agent)
@@ -231,7 +231,7 @@ def _check(agent: object) -> None:
 
 @contextlib.contextmanager
 def _quiet() -> Generator[None]:
-    """What the runtime logs about crashes that were done to it is not news."""
+    """Suppress what the runtime logs about the simulated crashes."""
     log = logging.getLogger("holdfast")
     before, log.disabled = log.disabled, True
     try:

@@ -1,6 +1,6 @@
 """The journal as one simulated process sees it: a shared store behind a disk that can be slow, full or broken.
 
-What rides is kept in the process until it commits, and dies with it.
+Riding writes are kept in the process until it commits, and are lost with it.
 """
 
 from __future__ import annotations
@@ -56,28 +56,28 @@ class DiskSetup(Protocol):
         ...
 
     def point(self, actor: Actor, label: str) -> bool:
-        """A process reached a point: true where it has to stand still. Raises `Died` where it dies."""
+        """A process reached a point. Returns true if it has to stop there, and raises `Died` if it dies."""
         ...
 
     def disk_s(self) -> float:
-        """How long a write takes, in seconds."""
+        """The duration of a write, in seconds."""
         ...
 
     def unreachable(self, actor: Actor, *, writing: bool) -> str:
-        """Why the journal cannot be reached, or nothing."""
+        """The reason why the journal cannot be reached, or an empty text."""
         ...
 
     def hidden(self, worker: str, contained: bool) -> bool:
-        """Whether that process cannot be observed from here."""
+        """True if that process cannot be observed from here."""
         ...
 
     def acknowledged(self, write: Write) -> None:
-        """A process was told that this is durable."""
+        """Called when a process has been notified that this write is durable."""
         ...
 
 
 class Backup(NamedTuple):
-    """All that a journal holds at one moment, beside who is alive."""
+    """All that a journal holds at one moment, except which processes are alive."""
 
     runs: dict[str, tuple[RunRow, list[Row]]]
     ledger: list[LedgerEntry]
@@ -85,17 +85,17 @@ class Backup(NamedTuple):
 
 
 class Store(MemoryJournal):
-    """The shared journal. `stored` hears what became durable."""
+    """The shared journal. `stored` receives what became durable."""
 
     stored: Callable[[Write], None]
 
     def backup(self) -> Backup:
-        """A copy, as somebody makes it while everything goes on."""
+        """A copy, made while processes go on writing."""
         runs = {name: (run.listing, list(run.rows)) for name, run in self._runs.items()}
         return Backup(runs, list(self._ledger), dict(self._hints))
 
     def restore(self, backup: Backup) -> None:
-        """Put a copy in the place of what there is. Whoever opens it next finds out, and trusts it no more."""
+        """Replace the content by a copy. The next process that opens it detects this, and no longer trusts it."""
         self._riding.clear()
         self._refused.clear()
         self._runs = {
@@ -125,14 +125,14 @@ class Disk:
         self._riding: list[Write] = []
         self._riding_timer: asyncio.TimerHandle | None = None
         self._kept: list[Write] = []
-        """What rode with a commit that failed: it goes before everything that was asked for later."""
+        """Riding writes of a commit that failed: they precede everything that was requested later."""
         self._in_turn = asyncio.Lock()
         self._left: dict[Lease, list[asyncio.Task[None]]] = {}
         self.workers: list[str] = []
         self.broken = False
 
     def die(self) -> None:
-        """Its process is dead, and what rode dies with it."""
+        """Kill its process, and lose the riding writes with it."""
         self._riding.clear()
 
     async def open(self) -> Identity:
@@ -141,7 +141,7 @@ class Disk:
         return await self._world.store.open()
 
     async def close(self) -> None:
-        """Flush what rides. The store stays open for the others."""
+        """Flush the riding writes. The store stays open for other processes."""
         if self._actor.alive and not self.broken:
             await self._start("close", self._taken(), None)
 
@@ -164,7 +164,7 @@ class Disk:
         await self._world.store.beat(worker, lease_ms)
 
     async def fate(self, worker: str) -> WorkerState:
-        """See `Journal.fate`. Nobody sees into another container."""
+        """See `Journal.fate`. Processes in other containers cannot be observed."""
         await self._reach("fate")
         state = await self._world.store.fate(worker)
         if state.fate != "unknown" and worker not in self.workers and self._world.hidden(worker, self._contained):
@@ -179,7 +179,7 @@ class Disk:
         return claimed
 
     async def append(self, write: Write) -> None:
-        """See `Journal.append`. A commit goes on although its caller is cancelled."""
+        """See `Journal.append`. A commit continues even if its caller is cancelled."""
         await self._soon("append", self._taken(), write)
 
     def ride(self, write: Write) -> None:
@@ -273,7 +273,7 @@ class Disk:
             raise Died
 
     async def _reach(self, call: str, *, writing: bool = False) -> None:
-        """The call is on its way to the disk. A write takes its time, and is a point for the nemesis."""
+        """The call is on its way to the disk. A write takes its time, and is a point where a fault may strike."""
         self._alive()
         if writing:
             if self._world.point(self._actor, f"before {call}"):
@@ -285,17 +285,17 @@ class Disk:
             raise JournalUnavailable(f"{call}: {why}", next_step="free the disk")
 
     async def _told(self, call: str) -> None:
-        """It is durable; the process does not know yet."""
+        """The write is durable; the process does not know yet."""
         if self._world.point(self._actor, f"after {call}"):
             await asyncio.sleep(0)
 
     def _ride_later(self) -> None:
-        """Nothing waited for them: commit what rides by itself."""
+        """Commit the riding writes: no other commit took them along."""
         self._riding_timer = None
         self._start("riding", self._taken(), None)
 
     def _taken(self) -> list[Write]:
-        """What rides goes with the commit that is asked for now, and before any later one."""
+        """Take the riding writes, to commit them with the current call, before any later one."""
         self._alive()
         riding, self._riding = self._riding, []
         if self._riding_timer is not None:
@@ -304,7 +304,7 @@ class Disk:
         return riding
 
     async def _soon(self, call: str, riding: list[Write], last: Write | Lease) -> None:
-        """Wait for a commit; it goes on although its caller is cancelled, and then the run's next call hears of it."""
+        """Wait for a commit; it continues if its caller is cancelled, and the run's next call receives its error."""
         lease = last.lease if isinstance(last, Write) else last
         committing = self._start(call, riding, last)
         left = self._left.pop(lease, ())
@@ -324,7 +324,7 @@ class Disk:
         return committing
 
     async def _commit(self, call: str, riding: list[Write], last: Write | Lease | None) -> None:
-        """One commit at a time, in the order in which they were asked for."""
+        """Make one commit at a time, in the order in which they were requested."""
         store = self._world.store
         async with self._in_turn:
             self._kept += riding
@@ -342,6 +342,6 @@ class Disk:
 
 
 def _looked_at(committing: asyncio.Future[None]) -> None:
-    """Its error reaches the caller, or the run's next call where the caller has left."""
+    """Retrieve the error, which reaches the caller, or the run's next call if the caller was cancelled."""
     if not committing.cancelled():
         committing.exception()

@@ -1,4 +1,4 @@
-"""Crashes at every boundary, and at pairs of them; what each changes is judged and told."""
+"""Crashes at every boundary, and at pairs of them; the effect of each is judged and reported."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from holdfast.testing.world.stage import StageEnded
 from holdfast.testing.world.story import TITLE, Crash, Exploration, Finding, wrapped
 
 MOST_PAIRS: Final = 1000
-"""How many pairs of crashes are tried, spread evenly over all of them, where there are more."""
+"""The maximum number of pairs of crashes to try; of more, these are spread evenly."""
 
 
 _OTHER_WAY: Final = (
@@ -23,14 +23,14 @@ _OTHER_WAY: Final = (
 
 
 class Performed(msgspec.Struct, frozen=True):
-    """How a run ended, and what the world saw."""
+    """The end of a run, and its effects in the world."""
 
     end: StageEnded
     effects: Sequence[Seen]
 
 
 class Rules(msgspec.Struct, frozen=True):
-    """What counts as a finding. `compares_results`: whether what the run returns has to be the same."""
+    """The criteria for a finding. `compares_results`: the run has to return the same."""
 
     allow_unknown: bool = False
     compares_results: bool = True
@@ -39,7 +39,7 @@ class Rules(msgspec.Struct, frozen=True):
 
 
 class Contracts(msgspec.Struct, frozen=True):
-    """The tools by name, and those that promise a key and were seen not to read it."""
+    """The tools by name, and those that declare a key but were seen not to read it."""
 
     tools: Mapping[str, Tool[Any, Any]]
     keyless: Collection[str]
@@ -50,9 +50,9 @@ Perform = Callable[[Sequence[int]], Performed]
 
 
 def search(perform: Perform, contracts: Contracts, rules: Rules) -> Exploration:
-    """Crash at every boundary; and then, if that is asked for and nothing was found, at pairs of them.
+    """Crash at every boundary; then, if requested and nothing was found, at pairs of them.
 
-    Raises `AssertionError` where the run fails by itself: nothing could be learned from its crashes.
+    Raises `AssertionError` if the run fails by itself: its crashes could show nothing.
     """
     calm = perform(())
     if why := _hopeless(calm.end, rules):
@@ -79,7 +79,7 @@ def _hopeless(end: StageEnded, rules: Rules) -> str:
 
 
 def _resumed(judging: _Judge, perform: Perform, number: int) -> int:
-    """Crash there; gives how many boundaries the resumed run has."""
+    """Crash there; return the number of boundaries of the resumed run."""
     struck = perform((number,))
     judging.judge((number,), struck)
     return len(struck.end.boundaries) - number
@@ -111,7 +111,7 @@ class _Judge:
             self.findings.append(Finding(_crashes(kills, struck.end.boundaries), *found))
 
     def _difference(self, struck: Performed, *, reworded: bool) -> tuple[str, str] | None:
-        """What is different, and why; the gravest first."""
+        """The gravest difference, and its reason."""
         calm, end = self.calm.end, struck.end
         if end.stopped == "diverged":
             what = "the run stops as diverged: after the crash its code does not come back to what is recorded"
@@ -134,7 +134,7 @@ class _Judge:
 
 
 def _crashes(kills: Sequence[int], boundaries: Sequence[str]) -> list[Crash]:
-    """Where it crashed; a second boundary is counted in the resumed run."""
+    """The places of the crashes; a second boundary is counted in the resumed run."""
     found, before = list[Crash](), 0
     for number in kills:
         where = boundaries[number - 1] if number <= len(boundaries) else "its end"
@@ -180,7 +180,7 @@ def _rewording(contracts: Contracts, expected: Sequence[Seen], effects: Sequence
 
 
 def _why(contracts: Contracts, name: str) -> str:
-    """What the contract lacks, so that a crash here cannot be survived."""
+    """The clause that the contract lacks to survive a crash here."""
     tool = contracts.tools.get(name)
     if tool is None:
         return "no tool's record covers it: made outside tools, or not deduped by the system that counts it"

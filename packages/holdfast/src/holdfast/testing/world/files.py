@@ -1,7 +1,7 @@
 """The journal on real SQLite files: the product's own journal for each simulated process, over one file.
 
 Statements, files, locks and group commits are real. Simulated are the clock, the thread behind a journal, who is
-alive, and what SQLite reports while the disk is full or broken. A process that dies lets go of the file without a
+alive, and what SQLite reports while the disk is full or broken. A process that dies closes the file without a
 last commit and without a checkpoint, as the kernel does after SIGKILL.
 """
 
@@ -41,35 +41,35 @@ class WorkingCopy(Protocol):
         ...
 
     def point(self, actor: Actor, label: str) -> bool:
-        """A process reached a point: true where it has to stand still. Raises `Died` where it dies."""
+        """A process reached a point. Returns true if it has to stop there, and raises `Died` if it dies."""
         ...
 
     def disk_s(self) -> float:
-        """How long a write takes, in seconds."""
+        """The duration of a write, in seconds."""
         ...
 
     def unreachable(self, actor: Actor, *, writing: bool) -> str:
-        """Why the journal cannot be reached, or nothing."""
+        """The reason why the journal cannot be reached, or an empty text."""
         ...
 
     def hidden(self, worker: str, contained: bool) -> bool:
-        """Whether that process cannot be observed from here."""
+        """True if that process cannot be observed from here."""
         ...
 
     def acknowledged(self, write: Write) -> None:
-        """A process was told that this is durable."""
+        """Called when a process has been notified that this write is durable."""
         ...
 
 
 class Files:
-    """The file that all processes share, and somebody who reads along. `stored` hears what became durable."""
+    """The file that all processes share, and a reader of its commits. `stored` receives what became durable."""
 
     def __init__(self, world: WorkingCopy, directory: Path, seed: int, stored: Callable[[Write], None]) -> None:
         self.world: Final = world
         self.path: Final = directory / "journal.db"
         self.dead: Final[set[str]] = set()
         self.commits_on_loop: Final = seed % 2 == 0
-        self._chance: Final = random.Random(f"files/{seed}")  # noqa: S311 - a simulation is no secret
+        self._chance: Final = random.Random(f"files/{seed}")  # noqa: S311 - not used for secrets
         self._stored = stored
         self._seen = 0
         self._made: list[Afterwards] = []
@@ -79,7 +79,7 @@ class Files:
         self.identity = Identity("", b"", "")
 
     def parts(self, here: HostFacts, strain: Callable[[], int], made: list[Afterwards]) -> Parts:
-        """What one process's journal is made of; what stands behind it is added to `made`.
+        """The parts of one process's journal; the simulated thread behind it is added to `made`.
 
         `strain` is the code with which SQLite refuses to write, or zero.
         """
@@ -97,7 +97,7 @@ class Files:
         )
 
     def here(self, fate: Callable[[Worker], Fate]) -> HostFacts:
-        """The simulated machine, as somebody sees it who sees that much of other processes."""
+        """The simulated machine as seen by a process; `fate` is what it can see of other processes."""
         world = self.world
         return HostFacts(
             machine="m",
@@ -108,13 +108,13 @@ class Files:
         )
 
     async def open(self) -> Identity:
-        """Create the file, and begin to read along."""
+        """Create the file, and begin to read its commits."""
         self.identity = await self._journal.open()
         self._reader = StandardDatabase(self.path, read_only=True)
         return self.identity
 
     def observe(self) -> None:
-        """Read what became durable since the last look, in the order of commits."""
+        """Read what became durable since the last call, in the order of commits."""
         assert self._reader is not None, "open comes first"
         for number, row, run, seq, token, body, digest in self._reader.rows(_NEWER, (self._seen,)):
             assert isinstance(number, int)
@@ -140,18 +140,18 @@ class Files:
         return await self._journal.entries(stream)
 
     def kill(self, worker: str) -> None:
-        """That process is dead, and whoever sees it can prove it."""
+        """Mark that process as dead; any process that can see it can prove it."""
         self.dead.add(worker)
 
     def everything(self) -> list[bytes]:
-        """All that is durable, as bytes: what two equal simulations must agree on."""
+        """All durable data, as bytes: two equal simulations must agree on it."""
         assert self._reader is not None, "open comes first"
         found = self._reader.rows("select cast(body as blob), hash from record order by id")
         found += self._reader.rows("select cast(body as blob), hash from ledger order by id")
         return [bytes(part) for row in found for part in row if isinstance(part, bytes)]
 
     def close(self) -> None:
-        """Stop reading along."""
+        """Stop reading commits."""
         if self._reader is not None:
             self._reader.close()
         for one in self._made:
@@ -199,7 +199,7 @@ class Strained:
 
 
 class Afterwards:
-    """In the place of the thread behind a journal: the same duties, as timers of the simulated loop."""
+    """Replaces the thread behind a journal: the same duties, as timers of the simulated loop."""
 
     def __init__(self, committer: Committer, deliver: Callable[[list[CommitItem]], None], world: WorkingCopy) -> None:
         self._committer = committer
@@ -220,13 +220,13 @@ class Afterwards:
         asyncio.get_running_loop().call_later(self._world.disk_s(), self._commit)
 
     def watch_rides(self) -> None:
-        """Something rides: it is committed soon, if not before."""
+        """Commit riding writes soon, unless another commit takes them first."""
         if not self._watching:
             self._watching = True
             asyncio.get_running_loop().call_later(RIDE_S, self._ridden)
 
     def keep_house(self) -> None:
-        """Renew the anchor, about once a second; bring the log into the file far more often than there is need."""
+        """Renew the anchor, about once a second, and checkpoint far more often than needed."""
         store, now = self._committer.store, asyncio.get_running_loop().time()
         if store.anchor_is_old and now >= self._anchor_due:
             self._anchor_due = now + ANCHOR_S
@@ -235,7 +235,7 @@ class Afterwards:
                 store.save_anchor()
 
     def abandon(self) -> None:
-        """Its process is dead: what is queued is lost, and the handles are closed as they are."""
+        """Its process is dead: lose what is queued, and close the handles as they are."""
         self._committer.queue.clear()
         store = self._committer.store
         store.failure = JournalUnavailable("its process is dead")

@@ -1,4 +1,4 @@
-"""The journal on real SQLite files as one simulated process sees it: the product's journal, with points around it."""
+"""The journal on real SQLite files as one simulated process sees it: the product's journal, with fault points."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from holdfast.testing.world.loop import Actor, Died
 
 
 class SqliteDisk:
-    """The journal port of one process: the product's journal, with points for the nemesis around it."""
+    """The journal port of one process: the product's journal, with fault points around it."""
 
     def __init__(self, files: Files, actor: Actor, *, contained: bool) -> None:
         self._files = files
@@ -49,13 +49,13 @@ class SqliteDisk:
         self._journal = SqliteJournal(files.path, parts=files.parts(files.here(self.sees), self._strain, self._made))
 
     def sees(self, worker: Worker) -> Fate:
-        """What can be seen of a process from here."""
+        """The fate of a process, as far as it can be seen from here."""
         if worker.id not in self.workers and self._world.hidden(worker.id, self._contained):
             return "unknown"
         return "dead" if worker.id in self._files.dead else "alive"
 
     def die(self) -> None:
-        """Its process is dead: nothing that is queued is committed any more."""
+        """Kill its process: no queued write is committed any more."""
         for one in self._made:
             one.abandon()
 
@@ -196,7 +196,7 @@ class SqliteDisk:
     # --- inside ----------------------------------------------------------------------------------------------
 
     def _begin(self, call: str, *, writing: bool = False) -> None:
-        """The call begins. Nothing waits before it: writes are queued in the order in which they are asked for."""
+        """The call begins. Nothing waits before it: writes are queued in the order in which they are requested."""
         if not self._actor.alive:
             raise Died
         if writing:
@@ -206,7 +206,7 @@ class SqliteDisk:
             raise JournalUnavailable(f"{call}: {why}", next_step="wait until it is back")
 
     async def _end(self, call: str) -> None:
-        """It is durable; the process does not know yet."""
+        """The write is durable; the process does not know yet."""
         self._files.observe()
         if self._world.point(self._actor, f"after {call}"):
             await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""A process that is forked to live a life and to say one last word, and that is killed by SIGKILL."""
+"""A forked process that lives a life, sends one last message, and is killed by SIGKILL."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from typing import Final, NoReturn
 from holdfast.errors import HoldfastError, UsageError
 
 PATIENCE_S: Final = 120.0
-"""How long a process may take, in real seconds, before it counts as hung."""
+"""The maximum time of a process, in real seconds, before it counts as hung."""
 
 _BOUNDARY, _END, _MISUSE, _FAILURE = b"B", b"E", b"M", b"F"
 
 
 class Line:
-    """How the forked process speaks to the one that forked it."""
+    """The connection of the forked process to the one that forked it."""
 
     def __init__(self, saying: int, leash: int) -> None:
         self._saying = saying
         self._leash = leash
 
     def say(self, kind: bytes, word: bytes) -> None:
-        """The last word."""
+        """Send the last message."""
         with os.fdopen(self._saying, "wb") as pipe:
             pipe.write(kind + word)
 
     def wait_for_death(self, word: bytes) -> NoReturn:
-        """Say the last word and stand still until SIGKILL comes."""
+        """Send the last message, and wait until SIGKILL comes."""
         self.say(_BOUNDARY, word)
-        os.read(self._leash, 1)  # ends only where the other process is gone, and then nobody needs this one
+        os.read(self._leash, 1)  # returns only if the other process is gone, and then this one is not needed
         os._exit(1)
 
 
 def last_word(live: Callable[[Line], bytes]) -> bytes:
-    """Fork a process that lives so; gives its last word. One that waits for its death is killed, as is one that hangs.
+    """Fork a process that runs `live`; return its last message. One that waits for its death, or hangs, is killed.
 
-    Raises `UsageError` where it said so, `AssertionError` where it died by itself or failed.
+    Raises `UsageError` if the process reported one, `AssertionError` if it died by itself or failed.
     """
     hearing, saying = os.pipe()
     leash, held = os.pipe()
@@ -69,12 +69,12 @@ def last_word(live: Callable[[Line], bytes]) -> bytes:
 
 
 def _be_born(live: Callable[[Line], bytes], line: Line) -> NoReturn:
-    """From birth to the natural end; it never returns into the test."""
+    """Run the child from fork to natural end; it never returns into the test."""
     try:
         line.say(_END, live(line))
     except HoldfastError as error:
         line.say(_MISUSE, str(error).encode())
-    except BaseException:  # noqa: BLE001 - whatever ends it is told to the test
+    except BaseException:  # noqa: BLE001 - any exception is reported to the test
         with contextlib.suppress(OSError, ValueError):
             line.say(_FAILURE, traceback.format_exc().encode())
     finally:

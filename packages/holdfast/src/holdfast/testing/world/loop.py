@@ -1,8 +1,8 @@
-"""An event loop that decides everything: what time it is, and which process takes its next step.
+"""An event loop that decides everything: the time, and the process that takes the next step.
 
 Each simulated process is an `Actor` with a queue of its own. Within one process callbacks run in the order in
 which they were scheduled, as asyncio promises; between processes the schedule picks. Time jumps to the next
-timer when nobody can take a step. A paused actor keeps its queue; a dead one has none.
+timer when no process can take a step. A paused actor keeps its queue; a dead one has none.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ Pick = Callable[[list["Actor"]], "Actor"]
 
 
 class Died(BaseException):
-    """The process is dead: nothing it does from here on has an effect. Never reaches `except Exception`."""
+    """The process is dead: nothing it does from here on has an effect. `except Exception` does not catch it."""
 
 
 class Stuck(AssertionError):
-    """The simulation cannot go on: nothing is scheduled, or more steps or time passed than it was given."""
+    """The simulation cannot go on: nothing is scheduled, or it exceeded its limit of steps or time."""
 
 
 class _Turn:
-    """One callback that waits for its turn: all of asyncio's `Handle` that anybody asks for, and cheap to make."""
+    """One callback that waits for its turn: the used part of asyncio's `Handle`, and cheap to make."""
 
     __slots__ = ("args", "at", "callback", "context")
 
@@ -44,7 +44,7 @@ class _Turn:
         self.args = ()
 
     def cancelled(self) -> bool:
-        """Whether somebody cancelled it."""
+        """True if it was cancelled."""
         return self.callback is None
 
     def when(self) -> float:
@@ -131,17 +131,17 @@ class SimLoop(asyncio.BaseEventLoop):
     def run_in_executor(  # type: ignore[override]  # as above
         self, executor: object, func: Callable[..., T], *args: Any
     ) -> asyncio.Future[T]:
-        """There are no threads here: it is done at once."""
+        """Run the function at once: there are no threads here."""
         del executor
         future: asyncio.Future[T] = self.create_future()
         try:
             future.set_result(func(*args))
-        except Exception as error:  # noqa: BLE001 - whoever waits hears of it
+        except Exception as error:  # noqa: BLE001 - the waiting task receives it
             future.set_exception(error)
         return future
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """An error that nobody looked at is an accident, unless it is a death."""
+        """Record an unretrieved error as an accident, unless it is a death."""
         error = context.get("exception")
         if not isinstance(error, (Died, asyncio.CancelledError)) and ACTOR.get(self.world).alive:
             self.accidents.append(f"{context.get('message')}: {error!r}")
@@ -160,12 +160,12 @@ class SimLoop(asyncio.BaseEventLoop):
         return actor
 
     def inside(self, actor: Actor, what: Coroutine[Any, Any, object]) -> None:
-        """Let a process do something, such as take in a call from outside."""
+        """Make a process do something, such as receive a call from outside."""
         actor.context.run(self.create_task, what)
 
     def run(self, main: Coroutine[Any, Any, T], *, until: float) -> T | None:
-        """Run until `main` has ended. Raises `Stuck` after `until` seconds, or where nothing can happen any more."""
-        asyncio._set_running_loop(self)  # noqa: SLF001 - what every event loop does to be found
+        """Run until `main` has ended. Raises `Stuck` after `until` seconds, or if nothing can happen any more."""
+        asyncio._set_running_loop(self)  # noqa: SLF001 - as every event loop does
         try:
             task: asyncio.Task[T] = self.create_task(main)
             while not task.done() and not self.halted:
@@ -196,7 +196,7 @@ class SimLoop(asyncio.BaseEventLoop):
             self.call_exception_handler({"message": f"a callback failed: {turn.callback}", "exception": error})
 
     def _advance(self, until: float) -> None:
-        """Let everything that is due next become ready."""
+        """Make all callbacks ready that are due next."""
         timers = self._timers
         while timers and (timers[0][2].callback is None or not timers[0][3].alive):
             heapq.heappop(timers)
@@ -211,7 +211,7 @@ class SimLoop(asyncio.BaseEventLoop):
                 actor.ready.append(turn)
 
     def _bury(self) -> None:
-        """Close what never ended, in a fixed order, where nothing hears it any more. Cleanup may begin tasks."""
+        """Close tasks that never ended, in a fixed order, when their code has no effect. Cleanup may begin tasks."""
         for task, context in (one for actor in self._graves for one in actor.tasks):
             if not task.done():
                 task._log_destroy_pending = False  # type: ignore[attr-defined]  # noqa: SLF001 - as asyncio does with its own
@@ -226,7 +226,7 @@ def _kept(
     *,
     context: Context | None = None,  # typed as loosely as asyncio does
 ) -> asyncio.Task[Any]:
-    """A task factory: its process holds the task, so that nothing is collected at a random moment."""
+    """A task factory: the process holds its task, so that nothing is collected at a random moment."""
     context = contextvars.copy_context() if context is None else context
     task: asyncio.Task[Any] = asyncio.Task(coro, loop=loop, context=context)
     actor = ACTOR.get(None) or (loop.world if isinstance(loop, SimLoop) else None)
@@ -238,5 +238,5 @@ def _kept(
 def _close(coroutine: Any) -> None:
     try:
         coroutine.close()
-    except BaseException:  # noqa: BLE001 - cleanup code of the dead; whatever it raises, nobody is there
+    except BaseException:  # noqa: BLE001 - cleanup code of a dead process: its exceptions are ignored
         return

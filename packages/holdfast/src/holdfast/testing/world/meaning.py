@@ -1,4 +1,4 @@
-"""What an effect means: the same effect in other words is no duplicate, and no loss."""
+"""The meaning of an effect: the same effect in other words is neither a duplicate nor a loss."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ AnyTool = Tool[Any, Any]
 
 
 Same = Callable[[Effect], object]
-"""What has to stay the same of an effect; effects that are equal in it are the same effect."""
+"""The part of an effect that has to stay the same; effects that are equal in it are the same effect."""
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """An effect as it is compared. `source` is the tool or fake, `words` how it is told, `means` what it is."""
+    """An effect in its compared form. `source` is the tool or fake, `words` its description, `means` its meaning."""
 
     source: str
     words: str
@@ -26,12 +26,12 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 def seen(effects: Sequence[Effect], tools: Mapping[str, AnyTool], same: Same | None) -> list[Seen]:
-    """These effects, with what each means: as the caller says, or as its tool's contract does."""
+    """These effects, with the meaning of each: as the caller says, or as its tool's contract does."""
     return [Seen(one.tool, str(one), _meaning(one, tools.get(one.tool), same)) for one in effects]
 
 
 def identity_of(tool: AnyTool) -> str:
-    """The clause of the contract that says which calls are one effect; empty where all arguments count."""
+    """The clause of the contract that says which calls are one effect; empty if all arguments count."""
     if tool.claims:
         return "claim"
     return "once" if tool.contract.once is not None else ""

@@ -1,9 +1,9 @@
-"""The outside world of a test: it counts what really happened, and lets calls go wrong on their way.
+"""The outside world of a test: it counts what really happened, and makes calls fail on their way.
 
-A tool's body stands for the system that it talks to. Where the tool promises that this system dedupes on the
+A tool's body represents the system that it talks to. If the tool promises that this system dedupes on the
 idempotency key, or that repeating changes nothing, the world keeps that promise: a repeat is not one more effect.
-A key that the tool never read was never sent, and dedupes nothing. What a test's own fakes count (`world.use`) is
-compared as well, and there the promise is put to the test.
+A key that the tool never read was never sent, and dedupes nothing. Effects counted by a test's own fakes
+(`world.use`) are compared as well, and there the promise is tested.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from holdfast.testing.world.service import Service, State, packed, packed_if_pos
 AnyTool = Tool[Any, Any]
 Stub = Callable[..., Any]
 Name = tuple[str, str]
-"""A tool, and what makes two of its requests the same: its key, or all arguments."""
+"""A tool, and what identifies two of its requests as the same: its key, or all arguments."""
 
 
 class Carried(msgspec.Struct, frozen=True):
-    """What happened outside, on its way from one process to another."""
+    """The state of the outside world, on its way from one process to another."""
 
     effects: bytes
     answers: dict[Name, bytes]
@@ -42,7 +42,7 @@ class Carried(msgspec.Struct, frozen=True):
 
 
 class Outside:
-    """What happened outside, and what goes wrong on the way there."""
+    """The effects outside, and the faults on the way there."""
 
     def __init__(self) -> None:
         self.effects: list[Effect] = []
@@ -54,7 +54,7 @@ class Outside:
         self.bodies: dict[str, Code] = {}
         self.reached: Callable[[str], None] = _nobody_looks
         self.keyless: set[str] = set()
-        """Tools that promise a key and were seen not to read it."""
+        """Tools that declare a key but were seen not to read it."""
         self._known: set[Name] = set()
         self._answers: dict[Name, Any] = {}
         self._halves: dict[Name, int] = {}
@@ -74,14 +74,14 @@ class Outside:
         return self.effects + [Effect(type(one).__name__, line=line) for one in self.services for line in one.effects()]
 
     def unmet(self) -> list[str]:
-        """The faults that no call of this run came by."""
+        """The faults that no call of this run ran into."""
         ordered = ((tool, fault.kind, fault.times) for tool, faults in self.faults.items() for fault in faults)
         left = Counter((tool, fault.kind, fault.times) for tool, faults in self._left.items() for fault in faults)
         return [f"{kind} of {tool}" for tool, kind, times in ordered if left[tool, kind, times] > 0]
 
     @contextmanager
     def around(self, agent: Agent[Any, Any]) -> Generator[None]:
-        """Stand between the agent's tools and what they do; afterwards they are as they were."""
+        """Intercept the calls of the agent's tools; afterwards restore them."""
         tools = tools_of(agent)
         self.underway.tools = {tool.name: tool for tool in tools}
         with between(tools, self):
@@ -90,9 +90,9 @@ class Outside:
     # --- from process to process ---------------------------------------------------------------------------------
 
     def give(self) -> Carried:
-        """All that has to outlive the process that this world is seen from. Raises `UsageError` where it cannot.
+        """The state that has to outlive the process in which this world lives. Raises `UsageError` if it cannot.
 
-        An answer that cannot is left behind: who asks again is answered by the tool's own code, which is not counted.
+        An answer that cannot is omitted: a repeated call is answered by the tool's own code, which is not counted.
         """
         return Carried(
             packed("what a tool was given", self.effects),
@@ -103,7 +103,7 @@ class Outside:
         )
 
     def take(self, carried: Carried) -> None:
-        """Go on from there. Raises `UsageError` for a service that keeps what it counts outside of itself."""
+        """Continue from that state. Raises `UsageError` for a service that keeps its count outside of itself."""
         self.effects, self.underway.requests = unpacked(carried.effects), unpacked(carried.late)
         self._answers = {name: unpacked(answer) for name, answer in carried.answers.items()}
         self._left, self._known, self._halves, self.lag.happened_s, keyless = unpacked(carried.rest)
@@ -114,7 +114,7 @@ class Outside:
     # --- the wire: see `Standing` ---------------------------------------------------------------------------------
 
     def fault(self, request: Request) -> Fault | None:
-        """See `Wire.fault`: those that were ordered, in their order."""
+        """See `Wire.fault`: the requested faults, in their order."""
         faults = self._left.get(request.tool.name, [])
         while faults and faults[0].times <= 0:
             faults.pop(0)
@@ -124,7 +124,7 @@ class Outside:
         return faults[0]
 
     def send_later(self, request: Request, after_s: float) -> None:
-        """See `Wire.send_later`. It belongs to the world: no process takes it along when it dies."""
+        """See `Wire.send_later`. It belongs to the world, and survives the death of any process."""
         context = contextvars.copy_context()
         loop = asyncio.get_running_loop()
         if isinstance(loop, SimLoop):
@@ -158,7 +158,7 @@ class Outside:
         return result
 
     def _count(self, name: Name, request: Request, arguments: Mapping[str, Any]) -> None:
-        """One more effect; or the rest of one of which half was done, where the system goes on with that."""
+        """Count one more effect; or the rest of a half-done one, if the system continues that one."""
         self.lag.note(request)
         effect, half_done = request.effect(arguments), self._halves.get(name)
         if half_done is not None and self._dedupes(request):
@@ -171,7 +171,7 @@ class Outside:
     async def _call(self, request: Request, arguments: Mapping[str, Any]) -> Any:
         stub = self.stubs.get((request.tool.name, ""))
         if stub is not None:
-            request.at.key_read = True  # it stands for a system that is given what the contract promises
+            request.at.key_read = True  # it represents a system that receives what the contract promises
             return stub(**arguments)
         return await awaited(self.bodies[request.tool.name])(*request.served, **arguments)
 
@@ -191,11 +191,11 @@ def _name(request: Request) -> Name:
 
 
 def _nobody_looks(_label: str) -> None:
-    """Outside an exploration nobody strikes at a boundary."""
+    """Do nothing: outside an exploration no process dies at a boundary."""
 
 
 def stub(returns: Any, raises: BaseException | None) -> Stub:
-    """A function that answers so, whatever it is given."""
+    """A function that always gives this answer."""
 
     def answer(*_args: Any, **_named: Any) -> Any:
         if raises is not None:

@@ -1,8 +1,8 @@
-"""A run in real processes, over a real SQLite file, each killed by SIGKILL where it was told to die.
+"""A run in real processes, over a real SQLite file, each killed by SIGKILL at its given boundary.
 
 Each process is forked from the test's own, so that it has the test's agent, tools and stubs, and the memory that the
-test had before the run: what an agent keeps in memory dies with its process. The test's process is the witness. It
-keeps the fakes and what the world counted: at a boundary the process hands them over, is killed, and the next one
+test had before the run: an agent's data in memory is lost with its process. The test's process is the witness. It
+keeps the fakes and what the world counted: at a boundary the process sends them over, is killed, and the next one
 begins with them.
 """
 
@@ -29,7 +29,7 @@ from holdfast.testing.world.stage import RESTART_S, Before, Stage, StageEnded, T
 
 
 class Word(msgspec.Struct, frozen=True):
-    """The last word of a process: it stands at a boundary and waits for its death, or has come to the end."""
+    """The last message of a process: it waits at a boundary for its death, or has reached the end."""
 
     kind: Literal["boundary", "end"]
     ended: StageEnded
@@ -54,7 +54,7 @@ def in_processes(task: Task, outside: Outside, kills: Sequence[int]) -> StageEnd
 
 
 class _Life(msgspec.Struct, frozen=True):
-    """What one process has to do."""
+    """The task of one process."""
 
     task: Task
     outside: Outside
@@ -63,7 +63,7 @@ class _Life(msgspec.Struct, frozen=True):
     before: Before
 
     def live(self, line: Line) -> bytes:
-        """Live until the end; gives the last word. Where it has to die it stands still, and never returns."""
+        """Live until the end; return the last message. If it has to die, it waits for SIGKILL and never returns."""
 
         def stand_still(stage: Stage, workers: Sequence[str]) -> None:
             word = Word("boundary", stage.ended, self.outside.give(), workers, stage.loop.time())
@@ -76,7 +76,7 @@ class _Life(msgspec.Struct, frozen=True):
 
 
 class _OnDisk:
-    """A journal that is a SQLite file, opened as the product does. Who has to die stands still until it is killed."""
+    """A journal in a SQLite file, opened as the product does. A process that has to die waits until it is killed."""
 
     def __init__(self, stage: Stage, folder: Path, stand_still: Callable[[Stage, Sequence[str]], None]) -> None:
         self._stage = stage
@@ -111,15 +111,15 @@ class _OnDisk:
 
 def _in_memory() -> str | None:
     """A file system in memory, if there is one: SIGKILL takes nothing that was written, synced or not."""
-    shared = "/dev/shm"  # noqa: S108 - a directory of our own is made in it
+    shared = "/dev/shm"  # noqa: S108 - the code makes its own directory in it
     return shared if os.access(shared, os.W_OK | os.X_OK) else None
 
 
 def _packed(word: Word) -> bytes:
-    """For the witness. A result that cannot leave its process is compared by its text."""
-    word.ended.error = None  # it is told by `reason` and `stopped`
+    """Pack the message for the witness. A result that cannot leave its process is compared by its text."""
+    word.ended.error = None  # `reason` and `stopped` report it
     try:
         return pickle.dumps(word)
-    except Exception:  # noqa: BLE001 - pickle lets through whatever the objects raise
+    except Exception:  # noqa: BLE001 - pickle passes on any exception of the objects
         word.ended.result = repr(word.ended.result)
         return pickle.dumps(word)

@@ -1,4 +1,4 @@
-"""What a test brings along: fakes that count their own effects, and how their state goes from process to process."""
+"""A test's own fakes, which count their own effects, and how their state is passed from process to process."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _Named = dict[str, Any] | None
 
 
 class Service(Protocol):
-    """A fake system that a test brings along. It counts its own effects.
+    """A fake system of a test. It counts its own effects.
 
-    One whose state is in a file or in a server, and not in the object, says so under `--holdfast-sigkill` by the
+    One whose state is in a file or in a server, and not in the object, declares this under `--holdfast-sigkill` by the
     attribute `lives_outside = True`: it is asked in the test's own process alone.
     """
 
     def effects(self) -> list[str]:
-        """What happened there, in order; equal texts are equal effects."""
+        """The effects of the service, in order; equal texts are equal effects."""
         ...
 
     def reset(self) -> None:
@@ -30,23 +30,23 @@ class Service(Protocol):
 
 
 class State(msgspec.Struct, frozen=True):
-    """The state of a service, and what it counts in it."""
+    """The state of a service, and its count of effects."""
 
     packed: bytes
     effects: list[str]
 
 
 def state_of(service: Service) -> State | None:
-    """For another process; None where it lives outside. Raises `UsageError` where it holds what cannot leave."""
+    """The state for another process; None if it lives outside. Raises `UsageError` if it cannot be passed on."""
     if getattr(service, "lives_outside", False):
         return None
     return State(packed(type(service).__name__, service.__getstate__()), list(service.effects()))
 
 
 def restore(service: Service, state: State | None) -> None:
-    """As unpickling does, but in place: tools and tests know this object.
+    """Restore in place what unpickling would build anew: tools and tests know this object.
 
-    Raises `UsageError` where it does not count the same afterwards.
+    Raises `UsageError` if its count differs afterwards.
     """
     if state is None:
         return
@@ -59,7 +59,7 @@ def restore(service: Service, state: State | None) -> None:
 
 
 def packed(what: str, value: object) -> bytes:
-    """The bytes of a value. Raises `UsageError` where it cannot leave its process."""
+    """The bytes of a value. Raises `UsageError` if it cannot leave its process."""
     try:
         return pickle.dumps(value)
     except Exception as error:
@@ -70,14 +70,14 @@ def packed(what: str, value: object) -> bytes:
 
 
 def packed_if_possible(value: object) -> bytes | None:
-    """The same, or None."""
+    """The bytes of a value; None if it cannot leave its process."""
     with contextlib.suppress(UsageError):
         return packed("a value", value)
     return None
 
 
 def unpacked(value: bytes) -> Any:
-    """What was packed by a process of ours."""
+    """The value that a process of ours packed."""
     return pickle.loads(value)  # noqa: S301 - it came through a pipe from our own child
 
 

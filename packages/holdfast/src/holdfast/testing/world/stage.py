@@ -36,19 +36,19 @@ from holdfast.testing.world.outside import Outside
 AnyAgent = Agent[Any, Any]
 
 LIMIT_S: Final = 400 * 86_400.0
-"""The virtual time after which a run that has not come to rest is given up: more than a year."""
+"""The virtual time after which a run that still goes on is given up: more than a year."""
 
 RESTART_S: Final = 1.0
-"""How long after a death the next process begins."""
+"""The time between a death and the start of the next process."""
 
 LOOK_S: Final = 300.0
 UNHURRIED: Final = Settings(poll_ms=300_000, recover_every_ms=300_000, lease_ms=36_000_000, answer_within_ms=0)
-"""Time is free here, and looking around is not: processes look less often than real ones. Nobody answers, and
-what waits for a person without a time of its own comes to rest there."""
+"""Virtual time is free, but polling is not: processes poll less often than real ones. No answers arrive, and
+a run that waits for a person without a deadline is suspended there."""
 
 
 class Task(msgspec.Struct, frozen=True):
-    """What is performed: an agent on one input."""
+    """The task to perform: an agent on one input."""
 
     agent: AnyAgent
     given: Any
@@ -58,9 +58,9 @@ class Task(msgspec.Struct, frozen=True):
 class StageEnded(msgspec.Struct):
     """How a run ended. `boundaries` are the points it came by, in order; `stopped` is why, in one word, if it did.
 
-    `unknown` is the first step that was left unknown, `unknown_tool` what it called; `error` is what the agent's code
-    raised. It `failed` where that is no word of the world's (a refusal, an abort): the code is wrong, or was called in
-    a wrong way.
+    `unknown` is the first step that was left unknown, `unknown_tool` the tool it called; `error` is the agent's
+    exception. It `failed` if that exception is none of the world's (a refusal, an abort): the code is wrong, or was
+    called in a wrong way.
     """
 
     status: str = "never began"
@@ -76,7 +76,7 @@ class StageEnded(msgspec.Struct):
 
 
 class Before(msgspec.Struct, frozen=True):
-    """What earlier processes left behind: the points they came by, the hour, and which workers are dead."""
+    """The state left by earlier processes: the points they passed, the time, and which workers are dead."""
 
     boundaries: Sequence[str] = ()
     now_s: float = 0.0
@@ -85,7 +85,7 @@ class Before(msgspec.Struct, frozen=True):
 
 
 class Home(Protocol):
-    """Where the processes of a stage keep their journal, and what becomes of one that dies."""
+    """The place where the processes of a stage keep their journal; it also ends a process that dies."""
 
     async def open(self) -> None:
         """Make it ready for the first process."""
@@ -96,7 +96,7 @@ class Home(Protocol):
         ...
 
     def kill(self, actor: Actor) -> None:
-        """Let this process die. May never return."""
+        """End this process. May never return."""
         ...
 
     async def runs(self, run: str) -> list[RunRow]:
@@ -114,7 +114,7 @@ def in_this_process(task: Task, outside: Outside, kills: Sequence[int]) -> Stage
 
 
 class Stage:
-    """Where one run is performed. `kills` are the boundaries, counted from 1 over all processes, at which one dies."""
+    """The place where a run is performed. `kills` are the boundaries, from 1 over all processes, at which one dies."""
 
     def __init__(
         self, task: Task, outside: Outside, kills: Sequence[int], home: Callable[[Stage], Home], before: Before
@@ -131,13 +131,13 @@ class Stage:
         outside.reached = self.outside
         self._run = task.run_id or (task.agent.run_id_for(task.given) if task.agent.template else "run")
         self._kills = frozenset(kills)
-        self._chance = random.Random(1 + before.lives)  # noqa: S311 - a test repeats
+        self._chance = random.Random(1 + before.lives)  # noqa: S311 - a test has to repeat
         self._context = contextvars.copy_context()
         self._actor: Actor | None = None
         self._struck = asyncio.Event()
         self._home: Final = home(self)
 
-    # --- what processes stand on: see `Ground` ---------------------------------------------------------------
+    # --- the environment of processes: see `Ground` ----------------------------------------------------------
 
     @property
     def store(self) -> MemoryJournal:
@@ -158,7 +158,7 @@ class Stage:
         await asyncio.sleep(seconds)
 
     def point(self, actor: Actor, label: str) -> bool:
-        """A boundary of the run: here its process dies, if it is the one."""
+        """A boundary of the run: its process dies here, if it is the chosen one."""
         if not actor.alive:
             raise Died
         self.ended.boundaries.append(label)
@@ -182,17 +182,17 @@ class Stage:
         return 0.001
 
     def unreachable(self, actor: Actor, *, writing: bool) -> str:
-        """The journal can always be reached here."""
+        """Always empty: the journal can always be reached here."""
         del actor, writing
         return ""
 
     def hidden(self, worker: str, contained: bool) -> bool:
-        """All processes share a machine."""
+        """Always false: all processes share a machine."""
         del worker, contained
         return False
 
     def acknowledged(self, write: Write) -> None:
-        """Nobody checks here."""
+        """Do nothing: no check needs it here."""
 
     # --- running -----------------------------------------------------------------------------------------------
 
@@ -253,7 +253,7 @@ class Stage:
             ended.error, ended.reason = error, str(error)
             ended.failed = not isinstance(error, (OperationFailed, TransactionAborted))
             ended.stopped = "diverged" if isinstance(error, ReplayDiverged) else ""
-        except Exception as error:  # noqa: BLE001 - whatever the agent raised is what the test wants to see
+        except Exception as error:  # noqa: BLE001 - the test reports any exception of the agent
             ended.error, ended.failed, ended.reason = error, True, f"{type(error).__name__}: {error}"
 
     async def _over(self) -> bool:
@@ -263,7 +263,7 @@ class Stage:
         row = rows[0]
         self.ended.status, self.ended.asks = row.status, ""
         if row.status == "suspended" and row.due_ms is None:
-            self.ended.asks = row.reason  # nothing is due: it waits for somebody, or for an event
+            self.ended.asks = row.reason  # nothing is due: it waits for a person or an event
             return True
         return row.status in {"completed", "stopped"}
 
@@ -273,14 +273,14 @@ class Stage:
 
 
 class _Offline(SimLoop):
-    """Its time is not that of a network: who awaits an answer would wait for ever."""
+    """A loop without a network, in which awaiting an answer would wait for ever."""
 
     async def create_connection(self, *_args: Any, **_options: Any) -> Any:
-        """What async clients call. Raises `UsageError`."""
+        """The call that async clients make. Raises `UsageError`."""
         raise _no_network()
 
     async def sock_connect(self, sock: Any, address: Any) -> None:
-        """What other async clients call. Raises `UsageError`."""
+        """The call that other async clients make. Raises `UsageError`."""
         del sock, address
         raise _no_network()
 
@@ -326,7 +326,7 @@ class InMemory:
 
 
 def ignore(_write: Write) -> None:
-    """Nobody looks at what becomes durable."""
+    """Ignore what becomes durable."""
 
 
 def _worker(token: str) -> Worker:
@@ -334,7 +334,7 @@ def _worker(token: str) -> Worker:
 
 
 def _unknown(run: str, rows: Sequence[Row]) -> tuple[str, str]:
-    """The first step that was left unknown, and its tool; empty where there is none."""
+    """The first step that was left unknown, and its tool; empty if there is none."""
     history = RunHistory(run)
     for row in rows:
         history.add(decode(row.body))

@@ -1,4 +1,4 @@
-"""What an exploration found, as a person reads it: the boundary, the tool, what went wrong, what would prevent it."""
+"""The findings of an exploration, as text for a person: boundary, tool, what went wrong, what would prevent it."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ WIDTH: Final = 72
 """The longest line of a story, in columns: pytest puts eight more before each, and a terminal has eighty."""
 
 TITLE: Final = 16
-"""What it puts before the first one besides: the name of the error."""
+"""The width of the text before the first line: the name of the error."""
 
 _FILLER: Final = "\0"
 
 _ALIKE: Final = 8
-"""How many boundaries of the same kind are named."""
+"""The maximum number of named boundaries of the same kind."""
 
 
 class Crash(msgspec.Struct, frozen=True):
-    """A boundary at which a process died. That of a second crash is counted from where the run was resumed."""
+    """A boundary at which a process died. A second crash is counted from where the run was resumed."""
 
     boundary: int
     where: str
@@ -33,7 +33,7 @@ class Crash(msgspec.Struct, frozen=True):
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """A crash, or a pair of them, that changes what the world sees."""
+    """A crash, or a pair of crashes, that changes the effects in the world."""
 
     crashes: Sequence[Crash]
     what: str
@@ -46,7 +46,7 @@ class Finding(msgspec.Struct, frozen=True):
 
     @property
     def where(self) -> str:
-        """What that boundary is called."""
+        """The name of that boundary."""
         return self.crashes[0].where
 
     @property
@@ -55,7 +55,7 @@ class Finding(msgspec.Struct, frozen=True):
         return " and then ".join(map(str, self.crashes))
 
     def __str__(self) -> str:
-        """As a person reads it."""
+        """The finding as text for a person."""
         first, *others = self.crashes
         again = "".join(f", and again at boundary {other} of the resumed run" for other in others)
         told = [wrapped(f"a crash at boundary {first}{again}:", "  ")]
@@ -63,11 +63,11 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Exploration(msgspec.Struct, frozen=True):
-    """All boundaries of one run. `undisturbed` are the effects of the run that nothing happened to.
+    """All boundaries of one run. `undisturbed` are the effects of the run without a crash.
 
     `reworded` are effects that a crash changed in words and not in what they mean. `pairs` of crashes were tried, of
     `pairs_in_all`. `sigkill`: the crashes were real, each in a process of its own. `unmet` are the faults that were
-    ordered and that no call came by, in the last run.
+    requested and that no call ran into, in the last run.
     """
 
     boundaries: int
@@ -80,11 +80,11 @@ class Exploration(msgspec.Struct, frozen=True):
     unmet: Sequence[str] = ()
 
     def __str__(self) -> str:
-        """What was tried and what was found, grouped where a crash does the same at several boundaries."""
+        """The trials and findings, grouped if a crash does the same at several boundaries."""
         return self.told()
 
     def told(self, of: str = "") -> str:
-        """The same, beginning with whose exploration it is."""
+        """The same text, beginning with whose exploration it is."""
         first, *others = self._told()
         return "\n".join([wrapped(f"{of}: {first}", title=TITLE) if of else wrapped(first), *others])
 
