@@ -78,10 +78,10 @@ def _no_false_outcome(name, operation, testimony):
     """Promise 3: nothing is claimed on a guess, and results are what the world answered."""
     effects = testimony.effects(name)
     if operation.phase == "succeeded":
-        assert effects >= 1, f"{name} succeeded ({operation.basis}) and did not happen"
+        assert effects >= 1, f"{name} succeeded ({operation.settlement.basis}) and did not happen"
         assert json.loads(bytes(operation.settlement.result)) == _answer(name, testimony), name
     if operation.phase in {"failed", "cancelled"}:
-        assert effects == 0, f"{name} is {operation.phase} ({operation.basis}) and happened"
+        assert effects == 0, f"{name} is {operation.phase} ({operation.settlement.basis}) and happened"
 
 
 def _answer(name, testimony):

@@ -416,7 +416,7 @@ def test_a_memo_that_leaves_out_what_a_new_rule_reads_is_found(name: str, monkey
         read = key_without(frozenset(FIELDS) - {name} - PATHS[name], (case.operation, case.situation, case.now))
         return Settle("a new rule", "failed", RULE, repr(read))
 
-    for table in ("_OPEN", "_UNTRIED", "_PARKED"):
+    for table in ("_OPEN", "_UNTRIED", "_AFTER_UNKNOWN"):
         monkeypatch.setattr(rules, table, (put_first, *getattr(rules, table)))
     found = Driver(monkeypatch).wrong(variants)
     assert found is not None

@@ -21,7 +21,7 @@ def test_one_who_wants_to_be_alone_waits_for_all_others_and_they_for_it():
         later = asyncio.create_task(gate.wait_to_enter(chances=0))
         gate.exit(chances=0)
         await turns()
-        assert gate.reserved
+        assert gate.alone
         assert not alone.done()
         gate.exit(chances=0)
         await turns()
@@ -30,7 +30,7 @@ def test_one_who_wants_to_be_alone_waits_for_all_others_and_they_for_it():
         gate.exit(chances=1)
         await turns()
         assert later.done()
-        assert not gate.reserved
+        assert not gate.alone
 
     asyncio.run(main())
 
@@ -61,7 +61,7 @@ def test_one_who_gives_up_waiting_keeps_no_other_out():
         await turns()
         assert alone.cancelled()
         assert later.done()
-        assert not gate.reserved
+        assert not gate.alone
 
     asyncio.run(main())
 
@@ -129,7 +129,7 @@ def test_a_run_that_waits_for_its_turn_does_not_begin_once_the_process_shuts_dow
         gate.close()
         assert await asyncio.gather(*waiting) == [False, False]
         gate.exit_run("suspect")
-        assert not gate.reserved
+        assert not gate.alone
 
     asyncio.run(main())
 

@@ -50,7 +50,7 @@ def test_it_goes_on_by_itself_once_the_owner_wakes(case, hung):
     assert other.answer == {"status": "completed", "result": "mail-bob"}, (other.answer, other.log, woken.log)
     history, _ = check(case.stored(), case.world(), "run")
     (operation,) = history.operations.values()
-    assert operation.basis.by in {"returned", "evidence"}
+    assert operation.settlement.basis.by in {"returned", "evidence"}
     assert [request["attempt"] for request in requests(case, "mail")] == [1]
     assert_fenced(case)
 

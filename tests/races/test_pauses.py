@@ -126,7 +126,7 @@ def test_what_a_stale_owner_knows_settles_a_plain_write(case):
     case.wait(stale)
     assert results(case.work(agent="stocks", input="bob", settings=LEASE)) == {"plain-bob-1"}
     history, _ = check(case.stored(), case.world(), "run")
-    assert history.operations["restock#1"].basis.by == "returned"
+    assert history.operations["restock#1"].settlement.basis.by == "returned"
     assert len(requests(case, "plain")) == 1
     assert_fenced(case)
 

@@ -89,7 +89,7 @@ class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def identity(self) -> str:
-        """The deduplication id: suspending again on the same wait does not notify again."""
+        """The idempotency key of a notification: suspending again on the same wait does not notify again."""
         asked = ",".join(sorted(f"{wait.kind} {wait.step} {wait.times} {wait.at_ms}" for wait in self.waits))
         return f"{self.run}\0{self.kind}\0{asked or self.turn}"
 
