@@ -33,7 +33,7 @@ def answer_of(move: c.Closing) -> Answer:
         case c.StartCompensations(steps) | c.Confirm(steps) | c.Reread(steps):
             return type(move).__name__, frozenset(steps)
         case c.ParkTransaction(stuck=stuck):
-            return "Stop", frozenset(stuck)
+            return "ParkTransaction", frozenset(stuck)
         case c.Release(step):
             return "Release", frozenset({step})
         case c.Finish(undone=undone, still_standing=still):
@@ -53,7 +53,7 @@ def expected(boundary: Transaction, members: Sequence[Member]) -> Answer:
 def _backward(boundary: Transaction, members: Sequence[Member]) -> Answer:
     involved = [one for m in members for one in (m.operation, *m.parts, *([m.confirmation] if m.confirmation else []))]
     if any(one.phase in ON_THE_WAY for one in involved):
-        return "Settle", frozenset()
+        return "AwaitOperations", frozenset()
     left = [m for m in members if _left_to_undo(boundary, m)]
     if not left:
         undone = {m.step for m in members if _met_by_its_compensation(m)}
@@ -62,10 +62,10 @@ def _backward(boundary: Transaction, members: Sequence[Member]) -> Answer:
     turn = [m for m in left if all(other.begun <= m.ended or not m.ended for other in left)]
     states = {m.step: _compensation_of(boundary, m) for m in turn}
     if due := {step for step, state in states.items() if state == "due"}:
-        return "Amend", frozenset(due)
+        return "StartCompensations", frozenset(due)
     if "under way" in states.values():
-        return "Settle", frozenset()
-    return "Stop", frozenset(states)
+        return "AwaitOperations", frozenset()
+    return "ParkTransaction", frozenset(states)
 
 
 def _landed(member: Member) -> bool:
@@ -105,19 +105,19 @@ def _compensation_of(boundary: Transaction, member: Member) -> str:
 
 def _forward(boundary: Transaction, members: Sequence[Member]) -> Answer:
     if any(m.operation.phase not in ENDED for m in members if not m.operation.intent.hold):
-        return "Settle", frozenset()
+        return "AwaitOperations", frozenset()
     undoing = _backward(boundary, [m for m in members if m.stray])
     if undoing[0] != "Finish":
         return undoing
     members = [m for m in members if not m.stray]
     held = [m for m in members if m.operation.intent.hold]
     if any(m.operation.phase in ON_THE_WAY and m.operation.released for m in held):
-        return "Settle", frozenset()
+        return "AwaitOperations", frozenset()
     sent = any(_landed(m) or m.operation.phase == "unknown" for m in held)
     if not sent and _refused(boundary, held):
         return "TurnBack", frozenset()
     if any(m.operation.phase in ON_THE_WAY - {"held"} for m in held):
-        return "Settle", frozenset()
+        return "AwaitOperations", frozenset()
     if (confirming := _confirmations(boundary, members, sent=sent)) is not None:
         return confirming
     waiting = [m for m in held if m.operation.phase == "held"]
@@ -152,11 +152,11 @@ def _confirmations(boundary: Transaction, members: Sequence[Member], *, sent: bo
         elif phase != "succeeded":
             under_way = True
     if refused:
-        ended = ("Stop", frozenset(refused[:1])) if sent else ("TurnBack", frozenset[str]())
-        return ("Settle", frozenset()) if under_way else ended
+        ended = ("ParkTransaction", frozenset(refused[:1])) if sent else ("TurnBack", frozenset[str]())
+        return ("AwaitOperations", frozenset()) if under_way else ended
     if due:
         return "Confirm", frozenset(due)
-    return ("Settle", frozenset()) if under_way else None
+    return ("AwaitOperations", frozenset()) if under_way else None
 
 
 def _next_to_leave(boundary: Transaction, held: Sequence[Member]) -> Answer:
@@ -169,9 +169,9 @@ def _next_to_leave(boundary: Transaction, held: Sequence[Member]) -> Answer:
         if phase == "held":
             return "Release", frozenset({m.step})
         if phase == "unknown":
-            return "Settle", frozenset()
+            return "AwaitOperations", frozenset()
         missing.add(m.step)
-    return ("Stop", frozenset(missing)) if missing else ("Finish", frozenset())
+    return ("ParkTransaction", frozenset(missing)) if missing else ("Finish", frozenset())
 
 
 # --- boundaries to ask about -------------------------------------------------------------------------------
