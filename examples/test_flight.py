@@ -31,8 +31,8 @@ async def told(place: Path, *answers: str) -> tuple[str, list[str], list[Timelin
                 result = await app.run(flight.travel, REQUEST)
             except RunSuspended:
                 history = await app.service.history("flight-7")
-                step = next(one for one in history.questions if one not in history.answers)
-                asked.append(history.questions[step].question.text)
+                step = next(one for one in history.steps.questions if one not in history.steps.answers)
+                asked.append(history.steps.questions[step].question.text)
                 await app.service.answer(f"flight-7/{step}", answer, by="traveller")
                 continue
             records = [record async for _, record in app.service.looking.records("flight-7")]

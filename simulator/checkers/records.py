@@ -115,8 +115,14 @@ async def check_records(
         history = RunHistory(listing.run)
         for row in stored:
             history.add(decode(row.body))
-        if stored and history.status != listing.status and not _both_open(history.status, listing.status):
-            broken(14, f"run {listing.run} is listed as {listing.status}, and its records say {history.status}")
+        if (
+            stored
+            and history.lifecycle.status != listing.status
+            and not _both_open(history.lifecycle.status, listing.status)
+        ):
+            broken(
+                14, f"run {listing.run} is listed as {listing.status}, and its records say {history.lifecycle.status}"
+            )
 
 
 def _both_open(recorded: str, listed: str) -> bool:

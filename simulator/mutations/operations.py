@@ -231,11 +231,11 @@ def attempts_again(_original: Any) -> Any:
 
 def early_events_dropped(original: Any) -> Any:
     async def rings(instance: Any, name: str, event: Any) -> Any:
-        if event is not None and name in instance.history.timers:
-            set_at = instance.history.timers[name].at
+        if event is not None and name in instance.history.steps.timers:
+            set_at = instance.history.steps.timers[name].at
             for entry in await instance.process.journal.entries(event_stream(instance.run, *event)):
                 if entry.at_ms <= set_at:
-                    instance.history.events_taken.add(entry.id)
+                    instance.history.steps.events_taken.add(entry.id)
         return await original(instance, name, event)
 
     return rings
@@ -291,7 +291,7 @@ def secrets_revealed(original: Any) -> Any:
 
 def asked_again(original: Any) -> Any:
     async def decide(scope: Any, settings: Any, *question: Any) -> Any:
-        scope.active.history.answers.pop(settings.step, None)
+        scope.active.history.steps.answers.pop(settings.step, None)
         return await original(scope, settings, *question)
 
     return decide
@@ -524,7 +524,7 @@ OPERATIONS: Final = (
     Mutant(
         "windows begin anew",
         "each owner measures every window from its own claim",
-        "holdfast.model.run_history:RunHistory.measured_since",
+        "holdfast.model.run_history:Ownership.measured_since",
         now_only,
     ),
     Mutant(

@@ -98,12 +98,12 @@ def before_its_time(original: Any) -> Any:
     """The deadline is what the clock of another day says."""
 
     async def answered(instance: Any, name: str) -> bool:
-        history, asked = instance.history, instance.history.questions[name]
-        history.questions[name] = replace(asked, until=max(1, asked.until - 3_600_000))
+        history, asked = instance.history, instance.history.steps.questions[name]
+        history.steps.questions[name] = replace(asked, until=max(1, asked.until - 3_600_000))
         try:
             return bool(await original(instance, name))
         finally:
-            history.questions[name] = asked
+            history.steps.questions[name] = asked
 
     return answered
 
@@ -197,7 +197,7 @@ def one_after_the_other(original: Any) -> Any:
 
     async def compensate(service: Any, now: Any, given: Any, by: str) -> Any:
         boundary = now.step.partition("/")[0]
-        if boundary != now.step and not (await service.history(now.run)).transactions[boundary].backward:
+        if boundary != now.step and not (await service.history(now.run)).boundaries.by_name[boundary].backward:
             await service.call_off(now.run, boundary, by=by, why=given.evidence)
         return await original(service, now, given, by)
 

@@ -256,7 +256,7 @@ TOGETHER: Final = (
     Mutant(
         "called off and not heard",
         "what is called off goes on being sent",
-        "holdfast.model.run_history:RunHistory.called_off",
+        "holdfast.model.run_history:Boundaries.called_off",
         always(None),
     ),
     Mutant(

@@ -113,7 +113,7 @@ class _Lives:
     def _end(self, result):
         """Nothing is lost, nothing is open, and a finished run answers without asking the world."""
         history, testimony = self._look()
-        assert history.status == "completed", history.status
+        assert history.lifecycle.status == "completed", history.lifecycle.status
         assert set(history.operations) == STEPS
         for step, operation in history.operations.items():
             assert operation.phase == "succeeded", f"{step} is {operation.phase}: {operation.reason}"

@@ -18,7 +18,7 @@ def test_suspended(case):
     ended = case.work(agent="cleans_up", input="item", settings=HOLD_NOTHING)
     assert ended.answer.get("status") == "suspended", (ended.answer, ended.log)
     assert_nothing_was_cleaned_up(case)
-    assert case.stored().history("run").status == "suspended"
+    assert case.stored().history("run").lifecycle.status == "suspended"
 
 
 def test_suspended_for_a_person(case):

@@ -28,7 +28,7 @@ def settled(case, ended, why):
     history, _ = check(case.stored(), case.world(), "run")
     charge = next(operation for step, operation in history.operations.items() if operation.step.endswith("charge#1"))
     assert charge.phase == "succeeded"
-    assert history.status == "completed"
+    assert history.lifecycle.status == "completed"
 
 
 WHY = {"limits_itself": "timed out", "is_limited": "timed out", "loses_a_sibling": "a sibling failed"}

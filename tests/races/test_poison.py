@@ -56,7 +56,7 @@ def test_a_poison_run_is_quarantined(case):
     assert deaths in {allowed, allowed + 1}  # the first one may die before anything of it is durable
     assert answer["poison"][0] == "stopped"
     assert_others_went_on(answer)
-    assert case.stored().history("poison").stopped.reason == "quarantined"
+    assert case.stored().history("poison").lifecycle.stopped.reason == "quarantined"
 
 
 def test_asking_for_a_suspended_run_again_and_again_is_no_poison(case):
@@ -92,7 +92,7 @@ def crowd_around(poison):
 
 def deaths_held_against(history):
     """How many processes died in the first step of a run: while they drove it, or while they made its attempt."""
-    claims = max(owner.number for owner in history.owners.values()) - 1
+    claims = max(owner.number for owner in history.ownership.owners.values()) - 1
     return max([claims, *(operation.deaths for operation in history.operations.values())])
 
 

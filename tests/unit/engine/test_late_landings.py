@@ -124,7 +124,7 @@ async def test_what_lands_after_its_transaction_was_called_off_is_compensated_th
         handle = app.start(stay, "flat")
         await fails_then_lands(lab, app, world, "flat/part/book#1")
         assert await handle.result() == "undone 0, standing 0"
-        (boundary,) = (await app.service.history("flat")).transactions.values()
+        (boundary,) = (await app.service.history("flat")).boundaries.by_name.values()
     assert [line[:9] for line in lab.sent] == ["book 7", "give back"]
     assert (boundary.phase, boundary.undone) == ("aborted", ("part/book#1",))
     assert "news came about part/book#1" in lab.of("flat", r.TransactionParked)[0].why
@@ -137,7 +137,7 @@ async def test_what_lands_late_in_an_inner_part_is_compensated_before_the_outer_
         handle = app.start(stay, "nested")
         await fails_then_lands(lab, app, world, "nested/trip/part/book#1")
         assert await handle.result() == "undone 0, standing 0"
-        transactions = (await app.service.history("nested")).transactions
+        transactions = (await app.service.history("nested")).boundaries.by_name
     assert [line[:9] for line in lab.sent] == ["book 7", "give back"]
     assert {one.name: one.phase for one in transactions.values()} == {"trip": "committed", "trip/part": "aborted"}
 

@@ -198,7 +198,7 @@ async def test_code_receives_reads_in_the_order_of_the_first_pass_and_they_are_f
             order.append(await look(seconds))
 
         await run.gather(branch(5), branch(2), branch(9))
-        kept.append(len(scope.active.history.answers))
+        kept.append(len(scope.active.history.steps.answers))
         if len(passes) == 1:
             raise KeyError("a bug")
         return "done"

@@ -46,7 +46,7 @@ def test_a_take_over_ends_a_run_as_a_cancel_does():
     order = r.CommandApplied(command=TAKE_OVER, by="bea", entry=3)
     for record in (STARTED, order):
         told.add(record)
-    assert (told.cancelled, told.entry_seen) == (order, 3)
+    assert (told.lifecycle.cancelled, told.entry_seen) == (order, 3)
 
 
 def test_a_hand_off_to_an_agent_is_what_its_step_is_told():
@@ -54,7 +54,7 @@ def test_a_hand_off_to_an_agent_is_what_its_step_is_told():
     handed = r.HandedOff(step="hand_off:b#1", agent="b", why="", given=r.Raw(b"1"), digest="d")
     for record in (STARTED, handed):
         told.add(record)
-    assert (told.answers["hand_off:b#1"], told.deliveries["hand_off:b#1"].index) == (handed, 0)
+    assert (told.steps.answers["hand_off:b#1"], told.delivered.by_step["hand_off:b#1"].index) == (handed, 0)
 
 
 def test_a_hand_off_is_answered_or_taken():

@@ -52,7 +52,7 @@ def test_a_message_is_unheard_until_code_is_told():
     told.add(heard("sleep#1", 7))
     assert [one.entry for one in messages(told).unheard] == [9]
     assert messages(told).told_at("sleep#1") == (came(7),)
-    assert (told.deliveries["sleep#1"].index, told.answers["sleep#1"]) == (0, heard("sleep#1", 7))
+    assert (told.delivered.by_step["sleep#1"].index, told.steps.answers["sleep#1"]) == (0, heard("sleep#1", 7))
 
 
 def test_a_message_calls_off_what_cannot_have_landed():
@@ -89,7 +89,7 @@ def test_what_is_recorded_while_nobody_has_heard_is_called_off_as_well():
     told = history(came(7), planned())
     assert messages(told).called_off == {"charge#1": 7}
     told.add(heard("charge#1", 7))
-    assert "charge#1" not in told.answers, "its outcome is what its code is told"
+    assert "charge#1" not in told.steps.answers, "its outcome is what its code is told"
     told.add(planned("charge#2"))
     assert messages(told).called_off == {"charge#1": 7}
 

@@ -34,22 +34,27 @@ def settled(step: str = "charge#1") -> r.OperationSettled:
 
 
 def test_a_run_that_nobody_started_is_new():
-    assert (history().status, history().records) == ("new", 0)
+    assert (history().lifecycle.status, history().records) == ("new", 0)
 
 
 def test_a_run_starts_and_its_owner_is_known():
     told = history(STARTED, CLAIMED)
-    assert (told.status, told.started, told.owners, told.boot) == ("running", STARTED, {4: CLAIMED}, "monday")
-    assert (told.claims_without_progress, told.records) == (1, 2)
+    assert (told.lifecycle.status, told.lifecycle.started, told.ownership.owners, told.ownership.boot) == (
+        "running",
+        STARTED,
+        {4: CLAIMED},
+        "monday",
+    )
+    assert (told.ownership.claims_without_progress, told.records) == (1, 2)
 
 
 def test_a_claim_wakes_what_was_suspended_and_nothing_else():
     told = history(STARTED, r.RunSuspended(reason="a person"))
-    assert (told.status, told.reason) == ("suspended", "a person")
+    assert (told.lifecycle.status, told.lifecycle.reason) == ("suspended", "a person")
     told.add(CLAIMED)
-    assert told.status == "running"
+    assert told.lifecycle.status == "running"
     stopped = history(STARTED, r.RunStopped(reason="error"), CLAIMED)
-    assert stopped.status == "stopped"
+    assert stopped.lifecycle.status == "stopped"
 
 
 @pytest.mark.parametrize(
@@ -67,19 +72,19 @@ def test_a_claim_wakes_what_was_suspended_and_nothing_else():
 def test_claims_are_counted_since_the_last_progress(progress):
     second = msgspec.structs.replace(CLAIMED, worker="w2", number=2)
     told = history(STARTED, CLAIMED, second)
-    assert (told.claims_without_progress, told.fruitless) == (2, (CLAIMED, second))
+    assert (told.ownership.claims_without_progress, told.ownership.fruitless) == (2, (CLAIMED, second))
     told.add(progress)
-    assert (told.claims_without_progress, told.fruitless) == (0, ())
+    assert (told.ownership.claims_without_progress, told.ownership.fruitless) == (0, ())
 
 
 def test_the_end_of_an_attempt_is_progress_its_start_is_not():
     started = r.AttemptStarted(step="charge#1", number=1, token=4, send_by=1, intent=INTENT)
     told = history(STARTED, CLAIMED, started)
-    assert told.claims_without_progress == 1
+    assert told.ownership.claims_without_progress == 1
     told.add(r.AttemptEnded(step="charge#1", number=1, end=r.End("returned")))
-    assert told.claims_without_progress == 0
+    assert told.ownership.claims_without_progress == 0
     told = history(STARTED, CLAIMED, started, settled())
-    assert told.claims_without_progress == 0
+    assert told.ownership.claims_without_progress == 0
 
 
 def test_attempts_carry_the_boot_of_the_last_claim():
@@ -91,59 +96,64 @@ def test_attempts_carry_the_boot_of_the_last_claim():
 def test_answers_are_told_once_in_the_order_of_their_records():
     first = r.ValueRecorded(step="now#1", what="now", value=r.Raw(b"1"))
     told = history(STARTED, planned(), first, settled(), r.TimerFired(step="sleep#1"))
-    assert [(one.index, one.step) for one in told.deliveries.values()] == [
+    assert [(one.index, one.step) for one in told.delivered.by_step.values()] == [
         (0, "now#1"),
         (1, "charge#1"),
         (2, "sleep#1"),
     ]
-    assert told.answers["now#1"] == first
+    assert told.steps.answers["now#1"] == first
 
 
 def test_an_event_is_taken_once():
     told = history(r.EventReceived(step="wait#1", event="paid", key="k", payload=r.Raw(b"{}"), entry=9))
-    assert told.events_taken == {9}
+    assert told.steps.events_taken == {9}
 
 
 def test_what_the_code_was_told_first_is_what_it_is_told_again():
     told = history(planned(), r.Delivered(step="charge#1", told="unknown", detail="d"), settled())
-    assert [(one.step, one.told, one.detail) for one in told.deliveries.values()] == [("charge#1", "unknown", "d")]
+    assert [(one.step, one.told, one.detail) for one in told.delivered.by_step.values()] == [
+        ("charge#1", "unknown", "d")
+    ]
 
 
 def test_a_caller_that_left_was_told_that():
     told = history(planned(), settled(), r.CallerLeft(step="charge#1"), r.CallerLeft(step="other#1"))
-    assert [(one.step, one.told) for one in told.deliveries.values()] == [("charge#1", "left"), ("other#1", "left")]
+    assert [(one.step, one.told) for one in told.delivered.by_step.values()] == [
+        ("charge#1", "left"),
+        ("other#1", "left"),
+    ]
 
 
 def test_an_outcome_after_its_caller_left_is_told_to_nobody():
     told = history(planned(), r.CallerLeft(step="charge#1"), settled())
-    assert [(one.step, one.told) for one in told.deliveries.values()] == [("charge#1", "left")]
+    assert [(one.step, one.told) for one in told.delivered.by_step.values()] == [("charge#1", "left")]
 
 
 def test_a_settled_step_that_was_told_is_forgotten_an_open_one_never():
     told = history(planned("a#1"), settled("a#1"), planned("b#1"), r.TimerSet(step="c#1", until=1))
     for step in ("a#1", "b#1", "c#1"):
         told.forget(step)
-    assert (set(told.operations), told.timers) == ({"b#1"}, {})
+    assert (set(told.operations), told.steps.timers) == ({"b#1"}, {})
 
 
 def test_what_comes_after_an_outcome_tells_nothing_again():
     told = history(planned(), settled())
-    del told.deliveries["charge#1"]
+    del told.delivered.by_step["charge#1"]
     told.add(r.Contradicted(step="charge#1", evidence="a webhook"))
-    assert told.deliveries == {}
+    assert told.delivered.by_step == {}
 
 
 def test_amends_are_told_to_nobody():
     intent = r.Intent("refund", r.Raw(b"{}"), "d", "c", compensates="charge#1")
     record = r.OperationPlanned(step="refund#1", intent=intent)
     done = r.OperationSettled(step="refund#1", status="succeeded", basis=RETURNED)
-    assert history(record, done).deliveries == {}
+    assert history(record, done).delivered.by_step == {}
 
 
 def test_an_unknown_outcome_is_no_delivery():
     started = r.AttemptStarted(step="charge#1", number=1, token=4, send_by=1, intent=INTENT)
     told = history(started, r.OperationSettled(step="charge#1", status="unknown", basis=Basis("rule")))
-    assert told.deliveries == {}
+    assert told.delivered.by_step == {}
     assert [operation.phase for operation in told.open_operations()] == ["unknown"]
 
 
@@ -156,28 +166,32 @@ def test_timers_decisions_and_contracts_are_kept_by_name():
     timer = r.TimerSet(step="sleep#1", until=5)
     stored = r.ContractStored(digest="c", clauses=r.Raw(b"{}"))
     told = history(timer, stored, r.DecisionStarted(step="rule#1", function="rule", number=2))
-    assert (told.timers, told.contracts, told.decisions_begun) == ({"sleep#1": timer}, {"c": stored}, {"rule#1": 2})
+    assert (told.steps.timers, told.contracts, told.steps.decisions_begun) == (
+        {"sleep#1": timer},
+        {"c": stored},
+        {"rule#1": 2},
+    )
 
 
 def test_commands_from_outside_are_taken_once_each():
     cancel = r.CommandApplied(command="cancel", by="ann", entry=3)
     pause = r.CommandApplied(command="pause", by="ann", entry=5)
     told = history(STARTED, cancel, pause)
-    assert (told.cancelled, told.paused, told.entry_seen) == (cancel, pause, 5)
+    assert (told.lifecycle.cancelled, told.lifecycle.paused, told.entry_seen) == (cancel, pause, 5)
     told.add(r.CommandApplied(command="unpause", by="ann", entry=4))
-    assert (told.paused, told.entry_seen) == (None, 5)
+    assert (told.lifecycle.paused, told.entry_seen) == (None, 5)
     told.add(r.CommandApplied(command="interrupt", by="ann", entry=6, note="LaGuardia"))
-    assert (told.reason, told.entry_seen) == ("LaGuardia", 6)
+    assert (told.lifecycle.reason, told.entry_seen) == ("LaGuardia", 6)
 
 
 def test_a_fork_says_where_it_comes_from():
     told = history(STARTED, r.CommandApplied(command="fork", by="ann", entry=7, run="old", note="from charge#2"))
-    assert (told.forked_from, told.reason, told.entry_seen) == ("old", "from charge#2", 7)
+    assert (told.lifecycle.forked_from, told.lifecycle.reason, told.entry_seen) == ("old", "from charge#2", 7)
 
 
 def test_a_run_that_was_undone_names_who_wanted_it():
     told = history(STARTED, r.RunUndone(by="ann"))
-    assert (told.status, told.reason) == ("undone", "undone by ann")
+    assert (told.lifecycle.status, told.lifecycle.reason) == ("undone", "undone by ann")
 
 
 @pytest.mark.parametrize("others", [(), ("mail#1",)], ids=["the only one", "one of two"])
@@ -207,15 +221,20 @@ def test_a_person_s_word_moves_the_ledger_mark():
 def test_a_run_completes():
     completed = r.RunCompleted(result=r.Raw(b"1"))
     told = history(STARTED, completed)
-    assert (told.status, told.completed) == ("completed", completed)
+    assert (told.lifecycle.status, told.lifecycle.completed) == ("completed", completed)
 
 
 def test_a_stopped_run_can_be_reopened():
     stopped = r.RunStopped(reason="diverged", error="ReplayDiverged")
     told = history(STARTED, r.CommandApplied(command="cancel", by="ann", entry=1), stopped)
-    assert (told.status, told.reason, told.stopped) == ("stopped", "diverged", stopped)
+    assert (told.lifecycle.status, told.lifecycle.reason, told.lifecycle.stopped) == ("stopped", "diverged", stopped)
     told.add(r.RunReopened(by="ann"))
-    assert (told.status, told.reason, told.stopped, told.cancelled) == ("running", "", None, None)
+    assert (told.lifecycle.status, told.lifecycle.reason, told.lifecycle.stopped, told.lifecycle.cancelled) == (
+        "running",
+        "",
+        None,
+        None,
+    )
 
 
 def test_records_that_do_not_fit_are_refused_before_they_are_taken():
@@ -232,5 +251,5 @@ def test_a_caller_that_has_left_is_delivered_nothing_more(told: str):
     """Its branch takes no second delivery, so one would keep every later one waiting."""
     before = history(STARTED, CLAIMED, planned(), r.CallerLeft(step="charge#1"))
     before.add(r.Delivered(step="charge#1", told=told))
-    assert (before.given, before.deliveries["charge#1"].told) == (1, "left")
-    assert not before.promised | before.told_unknown
+    assert (before.delivered.count, before.delivered.by_step["charge#1"].told) == (1, "left")
+    assert not before.delivered.promised | before.delivered.told_unknown

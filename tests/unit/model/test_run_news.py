@@ -39,13 +39,13 @@ NEWS = r.Contradicted(step=PART, evidence="it came after all")
 def test_a_part_that_lands_after_its_amends_were_begun_overtakes_them_and_raises_the_boundary():
     history = called_off(NEWS, amended=True)
     assert history.operations[CHARGE].links.overtaken == AMENDS
-    assert history.raised == {CHARGE}
+    assert history.boundaries.raised == {CHARGE}
 
 
 def test_a_part_that_lands_before_any_amends_is_met_by_them():
     history = called_off(NEWS, amended=False)
     assert history.operations[CHARGE].links.overtaken == ""
-    assert history.raised == set()
+    assert history.boundaries.raised == set()
 
 
 @pytest.mark.parametrize(
@@ -57,15 +57,15 @@ def test_a_part_that_lands_before_any_amends_is_met_by_them():
     ids=["said to be undone", "said to stand"],
 )
 def test_only_an_end_that_tells_truly_what_became_of_it_settles_the_news(over, raised):
-    assert called_off(NEWS, over, amended=True).raised == raised
+    assert called_off(NEWS, over, amended=True).boundaries.raised == raised
 
 
 def test_amends_that_were_made_again_settle_the_news():
     history = called_off(r.Contradicted(step=CHARGE, evidence="it came twice"), amended=True)
-    assert (history.operations[CHARGE].links.overtaken, history.raised) == (AMENDS, {CHARGE})
+    assert (history.operations[CHARGE].links.overtaken, history.boundaries.raised) == (AMENDS, {CHARGE})
     history.add(r.CompensationLinked(step=CHARGE, by=f"{AMENDS}#2"))
     history.add(r.TransactionAborted(transaction="trip", undone=(CHARGE,)))
-    assert history.raised == set()
+    assert history.boundaries.raised == set()
 
 
 def test_news_about_what_still_stands_raises_nothing():
@@ -73,7 +73,7 @@ def test_news_about_what_still_stands_raises_nothing():
     for record in (r.TransactionOpened(transaction="trip"), planned(CHARGE), settled(CHARGE)):
         history.add(record)
     history.add(r.Contradicted(step=CHARGE, evidence="it failed"))
-    assert history.raised == set()
+    assert history.boundaries.raised == set()
 
 
 def test_news_about_amends_raises_nothing():
@@ -81,7 +81,7 @@ def test_news_about_amends_raises_nothing():
     undo = r.Intent("refund", r.Raw(b"{}"), "digest", "contract", compensates=CHARGE)
     news = r.Contradicted(step=AMENDS, evidence="it failed")
     history = called_off(planned(AMENDS, undo), settled(AMENDS), news, amended=True)
-    assert history.raised == set()
+    assert history.boundaries.raised == set()
 
 
 def test_what_is_found_after_its_amends_is_news_although_a_person_ordered_an_attempt_in_between():
@@ -99,11 +99,11 @@ def test_what_is_found_after_its_amends_is_news_although_a_person_ordered_an_att
         r.Verified(step=CHARGE, verdict="happened"),
     ):
         history.add(record)
-    assert history.raised == set()
+    assert history.boundaries.raised == set()
     history.add(settled(CHARGE))
-    assert (history.operations[CHARGE].links.overtaken, history.raised) == (AMENDS, {CHARGE})
+    assert (history.operations[CHARGE].links.overtaken, history.boundaries.raised) == (AMENDS, {CHARGE})
     history.add(r.TransactionParked(transaction="trip", why="news came"))
     history.add(r.CompensationLinked(step=CHARGE, by=f"{AMENDS}#2"))
     history.add(r.TransactionAborted(transaction="trip", undone=(CHARGE,)))
     history.add(r.LateReport(step=CHARGE, number=1, end=r.End("returned")))
-    assert history.raised == set(), "what was amended again is no news once more"
+    assert history.boundaries.raised == set(), "what was amended again is no news once more"

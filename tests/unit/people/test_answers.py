@@ -277,7 +277,7 @@ async def test_amends_are_ordered_with_what_happened_or_not_at_all(lab: Lab, sev
         await begun(app, desk)
         with pytest.raises(UsageError):
             await answered(7)
-        assert (await app.service.history("r-ann")).transactions["trip"].phase == "open"
+        assert (await app.service.history("r-ann")).boundaries.by_name["trip"].phase == "open"
         await answered("Rome")
         with pytest.raises(Exception, match="is compensated"):
             await app.run(desk, "ann")

@@ -303,7 +303,7 @@ class Holdfast:
         conclusion = await self._conclude(run_id, None, None, reopener=by)  # an earlier try that stopped is continued
         if conclusion.error is not None:
             raise conclusion.error
-        whole = (await self.service.history(run_id)).transactions[WHOLE_RUN]
+        whole = (await self.service.history(run_id)).boundaries.by_name[WHOLE_RUN]
         waits = conclusion.reason if conclusion.status == "suspended" else ""
         return Undone(run_id, whole.phase, whole.undone, whole.still_standing, waits)
 
@@ -355,7 +355,7 @@ class Holdfast:
     def _same_input(self, run: str, given: Input) -> None:
         """Refuse to join a run with another input, from the moment when its first caller asked for it."""
         instance = self.engine.active_runs.get(run)
-        first = self._given.get(run) or (instance.history.started if instance is not None else None)
+        first = self._given.get(run) or (instance.history.lifecycle.started if instance is not None else None)
         if first is not None and first.digest != given.digest:
             raise ParameterMismatch(
                 f"run {run} is running with another input", run=run, known="nothing was sent for this call",

@@ -166,7 +166,7 @@ async def line_of(looking: JournalReader, about: NotifiedItem) -> LetterLine | N
     except HoldfastError:
         return None  # the run is gone from this journal: nothing is asked
     outlives = now.contradicted or isinstance(now.subject, RunStopped)
-    if not now.open or (history.status in ENDED and not outlives):
+    if not now.open or (history.lifecycle.status in ENDED and not outlives):
         return None
     line = _line(history, now, about)
     return line if line.asked_ms == int(about.identity.rpartition("@")[2]) else None
@@ -242,9 +242,12 @@ def _of_transaction(one: Transaction) -> Facts:
 
 
 def _of_run(history: RunHistory) -> Facts:
-    if history.started is None:
+    if history.lifecycle.started is None:
         return ()
-    return (("Agent", history.started.agent), ("Run's input", _cut(plain_input(history.started.input).encode())))
+    return (
+        ("Agent", history.lifecycle.started.agent),
+        ("Run's input", _cut(plain_input(history.lifecycle.started.input).encode())),
+    )
 
 
 def _answer(command: str, item: str) -> str:

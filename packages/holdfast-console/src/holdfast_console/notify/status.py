@@ -96,7 +96,7 @@ async def notice_of(
     run = run_of(channel, int(entry.key))
     state, said = (state_of(row), row.reason) if row is not None else ("on the way", "to be sent")
     if row is not None and state == "sent":
-        completed = (await looking.history(run)).completed
+        completed = (await looking.history(run)).lifecycle.completed
         said = msgspec.json.decode(completed.result, type=str) if completed is not None else ""
         state = "quiet" if said.startswith("quiet") else "sent"
     items = [about.item for about in sent.abouts]

@@ -232,7 +232,7 @@ def interruption_of(scope: Scope, told: DeliveredOperation) -> Interrupted | Non
 def learn_from_commit(scope: Scope, transaction: str) -> None:
     """Learn the facts reported by the effects held for this commit, in the order in which they were requested."""
     history = scope.active.history
-    if not history.promised:
+    if not history.delivered.promised:
         return
     for operation in list(history.operations.values()):
         if operation.intent.hold == transaction:

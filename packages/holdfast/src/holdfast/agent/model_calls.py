@@ -63,7 +63,7 @@ async def call_by_model(
         await refuse(scope)
     label = name if can_name(name) else "?"
     step = scope.step(f"call:{label}")
-    if step in scope.active.history.answers:
+    if step in scope.active.history.steps.answers:
         return await _refused(scope, name, step, _Refusal("", ""))
     before = dict(scope.counts)
     outcome = await _performed(scope, name, arguments, about)
@@ -103,7 +103,7 @@ async def _performed(
 
 async def _refused(scope: Scope, name: str, step: str, refusal: _Refusal) -> Outcome[Any]:
     """The recorded refusal, or this one if none is recorded. Steps are numbered as they were then."""
-    live = step not in scope.active.history.answers
+    live = step not in scope.active.history.steps.answers
     fresh: dict[str, Any] = msgspec.to_builtins(refusal)
     stored = msgspec.convert(await value_at(scope, step, "refused", lambda: fresh), _Refusal)
     if not live:
@@ -131,7 +131,7 @@ def tools_for(instance: ActiveRun, agent: object) -> frozenset[str]:
 
 
 def _of_the_run(instance: ActiveRun) -> Mapping[str, AnyTool]:
-    engine, started = instance.process, instance.history.started
+    engine, started = instance.process, instance.history.lifecycle.started
     tools = _all(instance)
     others = [agent for name, agent in engine.agents.items() if started is None or name != started.agent]
     own = engine.agents.get(started.agent) if started is not None else None

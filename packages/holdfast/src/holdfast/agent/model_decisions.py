@@ -84,11 +84,11 @@ async def decide(
     step = scope.step(name, settings.step)
     question = ModelQuestion(step, function, args, kwargs, _seen(args, kwargs))
     seen_digest = digest(instance.process.identity.secret, question.seen)
-    recorded = instance.history.answers.get(step)
+    recorded = instance.history.steps.answers.get(step)
     if recorded is None:
         if (limit := scope.expired_limit()) is not None:
             await replay_timeout(scope, step, limit)
-        if instance.history.transactions:
+        if instance.history.boundaries.by_name:
             await may_begin(scope, step)
         recorded = await _ask_model(scope, question, settings)
         instance.log.buffer(recorded)
@@ -122,7 +122,7 @@ async def _ask_model(scope: Scope, question: ModelQuestion, settings: DecisionSe
     limit = milliseconds(settings.timeout or DEFAULT_TIMEOUT)
     began = instance.log.now().up
     instance.replay.begun.discard(step)
-    patience = RetryBudget(settings.retry, instance.history.decisions_begun.get(step, 0), limit)
+    patience = RetryBudget(settings.retry, instance.history.steps.decisions_begun.get(step, 0), limit)
     while patience.tries_left:
         patience.tries += 1
         instance.check()

@@ -167,7 +167,7 @@ async def result_of(app: Holdfast, run: str, driving: Awaitable[Any], line: int 
         )
     except Exception as error:  # noqa: BLE001 - an error of agent code is the end of its run
         return await _stopped(app, run, error, line)
-    completed = (await app.service.history(run)).completed
+    completed = (await app.service.history(run)).lifecycle.completed
     return RunResult(run, "completed", DONE, result=completed.result if completed else NOTHING, line=line)
 
 
@@ -198,7 +198,7 @@ async def _has_stopped(app: Holdfast, run: str) -> bool:
 
 
 async def _recorded_error(app: Holdfast, run: str) -> str:
-    stopped = (await app.service.history(run)).stopped
+    stopped = (await app.service.history(run)).lifecycle.stopped
     return stopped.error if stopped is not None else ""
 
 

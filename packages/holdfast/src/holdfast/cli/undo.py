@@ -55,7 +55,7 @@ async def transaction(call: CommandCall, transaction: str, why: str, by: str, **
             "abort" if flags["abort"] else "retry" if flags["retry"] else "accept"
         )
         applied = await decide_transaction_idempotently(service, transaction, word, by=by, why=why)
-        found = (await service.history(run)).transactions[name]
+        found = (await service.history(run)).boundaries.by_name[name]
     if call.screen.as_json:
         call.screen.document({"run": run, "transaction": found, "applied": applied.at_once})
         return

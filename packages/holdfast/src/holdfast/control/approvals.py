@@ -80,7 +80,7 @@ def _asks_nothing(name: str, operation: OperationState) -> UsageError:
 
 def checked_other(history: RunHistory, operation: OperationState, by: str) -> None:
     """Refuse the approval of a proposer, who started the run or edited the arguments. Raises `UsageError`."""
-    if not is_among(by, operation.proposers(history.started)):
+    if not is_among(by, operation.proposers(history.lifecycle.started)):
         return
     name = f"{history.run}/{operation.step}"
     if is_among(by, operation.editing.editors):

@@ -31,7 +31,7 @@ async def wait_until_applied(engine: Engine, applied: Applied) -> Applied:
     for _ in range(LOOKS):
         if orders and history.entry_seen >= orders[-1].id:
             return replace(applied, at_once=True, note=TAKEN)
-        if history.completed is not None:
+        if history.lifecycle.completed is not None:
             return replace(applied, note="the run ended before it was taken")
         await engine.environment.clock.sleep(BETWEEN_S)
         for record in decode_all(row.body for row in await journal.read(applied.run, history.records)):

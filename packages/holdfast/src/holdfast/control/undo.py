@@ -50,7 +50,7 @@ def preview(history: RunHistory, transaction: str = WHOLE_RUN) -> Preview:
         if amended or not (operation.landed or operation.phase == "unknown"):
             continue
         effects.append(_undoable(history.run, operation, contract))
-    return Preview(history.run, history.status, effects)
+    return Preview(history.run, history.lifecycle.status, effects)
 
 
 def _undoable(run: str, operation: OperationState, contract: Contract) -> Undoable:
@@ -74,11 +74,11 @@ def contract_of(history: RunHistory, operation: OperationState) -> Contract:
 def checked_finished(history: RunHistory) -> bool:
     """True if undoing this run is still to be ordered. Raises `UsageError` for a run that is under way."""
     run = history.run
-    if WHOLE_RUN in history.transactions:
+    if WHOLE_RUN in history.boundaries.by_name:
         return False
-    if history.status not in ENDED:
+    if history.lifecycle.status not in ENDED:
         raise UsageError(
-            f"run {run} is {history.status}: only what has ended is undone",
+            f"run {run} is {history.lifecycle.status}: only what has ended is undone",
             next_step=f"holdfast cancel {run} calls off what is under way, and its open transactions with it",
         )
     return True
@@ -110,8 +110,8 @@ def checked_open(history: RunHistory, transaction: str) -> None:
 
 
 def _named(history: RunHistory, transaction: str) -> Transaction:
-    found = history.transactions.get(transaction)
+    found = history.boundaries.by_name.get(transaction)
     if found is None:
-        known = ", ".join(history.transactions) or "none"
+        known = ", ".join(history.boundaries.by_name) or "none"
         raise UsageError(f"run {history.run} has no transaction {transaction}", known=f"its transactions: {known}")
     return found

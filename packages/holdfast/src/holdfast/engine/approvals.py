@@ -170,7 +170,7 @@ def _fitting(driver: OperationDriver, standing: Standing) -> StandingPermit | No
 
 
 def _proposed_by(driver: OperationDriver) -> str:
-    started = driver.log.history.started
+    started = driver.log.history.lifecycle.started
     return "" if started is None else started.by
 
 

@@ -39,7 +39,9 @@ CLAIM_OF: Final = "the claim of "
 def may_meet_other_effect(driver: OperationDriver, operation: OperationState) -> bool:
     """True if a new operation may conflict with another effect: then the ledger is read before it is sent."""
     log, intent = driver.log, operation.intent
-    return intent.meets_others or bool(log.history.forked_from) or intent.tool in log.process.pending_index.known
+    return (
+        intent.meets_others or bool(log.history.lifecycle.forked_from) or intent.tool in log.process.pending_index.known
+    )
 
 
 async def find_other_effect(driver: OperationDriver) -> None:
@@ -61,7 +63,7 @@ async def find_other_effect(driver: OperationDriver) -> None:
         await _find_claim(driver)
     if driver.found.elsewhere is None and driver.operation.intent.words:
         await _find_repeat(driver)
-    if driver.found.elsewhere is None and driver.log.history.forked_from:
+    if driver.found.elsewhere is None and driver.log.history.lifecycle.forked_from:
         driver.found.elsewhere = await find_ancestor_write(driver)
 
 
@@ -357,9 +359,9 @@ def _repeats(driver: OperationDriver, other: OperationState) -> bool:
 
 async def _ancestors(log: RunRecorder, known: dict[str, ForkedRun]) -> AsyncIterator[RunHistory]:
     """The run that this one was forked from, that run's own ancestor, and so on, each in its present state."""
-    run, seen = log.history.forked_from, {log.run}
+    run, seen = log.history.lifecycle.forked_from, {log.run}
     while run and run not in seen:
         seen.add(run)
         history = await known.setdefault(run, ForkedRun(run)).read_on(log.process.journal)
         yield history
-        run = history.forked_from
+        run = history.lifecycle.forked_from

@@ -128,7 +128,7 @@ def refused_unread(entry: LedgerEntry, unread: Unreadable, stamp: Stamp) -> r.Co
 
 def _not_theirs(history: RunHistory, operation: OperationState, command: Command, entry: LedgerEntry) -> str:
     """Why the approval of this person does not count; empty if it does."""
-    if is_among(command.by, operation.proposers(history.started)):
+    if is_among(command.by, operation.proposers(history.lifecycle.started)):
         return f"{command.by} proposed it"
     return operation.approval.lacks_proof(command.via, command.proven_ms, entry.at_ms)
 
@@ -156,11 +156,11 @@ def _about_more(
     """A message, a decision on a parked transaction, or a command to abort one (or the whole run, once it ended)."""
     if isinstance(record, r.MessageReceived):
         return (replace(record, entry=applied.entry, **stamp),)
-    before = history.transactions.get(record.transaction)
+    before = history.boundaries.by_name.get(record.transaction)
     phase: str = before.phase if before is not None else "new"
     possible = phase in TRANSACTION_MOVES[type(record)][0]
     if record.transaction == WHOLE_RUN and before is None:
-        possible, phase = history.status in {"completed", "stopped"}, history.status
+        possible, phase = history.lifecycle.status in {"completed", "stopped"}, history.lifecycle.status
     if not possible:
         return (replace(applied, refused=f"{record.transaction or 'the run'} is {phase}"),)
     if isinstance(record, r.TransactionResolved):
@@ -278,16 +278,16 @@ def _stamp(process: Process) -> Stamp:
 
 def _after(process: Process, row: RunRow, history: RunHistory, answered: str) -> RunChange:
     """The row of the listing after the commands: a waiting run is due now, an ended one stays as it is."""
-    undone, waits = WHOLE_RUN in history.transactions and history.status != "undone", row.waits
+    undone, waits = WHOLE_RUN in history.boundaries.by_name and history.lifecycle.status != "undone", row.waits
     if row.status not in {"suspended", "running"} and not undone:
-        if row.status == "stopped" and history.status == "running":
+        if row.status == "stopped" and history.lifecycle.status == "running":
             return RunChange("running", release=True)
-        if history.status == "stopped" and history.stopped is not None:
-            return stopped_change(history.stopped, row.agent, row.due_ms)
+        if history.lifecycle.status == "stopped" and history.lifecycle.stopped is not None:
+            return stopped_change(history.lifecycle.stopped, row.agent, row.due_ms)
         return RunChange(row.status, row.reason, row.due_ms, waits, release=True)
     waits = waits_left(row.waits, history, answered)
-    if history.paused is not None and not undone:
-        return RunChange("suspended", f"paused by {history.paused.by}", None, waits, release=True)
+    if history.lifecycle.paused is not None and not undone:
+        return RunChange("suspended", f"paused by {history.lifecycle.paused.by}", None, waits, release=True)
     return RunChange("suspended", row.reason, process.environment.clock.wall_ms(), waits, release=True)
 
 
@@ -307,18 +307,18 @@ async def _end_planted(process: Process, row: RunRow, history: RunHistory, log: 
             continue
         applied = r.CommandApplied(command=command.word, by=command.by, entry=entry.id, note=command.note, **stamp)
         found: list[r.Record] = [applied]
-        if command.record is not None and history.completed is None:
+        if command.record is not None and history.lifecycle.completed is None:
             found += ending(history, command.record, command.by, **stamp)
         for record in found:
             history.add(record)
             bodies.append(encode(record))
     change = RunChange("completed", release=True)
-    if history.completed is None:
+    if history.lifecycle.completed is None:
         change = RunChange(row.status, row.reason, None, row.waits, release=True)
     await log.append(bodies, change)
-    if history.completed is None:
+    if history.lifecycle.completed is None:
         return ""
-    return told(msgspec.json.decode(history.completed.result, type=Ended))
+    return told(msgspec.json.decode(history.lifecycle.completed.result, type=Ended))
 
 
 async def take_commands(active: ActiveRun) -> None:

@@ -60,7 +60,7 @@ def opening_posts(history: RunHistory, records: Iterable[r.Record]) -> tuple[Pos
             phases[record.step] = record.status
         if not isinstance(record, r.Contradicted):
             continue
-        operation, started = history.operations[record.step], history.started
+        operation, started = history.operations[record.step], history.lifecycle.started
         number = counts[record.step] = counts.get(record.step, len(operation.links.contradicted)) + 1
         phase = phases.get(record.step, operation.phase)
         opened = Opened(

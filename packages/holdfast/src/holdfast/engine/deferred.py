@@ -117,7 +117,7 @@ async def defer(driver: OperationDriver, number: int, said: Deferred, answer: Ca
         await file_late(log.process, log.run, r.LateReport(step=driver.step, number=number, end=end, **log.stamp()))
         raise
     crash.reached("after_outcome")
-    told = driver.step in log.history.told_unknown  # of an earlier attempt without a result
+    told = driver.step in log.history.delivered.told_unknown  # of an earlier attempt without a result
     if driver.operation.intent.origin == "model" and not told:  # the model goes on; the answer comes separately
         await log.append(r.Delivered(step=driver.step, told=PENDING, detail=record.evidence, **log.stamp()))
     if not answer.key_read:

@@ -85,7 +85,7 @@ class DrivenOperation(msgspec.Struct, eq=False):
         history = self.active.history
         if not self.journaled or self.step in history.operations:
             return False
-        return self.state is None or any(one.over for one in around(self.step, history.transactions))
+        return self.state is None or any(one.over for one in around(self.step, history.boundaries.by_name))
 
     def contract(self, operation: OperationState | None = None) -> Contract:
         """The clauses that hold for the next attempt: the stricter of what was stored and what is declared now."""
@@ -110,7 +110,7 @@ class DrivenOperation(msgspec.Struct, eq=False):
         if not self.journaled:
             for record in records:
                 assert not isinstance(record, r.MessageHeard), "a read is not called off by a message"
-                self.state = apply(self.state, record, self.active.history.boot)
+                self.state = apply(self.state, record, self.active.history.ownership.boot)
             return
         log = self.log
         stored: tuple[r.Record, ...] = records

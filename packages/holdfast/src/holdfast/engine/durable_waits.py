@@ -47,17 +47,17 @@ async def _timer(scope: Scope, name: str, ms: int | None, event: tuple[str, str]
     active = scope.active
     if active.closed:
         await refuse(scope)
-    if name not in active.history.answers:
+    if name not in active.history.steps.answers:
         if (limit := scope.expired_limit()) is not None:
             await replay_timeout(scope, name, limit)
-        if active.history.transactions:
+        if active.history.boundaries.by_name:
             await may_begin(scope, name)
         await _set_timer(active, name, ms, event)
         while not await _rings(active, name, event) and not is_interrupted(scope, name):
-            timer = active.history.timers[name]
+            timer = active.history.steps.timers[name]
             await _wait_for_timer(scope, name, timer, event)
     await active.replay.take_turn(scope, name)
-    answer, interrupted = active.history.answers[name], interruption_at(scope, name)
+    answer, interrupted = active.history.steps.answers[name], interruption_at(scope, name)
     active.replay.forget(name)
     if interrupted is not None:
         raise interrupted
@@ -65,7 +65,7 @@ async def _timer(scope: Scope, name: str, ms: int | None, event: tuple[str, str]
 
 
 async def _set_timer(active: ActiveRun, name: str, ms: int | None, event: tuple[str, str] | None) -> None:
-    if name in active.history.timers:
+    if name in active.history.steps.timers:
         active.replay.begun.discard(name)
         return
     stamp = active.log.stamp()
@@ -78,14 +78,14 @@ async def _rings(active: ActiveRun, name: str, event: tuple[str, str] | None) ->
     """Record the event that came, or the end of the time; return True if there was either."""
     if event is not None:
         for entry in await active.process.journal.entries(event_stream(active.run, *event)):
-            if entry.id not in active.history.events_taken:
+            if entry.id not in active.history.steps.events_taken:
                 received = r.EventReceived(
                     step=name, event=event[0], key=event[1], payload=r.Raw(entry.body), entry=entry.id,
                     **active.log.stamp(),
                 )  # fmt: skip
                 await active.log.append(received)
                 return True
-    until = active.history.timers[name].until
+    until = active.history.steps.timers[name].until
     if until and active.process.environment.clock.wall_ms() >= until:
         await active.log.append(r.TimerFired(step=name, **active.log.stamp()))
         return True
@@ -141,7 +141,7 @@ class TimeLimit:
         await _set_timer(active, name, self._ms, None)
         self._scope.host.limits.append(self)
         if not self.fired:
-            active.waiters.limits[name] = active.history.timers[name].until
+            active.waiters.limits[name] = active.history.steps.timers[name].until
         try:
             async with asyncio.timeout(self._seconds()) as self._limit:
                 yield
@@ -159,7 +159,7 @@ class TimeLimit:
     @property
     def fired(self) -> bool:
         """True if the record says that it ended its body."""
-        return self._name in self._scope.active.history.answers
+        return self._name in self._scope.active.history.steps.answers
 
     def fire(self) -> None:
         """End the body now, as the record says it was ended."""
@@ -169,7 +169,7 @@ class TimeLimit:
     def _seconds(self) -> float:
         """Seconds left. On the way to a recorded end the body gets time to reach the recorded point."""
         engine = self._scope.active.process
-        left = self._scope.active.history.timers[self._name].until - engine.environment.clock.wall_ms()
+        left = self._scope.active.history.steps.timers[self._name].until - engine.environment.clock.wall_ms()
         least = engine.settings.patience_ms if self.fired else 0
         return max(left, least) / 1000
 
@@ -203,10 +203,10 @@ async def ask(
     if active.closed:
         await refuse(scope)
     name = scope.step("ask" if handoff is None else "hand_off", step)
-    if name not in active.history.answers:
+    if name not in active.history.steps.answers:
         if (limit := scope.expired_limit()) is not None:
             await replay_timeout(scope, name, limit)
-        if active.history.transactions:
+        if active.history.boundaries.by_name:
             await may_begin(scope, name)
         _put(
             active,
@@ -218,7 +218,7 @@ async def ask(
             await _wait_for_answer(scope, name)
     _same(active, name, question)
     await active.replay.take_turn(scope, name)
-    answer, interrupted = active.history.answers[name], interruption_at(scope, name)
+    answer, interrupted = active.history.steps.answers[name], interruption_at(scope, name)
     active.replay.forget(name)
     if interrupted is not None:
         raise interrupted
@@ -237,7 +237,7 @@ def question_stream(run: str, step: str) -> str:
 
 
 def _put(active: ActiveRun, name: str, asked: r.QuestionAsked, wanted: AnswerTerms) -> None:
-    if name in active.history.questions:
+    if name in active.history.steps.questions:
         active.replay.begun.discard(name)
         return
     stamp = active.log.stamp()
@@ -247,14 +247,14 @@ def _put(active: ActiveRun, name: str, asked: r.QuestionAsked, wanted: AnswerTer
 
 def _same(active: ActiveRun, name: str, question: Question) -> None:
     """End the run as diverged if the step comes back with another question."""
-    asked = active.history.questions.get(name)
+    asked = active.history.steps.questions.get(name)
     if asked is None or asked.question != question:
         active.replay.diverge(f"{name} asks something else than when it was recorded")
 
 
 async def _answered(active: ActiveRun, name: str) -> bool:
     """Record the answer, or the default at the deadline; return True if there was either."""
-    journal, asked = active.process.journal, active.history.questions[name]
+    journal, asked = active.process.journal, active.history.steps.questions[name]
     entries = await journal.entries(question_stream(active.run, name))
     first = next(iter(entries), None)
     if first is None and asked.until and active.process.environment.clock.wall_ms() >= asked.until:
@@ -280,11 +280,11 @@ async def _answered(active: ActiveRun, name: str) -> bool:
 async def _end(active: ActiveRun, answer: Answered) -> None:
     """End a run that a person took over: nothing goes back to its code."""
     async with active.log.command_lock, active.log.between_attempts():
-        if active.history.cancelled is None:
+        if active.history.lifecycle.cancelled is None:
             taken = r.CommandApplied(command=TAKE_OVER, by=answer.by, entry=0, note=answer.note, **active.log.stamp())
             await active.log.append(taken)
-    assert active.history.cancelled is not None, "that record says so"
-    active.end(Ending("cancelled", why_ended(active.history.cancelled)))
+    assert active.history.lifecycle.cancelled is not None, "that record says so"
+    active.end(Ending("cancelled", why_ended(active.history.lifecycle.cancelled)))
 
 
 def _late(asked: r.QuestionAsked) -> Answered:
@@ -294,7 +294,7 @@ def _late(asked: r.QuestionAsked) -> Answered:
 async def _wait_for_answer(scope: Scope, name: str) -> None:
     """Wait in this process until the next check of the ledger; the run may be suspended meanwhile."""
     active, engine = scope.active, scope.active.process
-    asked = active.history.questions[name]
+    asked = active.history.steps.questions[name]
     left = asked.until - engine.environment.clock.wall_ms() if asked.until else engine.settings.poll_ms
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     slice_ms = max(0, min(left, engine.settings.poll_ms))

@@ -87,7 +87,7 @@ async def drive(driver: DrivenOperation) -> OperationState:
         operation = driver.operation
     while operation.phase not in FINAL:
         closing = active.draining or (driver.journaled and active.sealed is not None)
-        stops = closing and active.history.cancelled is None
+        stops = closing and active.history.lifecycle.cancelled is None
         if stops or (driver.scope is not None and _caller_is_answered(driver, operation)):
             break
         if operation.attempts:
@@ -117,7 +117,7 @@ def _caller_is_answered(driver: DrivenOperation, operation: OperationState) -> b
         case "held":
             return True
         case "awaiting":
-            return driver.step in driver.active.history.told_unknown
+            return driver.step in driver.active.history.delivered.told_unknown
         case "unknown":
             return driver.contract().on_unknown == "raise"
         case _:
@@ -299,7 +299,7 @@ async def _file_end(driver: DrivenOperation, number: int, answer: CallResult) ->
         active.process.report_unread_key(tool.name)
     end = masked(driver, end if answer.said is None else answer.said.added_to(end))
     ended = r.AttemptEnded(step=driver.step, number=number, end=end, over=answer.over, at=now.wall, up=now.up)
-    operation = apply(driver.operation, ended, active.history.boot)
+    operation = apply(driver.operation, ended, active.history.ownership.boot)
     move = next_move(driver, operation, now)
     active.process.environment.crash.reached("before_outcome")
     try:

@@ -43,7 +43,7 @@ def delivery_at_cancelled(driver: DrivenOperation) -> tuple[r.MessageHeard, ...]
     """The delivery of a message to the caller of an operation that it cancelled; empty if the caller was cancelled."""
     history = driver.active.history
     messages = history.messages
-    if messages is None or driver.step in history.left:
+    if messages is None or driver.step in history.delivered.left:
         return ()
     since = messages.called_off.get(driver.step)
     if driver.scope is not None:
@@ -68,7 +68,7 @@ def is_interrupted(scope: Scope, step: str) -> bool:
 
 def interruption_at(scope: Scope, step: str) -> Interrupted | None:
     """The error of a wait that a message ended; None if it had an answer."""
-    if not isinstance(scope.active.history.answers.get(step), r.MessageHeard):
+    if not isinstance(scope.active.history.steps.answers.get(step), r.MessageHeard):
         return None
     return interrupted_by(scope.active.run, deliver_messages(scope, step))
 
@@ -76,7 +76,7 @@ def interruption_at(scope: Scope, step: str) -> Interrupted | None:
 async def interruption_before_commit(section: Scope, transaction: str, *, sends: bool) -> Interrupted | None:
     """The message that has to be delivered before this boundary commits, if the commit would send anything."""
     active, step = section.active, exit_of(transaction) + "~heard"
-    if step not in active.history.answers:
+    if step not in active.history.steps.answers:
         if not sends or not section.has_message():
             return None
         _record_delivery(section, step)
@@ -99,7 +99,7 @@ async def read_messages(scope: Scope) -> Messages:
     if active.closed:
         await refuse(scope)
     step = scope.step("messages")
-    if step not in active.history.answers:
+    if step not in active.history.steps.answers:
         await take_commands(active)
         messages = active.history.messages
         heard = () if messages is None else tuple(one for one in messages.received if one > scope.host.heard)

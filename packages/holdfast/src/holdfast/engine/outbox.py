@@ -62,7 +62,7 @@ class Outbox:
         self, history: RunHistory, kind: Kind, reason: str = "", waits: tuple[Pause, ...] = ()
     ) -> tuple[Post, ...]:
         """The ledger entry for the commit that makes a notice true; empty if no endpoint wants it."""
-        started = history.started
+        started = history.lifecycle.started
         wanted = any(one.open and kind in one.kinds for one in self.endpoints.values())
         if not wanted or started is None or is_system(started.agent):
             return ()

@@ -61,7 +61,7 @@ async def account_for_previous_owners(driver: OperationDriver) -> None:
 async def _fate(driver: OperationDriver, last: Attempt) -> _CallFate:
     """The known fate of the call of an earlier owner."""
     log, engine = driver.log, driver.log.process
-    owner, here = log.history.owners[last.token].worker, _HUNG.format(pid=engine.worker.pid)
+    owner, here = log.history.ownership.owners[last.token].worker, _HUNG.format(pid=engine.worker.pid)
     if owner == engine.worker.id:
         runs = _runs_here(driver, last)
         return _CallFate(not runs, r.End("lost", why="this process let go of the run"), here if runs else "")

@@ -124,9 +124,9 @@ class Process:
 
     def deadline_of(self, history: RunHistory) -> int | None:
         """The wall clock at which the run's time is over."""
-        if history.started is None or (agent := self.agents.get(history.started.agent)) is None:
+        if history.lifecycle.started is None or (agent := self.agents.get(history.lifecycle.started.agent)) is None:
             return None
-        return None if agent.deadline_ms is None else history.started.at + agent.deadline_ms
+        return None if agent.deadline_ms is None else history.lifecycle.started.at + agent.deadline_ms
 
     def report_unread_key(self, tool: str) -> None:
         """Warn once that a keyed tool never read its key: nothing was deduplicated."""

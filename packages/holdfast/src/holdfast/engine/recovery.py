@@ -191,16 +191,16 @@ async def _verify_once(engine: Engine, claimed: LeaseGranted) -> StoppedRunVerif
     history = await load(engine, run)
     log = RunLog(engine.journal, claimed.lease, claimed.last, genesis(engine.identity.namespace, run))
     active = ActiveRun(engine, history, log)
-    if history.status != "stopped":
+    if history.lifecycle.status != "stopped":
         await log.append((), unchanged_listing(row, engine.environment.clock.wall_ms()))
         return StoppedRunVerified(run)
     active.evict("it has stopped")
     token, boot = claimed.lease.token, engine.journal.now().boot
-    number = history.claims_without_progress + 1
+    number = history.ownership.claims_without_progress + 1
     active.log.buffer(r.Claimed(worker=engine.worker.id, token=token, boot=boot, number=number, **active.log.stamp()))
     await take_commands(active)
     before = {operation.step for operation in history.open_operations()}
-    if history.status == "stopped":
+    if history.lifecycle.status == "stopped":
         for operation in history.open_operations():
             await _read_back(active, operation)
     return await _give_back(active, before)
@@ -213,8 +213,8 @@ async def _give_back(active: ActiveRun, before: set[str]) -> StoppedRunVerified:
     """
     run, history = active.run, active.history
     await take_commands(active)
-    due, stopped = _next_due(active), history.stopped
-    agent = "" if history.started is None else history.started.agent
+    due, stopped = _next_due(active), history.lifecycle.stopped
+    agent = "" if history.lifecycle.started is None else history.lifecycle.started.agent
     change = RunChange("running", release=True) if stopped is None else stopped_change(stopped, agent, due)
     try:
         await active.log.append(change=change, posts=(release_post(run, active.lease.token),))
@@ -281,7 +281,7 @@ def _next_reading(driver: DrivenOperation, otherwise: int) -> int:
 
 def _next_due(active: ActiveRun) -> int | None:
     """When to read back next, on the wall clock; None if there is nothing to read, or the time for readings is over."""
-    stopped, settings, now = active.history.stopped, active.process.settings, active.log.now().wall
+    stopped, settings, now = active.history.lifecycle.stopped, active.process.settings, active.log.now().wall
     if stopped is None or now - stopped.at >= settings.watch_stopped_ms:
         return None
     later = now + settings.slow_verify_ms  # if no reading is planned: for example, a call may still run

@@ -56,7 +56,7 @@ def _looked_at(driver: OperationDriver, ruling: Ruling, facts: Facts) -> tuple[P
 
 async def _facts(driver: OperationDriver, policy: PolicyCode, arguments: Mapping[str, Any], wall_ms: int) -> Facts:
     log, intent, contract = driver.log, driver.operation.intent, driver.contract()
-    started, moment = log.history.started, datetime.fromtimestamp(wall_ms / 1000, UTC)
+    started, moment = log.history.lifecycle.started, datetime.fromtimestamp(wall_ms / 1000, UTC)
     subject = policy.subject(intent.tool, arguments)
     return Facts(
         tool=intent.tool,

@@ -160,10 +160,10 @@ async def _drive_claimed(
         agent = agent_of(engine, history, agent)
         if given is not None:
             check_input(history, given.stored, given.digest)
-        if reopener and history.status == "stopped":
+        if reopener and history.lifecycle.status == "stopped":
             await go_on_after_stop(engine, history, log, reopener)
         active = ActiveRun(engine, history, log)
-        if history.status in {"completed", "stopped", "undone"} and not undoing(history):
+        if history.lifecycle.status in {"completed", "stopped", "undone"} and not undoing(history):
             return await _let_go(active, history)
         number = 1 if claimed.fresh else await number_of_claim(active)
         if not await admitted(active, number):
@@ -188,21 +188,23 @@ async def _drive_claimed(
 
 async def _drive_instance(active: ActiveRun, agent: AgentCode) -> Conclusion:
     history = active.history
-    assert history.started is not None, active.run
+    assert history.lifecycle.started is not None, active.run
     allowed = active.process.settings.claims_allowed
-    if history.claims_without_progress > allowed:
-        active.end(Ending("quarantined", f"{history.claims_without_progress - 1} processes took it and got nowhere"))
-    if history.paused is not None:
-        active.end(Ending("suspended", f"paused by {history.paused.by}: holdfast unpause {active.run}"))
-    if history.cancelled is not None:
-        active.end(Ending("cancelled", why_ended(history.cancelled)))
+    if history.ownership.claims_without_progress > allowed:
+        active.end(
+            Ending("quarantined", f"{history.ownership.claims_without_progress - 1} processes took it and got nowhere")
+        )
+    if history.lifecycle.paused is not None:
+        active.end(Ending("suspended", f"paused by {history.lifecycle.paused.by}: holdfast unpause {active.run}"))
+    if history.lifecycle.cancelled is not None:
+        active.end(Ending("cancelled", why_ended(history.lifecycle.cancelled)))
     if undoing(history):
         return await _undo(active)
     if active.ending.done():
-        if history.cancelled is not None:
+        if history.lifecycle.cancelled is not None:
             drive_open_operations(active)  # what was never sent is cancelled with the run
         return await _tear_down(active, None)
-    task = branch_task(active.root, agent.begin(active.root, bytes(history.started.input)))
+    task = branch_task(active.root, agent.begin(active.root, bytes(history.lifecycle.started.input)))
     drive_open_operations(active)
     active.waiters.consider_rest()
     await asyncio.wait({task, active.ending}, return_when=asyncio.FIRST_COMPLETED)
@@ -293,7 +295,7 @@ async def _stop(active: ActiveRun, record: r.RunStopped) -> None:
 
 
 def _agent_of(active: ActiveRun) -> str:
-    started = active.history.started
+    started = active.history.lifecycle.started
     return "" if started is None else started.agent
 
 
@@ -343,7 +345,7 @@ async def _undo(active: ActiveRun) -> Conclusion:
         return await _end_early(active, rests)
     active.seal("it was undone")
     await _stop_drivers(active)
-    whole = history.transactions[WHOLE_RUN]
+    whole = history.boundaries.by_name[WHOLE_RUN]
     record = r.RunUndone(by=whole.by, undone=whole.undone, still_standing=whole.still_standing, **active.log.stamp())
     reason = f"undone by {whole.by}"
     posts = active.process.outbox.posts(active.history, "run.undone", reason)
@@ -352,7 +354,7 @@ async def _undo(active: ActiveRun) -> Conclusion:
 
 
 async def _stopped_without_error(active: ActiveRun, ending: Ending) -> Conclusion:
-    order = active.history.cancelled
+    order = active.history.lifecycle.cancelled
     taken = order is not None and order.command == TAKE_OVER
     reason: Literal["cancelled", "quarantined", "handed_over"] = (
         "quarantined" if ending.kind == "quarantined" else "handed_over" if taken else "cancelled"
@@ -402,24 +404,25 @@ async def _stop_drivers(active: ActiveRun) -> None:
 
 async def _let_go(active: ActiveRun, history: RunHistory) -> Conclusion:
     """Give back the lease of a run that has ended already, and return how it ended."""
-    status: RunStatus = "running" if history.status == "new" else history.status
-    change = RunChange(status, reason=history.reason[:500], release=True)
-    if status == "stopped" and history.stopped is not None:
-        change = stopped_change(history.stopped, _agent_of(active), first_reading_due(active))
+    status: RunStatus = "running" if history.lifecycle.status == "new" else history.lifecycle.status
+    change = RunChange(status, reason=history.lifecycle.reason[:500], release=True)
+    if status == "stopped" and history.lifecycle.stopped is not None:
+        change = stopped_change(history.lifecycle.stopped, _agent_of(active), first_reading_due(active))
     await active.log.journal_log.append((), change)
-    if history.status == "undone":
-        return Conclusion(history.run, "stopped", "undone", history.reason)
-    if history.completed is not None:
-        return Conclusion(history.run, "completed", result=bytes(history.completed.result))
-    stopped = history.stopped  # a later command may be the last reason on record, but it is not why the run stopped
-    reason, detail = (history.reason, "") if stopped is None else (stopped.reason, stopped.error)
+    if history.lifecycle.status == "undone":
+        return Conclusion(history.run, "stopped", "undone", history.lifecycle.reason)
+    if history.lifecycle.completed is not None:
+        return Conclusion(history.run, "completed", result=bytes(history.lifecycle.completed.result))
+    # A later command may be the last reason on record, but it is not why the run stopped.
+    stopped = history.lifecycle.stopped
+    reason, detail = (history.lifecycle.reason, "") if stopped is None else (stopped.reason, stopped.error)
     return Conclusion(history.run, "stopped", reason, detail)
 
 
 def undoing(history: RunHistory) -> bool:
     """True if the whole run is being undone."""
-    whole = history.transactions.get(WHOLE_RUN)
-    return whole is not None and history.status != "undone"
+    whole = history.boundaries.by_name.get(WHOLE_RUN)
+    return whole is not None and history.lifecycle.status != "undone"
 
 
 async def abort_transactions(active: ActiveRun, why: str) -> Ending | None:

@@ -41,14 +41,14 @@ def first_records(engine: Engine, agent: AgentCode, given: Input) -> tuple[r.Rec
 
 def agent_of(engine: Engine, history: RunHistory, agent: AgentCode | None) -> AgentCode:
     """The code that drives this run. Raises `ParameterMismatch` for another agent, `UsageError` where it is unknown."""
-    name = history.started.agent if history.started else agent.name if agent else ""
-    if agent is not None and history.started is not None and agent.name != name:
+    name = history.lifecycle.started.agent if history.lifecycle.started else agent.name if agent else ""
+    if agent is not None and history.lifecycle.started is not None and agent.name != name:
         raise ParameterMismatch(
             f"run {history.run} belongs to the agent {name}, not {agent.name}", run=history.run,
             next_step="give the run another id",
         )  # fmt: skip
-    if agent is not None and history.started is not None:
-        _check_program(history, agent, history.started.program)
+    if agent is not None and history.lifecycle.started is not None:
+        _check_program(history, agent, history.lifecycle.started.program)
     found = agent or engine.agents.get(name)
     if found is None:
         known = sorted(name for name in engine.agents if not name.startswith("holdfast:"))  # ours cannot be chosen
@@ -74,11 +74,11 @@ def _check_program(history: RunHistory, agent: AgentCode, program: str) -> None:
 
 def check_input(history: RunHistory, stored: bytes, digest: str) -> None:
     """Raise `ParameterMismatch` where the run was begun with another input."""
-    if history.started is None or history.started.digest == digest:
+    if history.lifecycle.started is None or history.lifecycle.started.digest == digest:
         return
-    recorded, now = _shown(history.started.input), _shown(stored)
+    recorded, now = _shown(history.lifecycle.started.input), _shown(stored)
     if recorded == now:  # they differ in a type, or in a part that is not shown
-        recorded, now = bytes(history.started.input).decode(), stored.decode()
+        recorded, now = bytes(history.lifecycle.started.input).decode(), stored.decode()
     raise ParameterMismatch(
         f"run {history.run} exists with another input",
         run=history.run,
@@ -97,9 +97,10 @@ async def go_on_after_stop(engine: Engine, history: RunHistory, log: RunLog, by:
 
     Raises `UsageError` where a person has taken it over.
     """
-    if history.stopped is not None and history.stopped.reason == "handed_over":
+    if history.lifecycle.stopped is not None and history.lifecycle.stopped.reason == "handed_over":
         raise UsageError(
-            f"run {history.run} is not ours any more: {history.stopped.error}", next_step=f"holdfast show {history.run}"
+            f"run {history.run} is not ours any more: {history.lifecycle.stopped.error}",
+            next_step=f"holdfast show {history.run}",
         )
     stamp = Stamp(at=engine.environment.clock.wall_ms(), up=engine.journal.now().ms)
     reopened = r.RunReopened(by=by, **stamp)
@@ -110,7 +111,7 @@ async def go_on_after_stop(engine: Engine, history: RunHistory, log: RunLog, by:
 async def release(engine: Engine, history: RunHistory, log: RunLog, claimed: LeaseGranted) -> None:
     """Give back the lease of a run that was not driven; the listing stays as it was, or as a reopening has made it."""
     change = unchanged_listing(claimed.row, engine.environment.clock.wall_ms())
-    if claimed.row.status == "stopped" and history.status == "running":
+    if claimed.row.status == "stopped" and history.lifecycle.status == "running":
         change = RunChange("running", release=True)
     try:
         await log.append((), change)
@@ -125,7 +126,9 @@ async def number_of_claim(active: ActiveRun) -> int:
     process that takes it would go on for ever like this: once twice as many as may die got nowhere, all are counted.
     """
     engine = active.process
-    earlier = dict.fromkeys(claim.worker for claim in active.history.fruitless if claim.worker != engine.worker.id)
+    earlier = dict.fromkeys(
+        claim.worker for claim in active.history.ownership.fruitless if claim.worker != engine.worker.id
+    )
     if len(earlier) >= 2 * engine.settings.claims_allowed:
         return len(earlier) + 1
     return 1 + sum([not (await engine.journal.fate(worker)).seen_to_live for worker in earlier])
@@ -158,7 +161,7 @@ async def record_claim(active: ActiveRun, claimed: LeaseGranted, number: int) ->
         number=number,
         **active.log.stamp(),
     )
-    suspicious = history.claims_without_progress > 0 or claimed.lease.token > claimed.last.token + 1
+    suspicious = history.ownership.claims_without_progress > 0 or claimed.lease.token > claimed.last.token + 1
     active.log.buffer(claim)
     if suspicious:
         await active.log.journal_log.flush()

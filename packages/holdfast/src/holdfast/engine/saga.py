@@ -66,7 +66,7 @@ def resume_closing(active: ActiveRun) -> None:
     """Go on after a crash with every boundary whose end was begun, or has to be made again."""
     for boundary in closing_boundaries(active.history):
         start_closing(active, boundary.name)
-    if active.history.raised:
+    if active.history.boundaries.raised:
         resume_reopened(active)
 
 
@@ -85,7 +85,7 @@ async def _reopen(active: ActiveRun) -> None:
             return  # the run may have ended meanwhile: nothing is recorded after its end
         name, history, stamp = boundary.name, active.history, active.log.stamp()
         history.recall(whole, partial(encloses, name))
-        late = tuple(step for step in sorted(history.raised) if encloses(name, step))
+        late = tuple(step for step in sorted(history.boundaries.raised) if encloses(name, step))
         why = f"after it was called off, news came about {', '.join(late)}"
         parked = r.TransactionParked(
             transaction=name, why=why, stuck=late, undone=boundary.undone, still_standing=boundary.still_standing,
@@ -129,7 +129,7 @@ async def _finish(active: ActiveRun, transaction: str) -> None:
     """Decide, perform, record; until the boundary is over or this instance stops driving."""
     with Members(active, transaction) as members:
         while not active.draining and active.sealed is None:
-            boundary = active.history.transactions[transaction]
+            boundary = active.history.boundaries.by_name[transaction]
             if boundary.over:
                 return
             await _perform(active, boundary, close(boundary, members.now()), members)
@@ -263,7 +263,7 @@ class Members:
 
     def now(self) -> list[Member]:
         """The members for the next decision, in order of start; all of them on the way forward, and at the end."""
-        boundary = self._active.history.transactions[self._transaction]
+        boundary = self._active.history.boundaries.by_name[self._transaction]
         if not boundary.backward:
             return self.every()
         if self._backlog is None or not self._caught_up(self._backlog):
@@ -292,7 +292,7 @@ class Members:
         amends = operations.get(operation.links.compensated_by) if operation.links.compensated_by else None
         confirmation = operations.get(serving(step, CONFIRM))
         driver = driver_of(active, step)
-        contract, span = driver.contract(), active.history.spans.get(step, Span(0))
+        contract, span = driver.contract(), active.history.boundaries.spans.get(step, Span(0))
         return Member(
             operation,
             contract,
@@ -305,7 +305,7 @@ class Members:
             reading=self.reading.get(step, "unread"),
             lapsed=_lapsed(active, operation, contract.lapses_ms),
             parts=parts_of(active.history, step),
-            stray=step in active.history.raised,
+            stray=step in active.history.boundaries.raised,
         )
 
 

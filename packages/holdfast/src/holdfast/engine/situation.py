@@ -65,7 +65,7 @@ def situation_of(driver: DrivenOperation, operation: OperationState) -> Situatio
 
 def _paused(active: ActiveRun) -> str:
     """The reason why the run is paused; after a crash also a message that may correct facts of steps under way."""
-    if active.history.paused is not None:
+    if active.history.lifecycle.paused is not None:
         return "the run"
     return "a message" if active.replay.catching_up and active.facts.undelivered() else ""
 
@@ -89,7 +89,7 @@ def _policy(driver: DrivenOperation, operation: OperationState) -> str:
     policy = driver.active.process.policy
     if policy is None or not driver.journaled or operation.attempts or operation.released or operation.intent.serves:
         return ""
-    started = driver.active.history.started
+    started = driver.active.history.lifecycle.started
     return "" if started is None or is_system(started.agent) else policy.version
 
 
@@ -98,7 +98,7 @@ def _policy(driver: DrivenOperation, operation: OperationState) -> str:
 
 def stop_of(active: ActiveRun) -> Stop:
     """The reason that stops the sending of the whole run; empty if there is none."""
-    if active.history.cancelled is not None:
+    if active.history.lifecycle.cancelled is not None:
         return "cancel"
     deadline = active.process.deadline_of(active.history)
     return "deadline" if deadline is not None and active.process.environment.clock.wall_ms() >= deadline else ""
@@ -110,16 +110,16 @@ def _stop(driver: DrivenOperation, operation: OperationState) -> Stop:
     The end of a run never stops its compensations, or operations that a commit has begun to send.
     """
     history, intent = driver.active.history, operation.intent
-    if history.status == "stopped":
-        return "stopped" if history.cancelled is None else "cancel"
-    if intent.confirms and not operation.attempts and history.called_off(driver.step) is not None:
+    if history.lifecycle.status == "stopped":
+        return "stopped" if history.lifecycle.cancelled is None else "cancel"
+    if intent.confirms and not operation.attempts and history.boundaries.called_off(driver.step) is not None:
         return "aborting"  # effects that are being released are no longer confirmed
     if intent.serves or operation.released:
         return ""
-    if history.transactions:
-        if history.called_off(driver.step) is not None:
+    if history.boundaries.by_name:
+        if history.boundaries.called_off(driver.step) is not None:
             return "aborting"
-        if intent.hold and any(one.phase != "open" for one in around(driver.step, history.transactions)):
+        if intent.hold and any(one.phase != "open" for one in around(driver.step, history.boundaries.by_name)):
             return ""
     if (stop := stop_of(driver.active) or _stopped_by_message(driver, operation)) or not history.given_up:
         return stop
@@ -140,5 +140,5 @@ def _stopped_by_message(driver: DrivenOperation, operation: OperationState) -> S
 
 def _slow_verify_ms(active: ActiveRun) -> int:
     """How far apart readings are once a person was asked; ever further once the run has stopped."""
-    slow, stopped = active.process.settings.slow_verify_ms, active.history.stopped
+    slow, stopped = active.process.settings.slow_verify_ms, active.history.lifecycle.stopped
     return slow if stopped is None else max(slow, active.process.environment.clock.wall_ms() - stopped.at)

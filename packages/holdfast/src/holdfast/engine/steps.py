@@ -106,11 +106,11 @@ async def write(scope: Scope, call: ToolCall) -> DeliveredOperation:
 async def _operate_now(scope: Scope, step: str, call: ToolCall, written: Forms) -> None:
     """Perform a step that has no record yet."""
     active, tool = scope.active, call.tool
-    if step in active.history.answers:
+    if step in active.history.steps.answers:
         active.replay.diverge(f"{step} is recorded as a read, and is a write now")
     if (limit := scope.expired_limit()) is not None:
         await replay_timeout(scope, step, limit)
-    if active.history.transactions:
+    if active.history.boundaries.by_name:
         await may_begin(scope, step)
         _hold_or_not(active, step, call)
     if active.replay.catching_up:
@@ -205,7 +205,7 @@ def _beyond(authority: Authority, tool: ToolCode) -> UnknownTool:
 
 def _holder_of(active: ActiveRun, step: str) -> str:
     """The outermost transaction around `step`: its commit sends held effects."""
-    return next((one.name for one in around(step, active.history.transactions) if not one.over), "")
+    return next((one.name for one in around(step, active.history.boundaries.by_name) if not one.over), "")
 
 
 def _hold_or_not(active: ActiveRun, step: str, call: ToolCall) -> None:
@@ -265,10 +265,10 @@ def drive_open_operations(active: ActiveRun) -> None:
 def _deliver_at_once(active: ActiveRun, step: str) -> DeliveredOperation | None:
     """Fast path: deliver a recorded outcome whose turn it is without waiting; None if that is not possible."""
     history = active.history
-    delivery = history.deliveries.get(step)
+    delivery = history.delivered.by_step.get(step)
     if delivery is None or delivery.told != "outcome" or delivery.index != active.replay.order.at:
         return None
-    if history.transactions or step in active.drivers.tasks:
+    if history.boundaries.by_name or step in active.drivers.tasks:
         return None
     return _deliver(active, step, active.replay.take(step))
 
@@ -279,8 +279,8 @@ async def _await_delivery(scope: Scope, step: str, tool: ToolCode) -> DeliveredO
     active = scope.active
     try:
         while True:
-            gone = active.history.called_off(step)
-            if step in active.history.deliveries and _is_deliverable(active, step, called_off=gone is not None):
+            gone = active.history.boundaries.called_off(step)
+            if step in active.history.delivered.by_step and _is_deliverable(active, step, called_off=gone is not None):
                 break
             if gone is not None:
                 raise await aborted(scope, gone)
@@ -316,12 +316,12 @@ def part_names(active: ActiveRun, step: str) -> tuple[str, ...]:
 def _is_deliverable(active: ActiveRun, step: str, *, called_off: bool) -> bool:
     """True if the delivery can be made now. While the step is driven, only one that does not wait for its end can."""
     history = active.history
-    early = step in history.promised or history.deliveries[step].told in {PENDING, "left"}
+    early = step in history.delivered.promised or history.delivered.by_step[step].told in {PENDING, "left"}
     return step not in active.drivers.tasks or early or called_off
 
 
 async def _deliver_unknown(active: ActiveRun, step: str) -> None:
-    if step not in active.history.told_unknown:
+    if step not in active.history.delivered.told_unknown:
         await active.log.append(r.Delivered(step=step, told="unknown", **active.log.stamp()))
 
 
@@ -337,7 +337,7 @@ async def read(scope: Scope, call: ToolCall) -> r.ReadRecorded:
     if tool.redact:
         active.masks.redact(call.arguments, tool.redact)
     step = scope.step(tool.name, call.step)
-    recorded = active.history.answers.get(step)
+    recorded = active.history.steps.answers.get(step)
     if recorded is None:
         if step in active.history.operations:
             active.replay.diverge(f"{step} is recorded as a write, and is a read now")
@@ -356,7 +356,7 @@ async def read(scope: Scope, call: ToolCall) -> r.ReadRecorded:
 @sealing
 async def _read_now(scope: Scope, step: str, call: ToolCall, written: Forms) -> r.ReadRecorded:
     active, tool = scope.active, call.tool
-    if active.history.transactions:
+    if active.history.boundaries.by_name:
         await may_begin(scope, step)
     draft = _draft(scope, step, call, written)
     driver = DrivenOperation(
@@ -404,7 +404,7 @@ def facts_of(attempts: tuple[Attempt, ...]) -> tuple[r.Reported, ...]:
 
 
 def _other_read(active: ActiveRun, step: str, tool: ToolCode, written: Forms) -> NoReturn:
-    recorded = active.history.answers.get(step)
+    recorded = active.history.steps.answers.get(step)
     was = f"{recorded.tool} {bytes(recorded.arguments).decode()}" if isinstance(recorded, r.ReadRecorded) else "no read"
     active.replay.diverge(
         f"{step} came back as another read",
@@ -426,9 +426,9 @@ async def value(scope: Scope, what: str, fresh: Callable[[], T | Awaitable[T]], 
 async def value_at(scope: Scope, name: str, what: str, fresh: Callable[[], T | Awaitable[T]]) -> T:
     """As `value`, for the step of that name."""
     active = scope.active
-    recorded = active.history.answers.get(name)
+    recorded = active.history.steps.answers.get(name)
     if recorded is None:
-        if active.history.transactions:
+        if active.history.boundaries.by_name:
             await may_begin(scope, name)
         made = fresh()
         stored = r.Raw(msgspec.json.encode(await made if isinstance(made, Awaitable) else made))
@@ -446,7 +446,7 @@ async def version(scope: Scope, change: str, newest: int) -> int:
     """0 where the record already goes on past this point without a marker: the old code passed here."""
     active = scope.active
     name = f"{scope.path}version:{change}#{scope.counts.get(f'{scope.path}version:{change}', 0) + 1}"
-    if name not in active.history.answers and active.replay.replaying():
+    if name not in active.history.steps.answers and active.replay.replaying():
         scope.counts[f"{scope.path}version:{change}"] = scope.counts.get(f"{scope.path}version:{change}", 0) + 1
         return 0
     return await value(scope, f"version:{change}", lambda: newest)
@@ -473,9 +473,9 @@ async def hand_over(scope: Scope, agent: AgentCode, given: HandoffInput, authori
     if active.closed:
         await refuse(scope)
     step = scope.step(f"hand_off:{agent.name}")
-    recorded = active.history.answers.get(step)
+    recorded = active.history.steps.answers.get(step)
     if recorded is None:
-        if active.history.transactions:
+        if active.history.boundaries.by_name:
             await may_begin(scope, step)
         recorded = r.HandedOff(
             step=step, agent=agent.name, why=given.why, given=r.Raw(given.stored), digest=given.digest,

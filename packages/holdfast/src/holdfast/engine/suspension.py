@@ -102,10 +102,10 @@ def records_on_stopped(history: RunHistory, order: r.CommandApplied, stamp: Stam
 
     A run that was cancelled, or that a person has taken over, stays as it is. An impossible command is refused.
     """
-    stopped = history.stopped if history.status == "stopped" else None
+    stopped = history.lifecycle.stopped if history.lifecycle.status == "stopped" else None
     if order.command == "reopen":
         if stopped is None or stopped.reason == "handed_over":
-            return (replace(order, refused=f"the run is {stopped.reason if stopped else history.status}"),)
+            return (replace(order, refused=f"the run is {stopped.reason if stopped else history.lifecycle.status}"),)
         return (order, r.RunReopened(by=order.by, note=order.note, **stamp))
     if stopped is None or stopped.reason not in HALTED or order.command not in _ENDS:
         return (order,)

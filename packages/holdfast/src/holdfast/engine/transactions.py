@@ -29,7 +29,7 @@ async def enter(scope: Scope, name: str, pivot: Pivot) -> Scope:
         await refuse(scope)
     section = scope.boundary(name)
     transaction = boundary_of(section)
-    if transaction not in active.history.transactions:
+    if transaction not in active.history.boundaries.by_name:
         await may_begin(scope, section.path)
         active.log.buffer(r.TransactionOpened(transaction=transaction, pivot=pivot, **active.log.stamp()))
     return section
@@ -47,10 +47,10 @@ async def leave(section: Scope, error: BaseException | None) -> None:
     if active.closed:
         await refuse(section)
     history = active.history
-    gone = history.called_off(section.path)
-    if gone is not None and gone.name != name and exit_of(name) not in history.exits:
+    gone = history.boundaries.called_off(section.path)
+    if gone is not None and gone.name != name and exit_of(name) not in history.boundaries.exits:
         raise await aborted(section, gone) from error
-    state = history.transactions[name]
+    state = history.boundaries.by_name[name]
     if error is None and history.messages is not None:
         error = await interruption_before_commit(section, name, sends=state.phase == "open" and _sends(section, name))
     if state.phase == "open":
@@ -58,7 +58,7 @@ async def leave(section: Scope, error: BaseException | None) -> None:
     elif error is not None and not state.backward:
         active.replay.diverge(f"the transaction {name} was committed, and its body raised {describe(error)}")
     await _told(section, name)
-    state = history.exits[exit_of(name)]
+    state = history.boundaries.exits[exit_of(name)]
     if state.backward:
         raise _error(active, state) from error
 
@@ -66,9 +66,9 @@ async def leave(section: Scope, error: BaseException | None) -> None:
 def _sends(section: Scope, name: str) -> bool:
     """True if the commit of this boundary sends anything: a held effect, or a confirmation."""
     active = section.active
-    if any(one.name != name and not one.over for one in around(name, active.history.transactions)):
+    if any(one.name != name and not one.over for one in around(name, active.history.boundaries.by_name)):
         return False  # the outer one sends it
-    state = active.history.transactions[name]
+    state = active.history.boundaries.by_name[name]
     return not isinstance(close(state, Members(active, name).now()), Finish)
 
 
@@ -80,11 +80,11 @@ async def _close(section: Scope, name: str, error: BaseException | None) -> None
         return
     if active.replay.catching_up:
         await active.replay.may_write(section)
-    outer = [one for one in around(name, active.history.transactions) if not one.over]
+    outer = [one for one in around(name, active.history.boundaries.by_name) if not one.over]
     if outer:  # everything inside belongs to the outer boundary too: that confirms, and sends held effects
         active.log.buffer(r.TransactionCommitted(transaction=name, **active.log.stamp()))
         return
-    state = active.history.transactions[name]
+    state = active.history.boundaries.by_name[name]
     if isinstance(close(state, Members(active, name).now()), Finish):
         await active.log.append(r.TransactionCommitted(transaction=name, **active.log.stamp()))
         return
@@ -97,17 +97,17 @@ async def _told(section: Scope, name: str) -> None:
     """Wait for the boundary's end, and take it in its turn."""
     active, key = section.active, exit_of(name)
     await _ended(section, name)
-    if key in active.history.deliveries:
+    if key in active.history.delivered.by_step:
         await active.replay.take_turn(section, key)
     active.replay.left.add(name)
-    boundaries = active.history.transactions
+    boundaries = active.history.boundaries.by_name
     if boundaries[name].over and all(one.over for one in around(name, boundaries)):
         active.history.forget_within(name, keep=active.replay.late)
 
 
 async def _ended(scope: Scope, name: str) -> None:
     active, key = scope.active, exit_of(name)
-    while key not in active.history.exits:
+    while key not in active.history.boundaries.exits:
         await active.waiters.wait(scope, active.waiters.watchers.setdefault(key, []), Pause("operation", key))
 
 
@@ -116,7 +116,7 @@ async def aborted(scope: Scope, transaction: Transaction) -> TransactionAborted:
     active, key = scope.active, exit_of(transaction.name)
     await _ended(scope, transaction.name)
     await active.replay.reach_turn(scope, key)
-    return _error(active, active.history.exits[key])
+    return _error(active, active.history.boundaries.exits[key])
 
 
 def _error(active: ActiveRun, state: Transaction) -> TransactionAborted:
@@ -136,7 +136,7 @@ async def may_begin(scope: Scope, step: str) -> None:
     Raises `TransactionAborted` in one that was called off, and `ReplayDiverged` in one that was committed.
     """
     active = scope.active
-    for boundary in around(step, active.history.transactions):
+    for boundary in around(step, active.history.boundaries.by_name):
         if boundary.backward:
             raise await aborted(scope, boundary)
         if boundary.phase != "open":

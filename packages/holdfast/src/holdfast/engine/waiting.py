@@ -64,7 +64,7 @@ async def wait(driver: OperationDriver, move: m.Wait) -> None:
     elif move.why == "answer":
         pause = Pause(move.why, driver.step, due, how_to_answer(driver))
     else:
-        tool = driver.operation.intent.tool if move.why == "paused" and not log.history.paused else ""
+        tool = driver.operation.intent.tool if move.why == "paused" and not log.history.lifecycle.paused else ""
         pause = Pause(move.why, driver.step, due, f"{driver.id}: {move.rule}", tool=tool)
     slice_ms = _LOOK_AGAIN_MS if move.why in {"end", "answer"} else log.process.settings.slice_ms
     seconds = min(slice_ms, ms if ms is not None else slice_ms) / 1000

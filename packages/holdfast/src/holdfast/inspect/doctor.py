@@ -134,11 +134,11 @@ async def _wanted(looking: JournalReader, row: RunRow, wall_ms: int) -> RunChang
 
 def _listing(history: RunHistory, row: RunRow, wall_ms: int) -> RunChange:
     """The listing of a run from its records. A waiting run is due now: its next owner finds out for what."""
-    status: RunStatus = "running" if history.status == "new" else history.status
-    if status == "suspended" and history.paused is not None:
-        return RunChange(status, f"paused by {history.paused.by}", None, row.waits, release=True)
-    if status == "stopped" and history.stopped is not None:
-        return stopped_change(history.stopped, row.agent, row.due_ms if row.status == status else None)
+    status: RunStatus = "running" if history.lifecycle.status == "new" else history.lifecycle.status
+    if status == "suspended" and history.lifecycle.paused is not None:
+        return RunChange(status, f"paused by {history.lifecycle.paused.by}", None, row.waits, release=True)
+    if status == "stopped" and history.lifecycle.stopped is not None:
+        return stopped_change(history.lifecycle.stopped, row.agent, row.due_ms if row.status == status else None)
     if status != "suspended":
         return RunChange(status, release=True)
     waits = [
@@ -148,7 +148,7 @@ def _listing(history: RunHistory, row: RunRow, wall_ms: int) -> RunChange:
     ]
     due = row.due_ms if row.status == "suspended" and row.waits != b"[]" else wall_ms
     kept = row.waits if row.status == "suspended" and row.waits != b"[]" else msgspec.json.encode(waits)
-    return RunChange(status, history.reason[:500], due, kept, release=True)
+    return RunChange(status, history.lifecycle.reason[:500], due, kept, release=True)
 
 
 def _differs(row: RunRow, wanted: RunChange) -> bool:

@@ -166,8 +166,12 @@ async def _situation(looking: JournalReader, history: RunHistory, contract: Cont
         claimed_up=now.up,
         distrusted=identity.reason if identity.trust == "distrustful" else "",
         began_doubtful=identity.trust == "doubtful",
-        stop="cancel" if history.cancelled is not None else "stopped" if history.status == "stopped" else "",
-        paused=paused or ("the run" if history.paused is not None else ""),
+        stop="cancel"
+        if history.lifecycle.cancelled is not None
+        else "stopped"
+        if history.lifecycle.status == "stopped"
+        else "",
+        paused=paused or ("the run" if history.lifecycle.paused is not None else ""),
         breaker_ms=breaker,
     )
 
@@ -175,7 +179,7 @@ async def _situation(looking: JournalReader, history: RunHistory, contract: Cont
 async def _with_deaths(looking: JournalReader, history: RunHistory, state: OperationState, now: Now) -> OperationState:
     """The operation as the run's next owner will see it: an attempt of a dead process has ended."""
     last = state.attempts[-1] if state.attempts else None
-    owner = history.owners.get(last.token) if last is not None else None
+    owner = history.ownership.owners.get(last.token) if last is not None else None
     if last is None or owner is None or last.over_up is not None or last.end is not None:
         return state
     if (await looking.journal.fate(owner.worker)).fate != "dead":
@@ -358,7 +362,7 @@ def _next(operation: str, history: RunHistory, state: OperationState, move: m.Mo
             f"holdfast resolve {operation} --did-not-happen --evidence TEXT  (give it up)",
             *again,
         ]
-    if history.paused is not None:
+    if history.lifecycle.paused is not None:
         return [f"holdfast unpause {run}"]
     if isinstance(move, m.Wait) and move.why == "trust":
         return ["holdfast doctor"]

@@ -84,7 +84,7 @@ def _prefix(parent: str, told: Sequence[ReadRecord], step: str) -> Sequence[Read
 
 def _check(history: RunHistory, parent: str, step: str) -> None:
     """Refuse to fork where an operation is still undecided."""
-    if not history.operations and history.started is None:
+    if not history.operations and history.lifecycle.started is None:
         raise UsageError(f"run {parent} has done nothing before {step}")
     if in_the_balance := [operation.step for operation in history.open_operations()]:
         raise UsageError(
@@ -141,9 +141,9 @@ def _reference(parent: str, operation: OperationState, record: r.OperationRecord
 
 
 async def _write(engine: Engine, new: str, parent: RunHistory, bodies: Sequence[bytes], reason: str) -> None:
-    assert parent.started is not None, parent.run
+    assert parent.lifecycle.started is not None, parent.run
     change = RunChange("suspended", reason=reason, release=True)
-    of = parent.started
+    of = parent.lifecycle.started
     begun = beginning(engine.identity.namespace, new, of.agent, bodies, change, of.program)
     claimed = await engine.leases.claim(new, begun)
     if isinstance(claimed, LeaseGranted):

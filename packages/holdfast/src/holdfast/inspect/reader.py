@@ -198,7 +198,7 @@ def operation_in(history: RunHistory, step: str) -> OperationState:
     raise UsageError(
         f"run {run} has no operation {step}",
         known=f"its operations: {', '.join(history.operations) or 'none'}",
-        next_step=f"holdfast show {run} --at {step}" if step in history.answers else f"holdfast show {run}",
+        next_step=f"holdfast show {run} --at {step}" if step in history.steps.answers else f"holdfast show {run}",
     )
 
 
@@ -207,20 +207,21 @@ def question_in(history: RunHistory, step: str) -> r.QuestionAsked:
     from holdfast.model.records import MessageHeard  # noqa: PLC0415 - a list is read without the records behind it
 
     run = history.run
-    if step not in history.questions:
-        open_ones = [one for one in history.questions if one not in history.answers]
+    if step not in history.steps.questions:
+        open_ones = [one for one in history.steps.questions if one not in history.steps.answers]
         raise UsageError(
             f"run {run} asks no question {step}",
             known=f"its open questions: {', '.join(open_ones) or 'none'}",
             next_step=f"holdfast show {run}",
         )
-    if history.status in {"completed", "stopped", "undone"}:
+    if history.lifecycle.status in {"completed", "stopped", "undone"}:
         raise UsageError(
-            f"run {run} is {history.status} and no longer waits for an answer", next_step=f"holdfast show {run}"
+            f"run {run} is {history.lifecycle.status} and no longer waits for an answer",
+            next_step=f"holdfast show {run}",
         )
-    if isinstance(history.answers.get(step), MessageHeard):
+    if isinstance(history.steps.answers.get(step), MessageHeard):
         raise UsageError(f"{run}/{step} was withdrawn: a message arrived for the run", next_step=f"holdfast show {run}")
-    return history.questions[step]
+    return history.steps.questions[step]
 
 
 def waits_of(row: RunRow | RunWaits) -> list[ListedWait]:

@@ -124,7 +124,7 @@ async def _driven(engine: Engine, run: str, copy: _Copy) -> Conclusion | None:
 def _progress(engine: Engine, copy: _Copy) -> object:
     """A value that changes with every step that the code takes."""
     return copy.written, [
-        (len(one.replay.expected), len(one.history.deliveries)) for one in engine.active_runs.values()
+        (len(one.replay.expected), len(one.history.delivered.by_step)) for one in engine.active_runs.values()
     ]
 
 
@@ -150,10 +150,10 @@ class _Copy(MemoryJournal):
 
     async def seed(self, run: str, history: RunHistory, records: Sequence[r.Record]) -> None:
         """Take the records, under a token newer than any of theirs."""
-        assert history.started is not None, run
-        newest = max(history.owners, default=0)
+        assert history.lifecycle.started is not None, run
+        newest = max(history.ownership.owners, default=0)
         while True:
-            new = NewRun(history.started.agent, program=history.started.program)
+            new = NewRun(history.lifecycle.started.agent, program=history.lifecycle.started.program)
             claimed = await self.claim(run, "the record", new)
             assert isinstance(claimed, LeaseGranted), claimed
             log = RunLog(self, claimed.lease, claimed.last, genesis(self.identity.namespace, run))
@@ -194,7 +194,7 @@ class _Copy(MemoryJournal):
         """Remember the recorded steps that have not come back, but for this one."""
         assert self.watching is not None
         for instance in self.watching.active_runs.values():
-            told = [name for name in instance.history.deliveries if name != step]
+            told = [name for name in instance.history.delivered.by_step if name != step]
             self.left = [
                 *sorted(instance.replay.expected - {step}),
                 *(name for name in told if name not in instance.replay.expected),
@@ -261,8 +261,8 @@ def _judge(history: RunHistory, conclusion: Conclusion, copy: _Copy) -> Replayed
         now, same = f"waits: {conclusion.reason}", not _has_ended(history)
     else:
         at, now = "", f"stopped: {conclusion.detail}"
-        same = history.status != "stopped" or _stop_text(history) == now
-        same = same and history.completed is None
+        same = history.lifecycle.status != "stopped" or _stop_text(history) == now
+        same = same and history.lifecycle.completed is None
     if same:
         return _agrees(history, now, at, where)
     return _diverged(history, f"{_recorded_end(history)}\n+ now: {now}", at, where)
@@ -273,7 +273,7 @@ def _stuck(history: RunHistory, copy: _Copy) -> Replayed:
     if copy.met is not None:
         return msgspec.structs.replace(_new_step(history, copy.met, copy), where=_place(copy.met) or copy.place)
     now = "waits for something that is not on record"
-    if history.completed is None and not copy.left:
+    if history.lifecycle.completed is None and not copy.left:
         return _agrees(history, now, where=copy.place)
     recorded = _not_reached(copy) or _recorded_end(history)
     return _diverged(history, f"{recorded}\n+ now: {now}", where=copy.place)
@@ -289,41 +289,43 @@ def _new_step(history: RunHistory, error: NewStep, copy: _Copy) -> Replayed:
     now = f"+ now: {step or 'a read that is not on record'}"
     if copy.left:
         return _diverged(history, f"{_not_reached(copy)}\n{now}", step, where)
-    if history.completed is not None:
+    if history.lifecycle.completed is not None:
         return _diverged(history, f"{_recorded_end(history)}\n{now}", step, where)
     known = history.operations.get(step)
     return _agrees(history, f"an open step, {known.phase}" if known is not None else "a new step", step, where)
 
 
 def _completed(history: RunHistory, conclusion: Conclusion) -> Replayed:
-    if history.completed is None or bytes(history.completed.result) == conclusion.result:
+    if history.lifecycle.completed is None or bytes(history.lifecycle.completed.result) == conclusion.result:
         return _agrees(history, "completed")
     now = f"+ now: completed with {stored(r.Raw(conclusion.result))}"
     return _diverged(history, f"{_recorded_end(history)}\n{now}")
 
 
 def _has_ended(history: RunHistory) -> bool:
-    return history.completed is not None or history.status == "stopped"
+    return history.lifecycle.completed is not None or history.lifecycle.status == "stopped"
 
 
 def _stop_text(history: RunHistory) -> str:
-    return f"stopped: {history.stopped.error}" if history.stopped is not None else ""
+    return f"stopped: {history.lifecycle.stopped.error}" if history.lifecycle.stopped is not None else ""
 
 
 def _recorded_end(history: RunHistory) -> str:
-    if history.completed is not None:
-        return f"- recorded: completed with {stored(history.completed.result)}"
-    return f"- recorded: {_stop_text(history) or history.status}"
+    if history.lifecycle.completed is not None:
+        return f"- recorded: completed with {stored(history.lifecycle.completed.result)}"
+    return f"- recorded: {_stop_text(history) or history.lifecycle.status}"
 
 
 def _agrees(history: RunHistory, end: str, at: str = "", where: str = "") -> Replayed:
-    assert history.started is not None, history.run
-    return Replayed(history.run, history.started.agent, history.records, True, end, at, where)
+    assert history.lifecycle.started is not None, history.run
+    return Replayed(history.run, history.lifecycle.started.agent, history.records, True, end, at, where)
 
 
 def _diverged(history: RunHistory, difference: str, at: str = "", where: str = "", *, next_step: str = "") -> Replayed:
-    assert history.started is not None, history.run
-    said = Replayed(history.run, history.started.agent, history.records, False, "diverged", at, where, difference)
+    assert history.lifecycle.started is not None, history.run
+    said = Replayed(
+        history.run, history.lifecycle.started.agent, history.records, False, "diverged", at, where, difference
+    )
     fix = f"restore the code or add a version marker, then holdfast resume {history.run}"
     return msgspec.structs.replace(said, next_step=next_step or fix)
 

@@ -69,22 +69,22 @@ async def state_of(looking: JournalReader, run: str, step: str = "") -> RunState
     for _, record in await looking.told(run):
         history.add(record)
         records.append(record)
-    asked = history.questions.get(step)
+    asked = history.steps.questions.get(step)
     if step and (asked is None or asked.handoff is None):
         raise UsageError(f"run {run} was not handed over at {step}", next_step=f"holdfast show {run}")
-    started, handoff = history.started, asked.handoff if asked is not None else None
+    started, handoff = history.lifecycle.started, asked.handoff if asked is not None else None
     return RunState(
         run,
         started.agent if started is not None else "",
-        history.status,
+        history.lifecycle.status,
         asked.question.text if asked is not None else _why(history),
         handoff.state if handoff is not None else r.NOTHING,
         handoff.queue if handoff is not None else "",
         _facts_of(handoff.facts) if handoff is not None else _learned(records),
         _done(history, looking.identity.namespace),
         tuple(_open(run, operation) for operation in history.open_operations() if not operation.intent.serves),
-        tuple(f"{run}/{name}" for name in history.questions if name not in history.answers),
-        tuple(f"{run}/{name}" for name in history.timers if name not in history.answers),
+        tuple(f"{run}/{name}" for name in history.steps.questions if name not in history.steps.answers),
+        tuple(f"{run}/{name}" for name in history.steps.timers if name not in history.steps.answers),
         tuple(map(message_of, history.messages.unheard)) if history.messages is not None else (),
         _spent(records),
         started.at if started is not None else 0,
@@ -92,7 +92,11 @@ async def state_of(looking: JournalReader, run: str, step: str = "") -> RunState
 
 
 def _why(history: RunHistory) -> str:
-    return history.reason if history.stopped is None else f"{history.stopped.reason}: {history.stopped.error}"
+    return (
+        history.lifecycle.reason
+        if history.lifecycle.stopped is None
+        else f"{history.lifecycle.stopped.reason}: {history.lifecycle.stopped.error}"
+    )
 
 
 def _done(history: RunHistory, namespace: str) -> tuple[Receipt, ...]:
@@ -193,7 +197,7 @@ def state_at(run: str, told: Sequence[ReadRecord], where: str) -> StateAt:
         records[last - 1].at,
         last,
         len(records),
-        history.status,
+        history.lifecycle.status,
         step,
         next((entry for entry in reversed(story.entries) if entry.step == step and entry.kind != "run"), None),
         story.entries,
@@ -214,7 +218,7 @@ def _moment_of(run: str, told: Sequence[ReadRecord], step: str) -> int:
         history.add(record)
         if step_of(record) == step:
             last = row.seq
-            if step in history.deliveries:
+            if step in history.delivered.by_step:
                 return last
     if last:
         return last

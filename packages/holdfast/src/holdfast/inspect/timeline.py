@@ -126,15 +126,15 @@ class _Teller:
             self._rest(record)  # type: ignore[arg-type]  # a record without an operation is about the run
 
     def told(self) -> Timeline:
-        started = self.history.started
+        started = self.history.lifecycle.started
         self._unheard()
-        for step, operation in {**self.history.former, **self.history.operations}.items():
+        for step, operation in {**self.history.boundaries.former, **self.history.operations}.items():
             self._finish(self.steps[step], operation)
         return Timeline(
             self.history.run,
             started.agent if started else "",
-            self.history.status,
-            self.history.reason,
+            self.history.lifecycle.status,
+            self.history.lifecycle.reason,
             started.at if started else 0,
             started.input if started else r.NOTHING,
             self.history.records,
@@ -219,7 +219,7 @@ class _Teller:
         if operation.links.contradicted:
             entry.mark, entry.text = "asks", f"contradicted: {operation.links.contradicted[-1]}; recorded: {entry.text}"
         if operation.phase == "ready" and operation.approval.digest:
-            entry.text = "approved" + (", waits for a worker" if self.history.status == "suspended" else "")
+            entry.text = "approved" + (", waits for a worker" if self.history.lifecycle.status == "suspended" else "")
         if operation.phase in {"gated", "unknown"}:  # the line itself has the question
             entry.notes = [note for note in entry.notes if note.label != "asked"]
         entry.took_ms = next((note.took_ms for note in reversed(entry.notes) if note.took_ms is not None), None)
@@ -278,7 +278,7 @@ class _Teller:
 
     def _timer(self, record: r.TimerSet | r.TimerFired | r.EventReceived) -> None:
         kind: Kind = "event" if getattr(record, "event", "") else "timer"
-        if record.step in self.history.questions:
+        if record.step in self.history.steps.questions:
             kind = "question"
         entry = self._entry(record.step, record.at, kind)
         match record:
@@ -290,10 +290,10 @@ class _Teller:
             case r.TimerFired():
                 entry.mark, entry.status = "ok", "over"
                 entry.text = f"the time was over, after {max(0, record.at - self.began[record.step]) / 1000:.1f} s"
-            case r.EventReceived() if record.step in self.history.questions:
+            case r.EventReceived() if record.step in self.history.steps.questions:
                 answer = msgspec.json.decode(record.payload, type=Answered)
                 entry.mark, entry.status, entry.notes = "ok", "answered", []
-                entry.text = f"{self.history.questions[record.step].question.text} {answered_text(answer)}"
+                entry.text = f"{self.history.steps.questions[record.step].question.text} {answered_text(answer)}"
             case r.EventReceived():
                 entry.mark, entry.status, entry.result = "ok", "received", record.payload
                 entry.text = f"{record.event} {record.key}".rstrip() + f" came: {stored(record.payload)}"
@@ -349,7 +349,7 @@ class _Teller:
             self.entries.append(entry)
             return
         if isinstance(record, r.Claimed):
-            claims = len(self.history.owners)
+            claims = len(self.history.ownership.owners)
             label, text = ("taken up", f"again, by process number {claims}") if claims > 1 else ("", "")
         if isinstance(record, r.RunSuspended):
             text = self._without_question(text)

@@ -156,7 +156,7 @@ def _checked(fact: Fact) -> Fact:
 async def _withdraw(scope: Scope, steps: set[str]) -> None:
     """Answer no to pending approvals of dropped steps, so that no reviewer is asked any more."""
     instance = scope.active
-    asked = [name for name in instance.history.questions if name not in instance.history.answers]
+    asked = [name for name in instance.history.steps.questions if name not in instance.history.steps.answers]
     for name in asked:
         step, _, question = name.rpartition("/")
         if step in steps and question.startswith(APPROVE):

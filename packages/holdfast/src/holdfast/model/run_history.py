@@ -19,7 +19,6 @@ from holdfast.model.messages import Messages
 from holdfast.model.operation import OperationState
 from holdfast.model.outcome import FINAL, SETTLED
 from holdfast.model.questions import HALTED
-from holdfast.model.records.run import DecisionRecorded
 from holdfast.model.records.transaction import TransactionRecord
 from holdfast.model.transaction import WHOLE_RUN, Transaction, around, base_of, encloses, follow
 from holdfast.model.transitions import MOVES, apply
@@ -85,372 +84,21 @@ def exit_of(transaction: str) -> str:
     return transaction + "/"
 
 
-class RunHistory:
-    """The fold of one run. Mutable, and a function of the records alone.
+class Lifecycle(msgspec.Struct, eq=False):
+    """The state of a run: the records that began and ended it, and the commands that hold now."""
 
-    `whole` keeps what only a review of the whole run needs: in which order its operations began and ended.
-    """
+    status: RunState = "new"
+    reason: str = ""
+    started: r.RunStarted | None = None
+    completed: r.RunCompleted | None = None
+    stopped: r.RunStopped | None = None
+    halted: r.RunStopped | None = None  # the last stop about which a person was asked
+    cancelled: r.CommandApplied | None = None
+    paused: r.CommandApplied | None = None
+    forked_from: str = ""
 
-    def __init__(self, run: str, *, whole: bool = False) -> None:
-        self.run = run
-        self.whole = whole
-        self.status: RunState = "new"
-        self.reason = ""
-        self.started: r.RunStarted | None = None
-        self.completed: r.RunCompleted | None = None
-        self.stopped: r.RunStopped | None = None
-        self.halted: r.RunStopped | None = None  # the last stop about which a person was asked
-        self.operations: dict[str, OperationState] = {}
-        self.answers: dict[str, Answer] = {}
-        self.timers: dict[str, r.TimerSet] = {}
-        self.questions: dict[str, r.QuestionAsked] = {}
-        self.decisions_begun: dict[str, int] = {}
-        self.unanswered = Unanswered()
-        self.deliveries: dict[str, Delivery] = {}
-        self.given = 0
-        self.left: set[str] = set()
-        self.given_up: set[str] = set()
-        """Steps of plans that were dropped: what is open below them is not sent any more."""
-        self.told_unknown: set[str] = set()
-        self.promised: set[str] = set()
-        """Held effects for which code was given a promise: their outcomes are not delivered separately."""
-        self.partial: set[str] = set()
-        """Operations with parts whose end comes later: these are still asked about the whole."""
-        self.transactions: dict[str, Transaction] = {}
-        self.spans: dict[str, Span] = {}
-        self.renewed: dict[str, int] = {}
-        """How often a transaction of that name began anew after a reopening."""
-        self.former: dict[str, OperationState] = {}
-        """The operations of transactions that began anew."""
-        self.dropped: set[int] = set()
-        """Deliveries inside transactions that began anew: no code takes them any more."""
-        self.raised: set[str] = set()
-        """Operations that turned out otherwise since their transaction was called off."""
-        self.owners: dict[int, r.Claimed] = {}
-        self.contracts: dict[str, r.ContractStored] = {}
-        self.boot = ""
-        self.boot_up = 0
-        """When the run was first taken on the present boot: from then on that boot's clock measures everything."""
-        self.exits: dict[str, Transaction] = {}
-        """Each boundary as of its first end: what code receives about it, whatever is learned later."""
-        self.messages: Messages | None = None
-        self.fruitless: tuple[r.Claimed, ...] = ()
-        """The claims since the run last made progress."""
-        self.entry_seen = 0
-        self.forked_from = ""
-        self.events_taken: set[int] = set()
-        self.cancelled: r.CommandApplied | None = None
-        self.paused: r.CommandApplied | None = None
-        self.records = 0
-
-    @property
-    def claims_without_progress(self) -> int:
-        """How many processes this run may have killed since it last made progress, the present one included."""
-        return self.fruitless[-1].number if self.fruitless else 0
-
-    def measured_since(self, now: Now, *, trusted: bool, worker: str = "") -> int:
-        """Since when the present boot's clock has measured time for this run, on that clock (`Now.up`).
-
-        Every owner on this boot waited on the same clock, so a window need not begin anew with each of them.
-        What a restored journal says about its last owners is old: there, only since this process first had the run.
-        """
-        if trusted:
-            return self.boot_up if self.boot == now.boot else now.up
-        ours = [one.up for one in self.owners.values() if one.worker == worker and one.boot == now.boot]
-        return min(ours, default=now.up)
-
-    def add(self, record: r.Record) -> None:
-        """Take one more record. Raises `IllegalTransition` where it does not fit."""
-        self.records += 1
-        kind = type(record)
-        if self.unanswered.steps and (name := getattr(record, "step", "") or getattr(record, "transaction", "")):
-            self.unanswered.moved_on(name)
-        if kind in _PROGRESS:
-            self.fruitless = ()
-        if kind in MOVES:
-            self._operation(record)  # type: ignore[arg-type]  # the table's keys are the records of operations
-        elif kind in _BOUNDARY:
-            self._transaction(record)  # type: ignore[arg-type]  # the members of that union
-        elif isinstance(record, ANSWERS):
-            self.answers[record.step] = record
-            self._deliver(record.step)
-            if isinstance(record, r.EventReceived):
-                self.events_taken.add(record.entry)
-            elif isinstance(record, r.DecisionRecorded):
-                self.unanswered.add(record, self.given - 1)
-        else:
-            self._run(record)  # type: ignore[arg-type]  # what is neither is about the run
-
-    def check(self, records: Iterable[r.Record]) -> None:
-        """Raise `IllegalTransition` if these records do not fit, without taking them."""
-        trial: dict[str, OperationState] = {}
-        for record in records:
-            if is_about_operation(record):
-                before = trial.get(record.step, self.operations.get(record.step))
-                trial[record.step] = apply(before, record, self.boot)
-
-    def withdraw(self, step: str, before: OperationState | None) -> None:
-        """Take back a record that was added and could not be stored, where it began or went on with `step`.
-
-        `before` is the operation as it was, None where that record was its first: a contract that came with it is
-        then unknown again, unless another operation uses it.
-        """
-        if before is not None:
-            self.operations[step] = before
-            return
-        contract = self.operations.pop(step).contract
-        self.spans.pop(step, None)
-        if all(operation.contract != contract for operation in self.operations.values()):
-            self.contracts.pop(contract, None)
-
-    def open_operations(self) -> list[OperationState]:
-        """Operations without a final outcome, in order of their first record."""
-        return [operation for operation in self.operations.values() if operation.phase not in FINAL]
-
-    def forget(self, step: str) -> None:
-        """Forget a settled step that was delivered: it never comes back under this name."""
-        operation = self.operations.get(step)
-        if (self.transactions or self.partial) and self._kept(step):
-            return
-        if operation is not None:
-            if operation.phase in FINAL:
-                del self.operations[step]
-            return  # what is an operation is nothing else
-        self.answers.pop(step, None)
-        self.timers.pop(step, None)
-        self.questions.pop(step, None)
-        self.decisions_begun.pop(step, None)
-
-    def _kept(self, step: str) -> bool:
-        """True if a delivered step is still needed: a promise points to it, or it may have to be compensated."""
-        if step in self.promised or step in self.partial:
-            return True
-        return any(not one.over for one in around(step, self.transactions))
-
-    def forget_within(self, transaction: str, keep: Container[str] = ()) -> None:
-        """Forget what an outermost boundary that is over was kept for, except what promises still point to."""
-        for step in [step for step in self.operations if encloses(transaction, step)]:
-            if step in self.promised or step in self.deliveries or step in self.partial:
-                continue
-            if step in self.raised or step in keep:
-                continue
-            if self.operations[step].final and not self.operations[step].intent.completes:
-                del self.operations[step]
-                self.spans.pop(step, None)
-
-    def _operation(self, record: r.OperationRecord) -> None:
-        step = record.step
-        before = self.operations.get(step)
-        operation = apply(before, record, self.boot)
-        self.operations[step] = operation
-        if self.transactions or self.whole:
-            self._measure(step, operation)
-            if turned_out_otherwise(before, operation):
-                self._raise(operation)
-        if type(record) is r.Resolved:
-            self.entry_seen = max(self.entry_seen, record.entry)
-        if before is None and (operation.intent.completes or self.messages is not None):
-            self._begin(operation)
-        if operation.phase not in FINAL or (before is not None and before.phase in FINAL):
-            return
-        if self.told_unknown or self.left or self.transactions or operation.intent.serves:
-            if step in self.told_unknown or step in self.left or step in self.promised:
-                return
-            if operation.intent.serves or self.called_off(step) is not None:
-                return
-        self._deliver(step)
-
-    def _begin(self, operation: OperationState) -> None:
-        """The first record of an operation that is a part of another, or that a message may block."""
-        if operation.intent.completes:
-            self.partial.add(operation.intent.completes)
-        if self.messages is not None:
-            self.messages.begin(operation)
-
-    def _raise(self, news: OperationState) -> None:
-        """Note news about an operation of code, or about a part of one after its compensation had begun."""
-        step = news.intent.completes or news.step
-        whole = self.operations.get(step)
-        if whole is None or whole.intent.serves or (gone := self.called_off(step)) is None:
-            return
-        if news.intent.completes:
-            if not whole.links.compensated_by:
-                return
-            links = msgspec.structs.replace(whole.links, overtaken=whole.links.compensated_by)
-            self.operations[step] = msgspec.structs.replace(whole, links=links)
-        self.raised |= {step} - set(gone.accepted)
-
-    def _measure(self, step: str, operation: OperationState) -> None:
-        span = self.spans.get(step) or Span(self.records)
-        if not span.ended and operation.phase in SETTLED:
-            span = Span(span.begun, self.records)
-        self.spans[step] = span
-
-    # --- transactions ------------------------------------------------------------------------------------
-
-    def called_off(self, step: str) -> Transaction | None:
-        """The outermost boundary around `step` that is being called off, or was."""
-        if not self.transactions:
-            return None
-        return next((one for one in around(step, self.transactions) if one.backward), None)
-
-    def recall(self, whole: RunHistory, wanted: Callable[[str], bool]) -> None:
-        """Take back from the `whole` history the forgotten operations that are wanted again."""
-        inside = {step: one for step, one in whole.operations.items() if wanted(step)}
-        self.operations = {**inside, **self.operations}
-        self.spans = {**{step: span for step, span in whole.spans.items() if step in inside}, **self.spans}
-
-    def _settle_raised(self, record: TransactionRecord) -> None:
-        """The boundary is over: what its end reports correctly is not news any more."""
-        for step in [step for step in self.raised if encloses(record.transaction, step)]:
-            operation = self.operations[step]
-            if isinstance(record, r.TransactionAborted):
-                undone = step in record.undone and operation.links.overtaken != operation.links.compensated_by
-                truly = undone or step in record.still_standing or not operation.landed
-            else:
-                truly = all(one.over for one in around(step, self.transactions))
-            if truly:
-                self.raised.discard(step)
-
-    def unheard(self, step: str) -> bool:
-        """True if code never receives this recorded operation."""
-        if self.operations[step].intent.serves:
-            return True
-        return self.called_off(step) is not None and not (
-            step in self.deliveries or step in self.left or step in self.told_unknown or step in self.promised
-        )
-
-    def _transaction(self, record: TransactionRecord) -> None:
-        name = record.transaction
-        before = self.transactions.get(name)
-        after = self.transactions[name] = follow(before, record, self.given)
-        if isinstance(record, r.TransactionResolved):
-            self.entry_seen = max(self.entry_seen, record.entry)
-        if after.over and self.raised:
-            self._settle_raised(record)
-        if name == WHOLE_RUN:
-            self.status = "running"
-        elif after.over and exit_of(name) not in self.exits:
-            self.exits[exit_of(name)] = after
-            self._deliver(exit_of(name))
-
-    def _renew(self, names: Iterable[str]) -> None:
-        """These transactions begin anew: their steps are history, and code takes new ones."""
-        for name in names:
-            self.renewed[base_of(name)] = self.renewed.get(base_of(name), 1) + 1
-            for step in [step for step in self.deliveries if encloses(name, step)]:
-                self.dropped.add(self.deliveries.pop(step).index)
-            self.former.update({step: one for step, one in self.operations.items() if encloses(name, step)})
-            if self.messages is not None:
-                self.messages.forget_those(partial(encloses, name))
-            for steps in (self.operations, self.answers, self.timers, self.questions, self.decisions_begun):
-                for step in [step for step in steps if encloses(name, step)]:
-                    del steps[step]
-
-    def _ask_again(self) -> None:
-        """The run is reopened: a decision that failed, and after which its branch recorded nothing, is made anew.
-
-        Branches that its failure cancelled are not cancelled again: what they left is theirs as any other step.
-        """
-        steps = self.unanswered.take()
-        for step, index in steps.items():
-            self.dropped.add(index)
-            for kept in (self.deliveries, self.answers, self.decisions_begun):
-                kept.pop(step, None)
-        first = min(steps.values(), default=self.given)
-        for step in [one for one in self.left if (told := self.deliveries.get(one)) and told.index > first]:
-            self.left.discard(step)
-            if self.operations[step].final:
-                self.deliveries[step].told = "outcome"
-            else:
-                self.dropped.add(self.deliveries.pop(step).index)
-
-    def _deliver(self, step: str, told: str = "outcome", detail: str = "") -> None:
-        self.deliveries[step] = Delivery(self.given, step, told, detail)
-        self.given += 1
-
-    def _delivered(self, record: r.Delivered) -> None:
-        """Code receives something before there is an outcome."""
-        if record.step in self.left:
-            return  # the caller has left and takes nothing more: a second delivery would keep all later ones waiting
-        (self.promised if record.told == PROMISE else self.told_unknown).add(record.step)
-        self._deliver(record.step, record.told, record.detail)
-        self.deliveries[record.step].attempts = len(self.operations[record.step].attempts)
-
-    def _run(self, record: r.RunRecord) -> None:
-        """A record about the run: what its code receives, or the state of the run."""
-        match record:
-            case r.ContractStored():
-                self.contracts[record.digest] = record
-            case r.DecisionStarted():
-                self.decisions_begun[record.step] = record.number
-            case r.TimerSet():
-                self.timers[record.step] = record
-            case r.QuestionAsked():
-                self.questions[record.step] = record
-            case r.Delivered():
-                self._delivered(record)
-            case r.CallerLeft():
-                self._left(record.step)
-            case r.StepsDropped():
-                self.given_up.update(record.steps)
-            case r.MessageReceived() | r.MessageHeard():
-                self._message(record)
-            case r.CommandApplied():
-                self._command(record)
-            case _:
-                self._stand(record)
-
-    def _stand(self, record: r.RunRecord) -> None:
-        """A record that moves the run from one state to another."""
-        match record:
-            case r.RunStarted():
-                self.started, self.status = record, "running"
-            case r.Claimed():
-                self.owners[record.token] = record
-                if record.boot != self.boot:
-                    self.boot, self.boot_up = record.boot, record.up
-                self.fruitless += (record,)
-                self.status = "running" if self.status == "suspended" else self.status
-            case r.RunSuspended():
-                self.status, self.reason = "suspended", record.reason
-                self.fruitless = ()  # its owner ended on its own: no process died of it
-            case r.RunReopened():
-                self._renew(self.stopped.renews if self.stopped is not None else ())
-                self._ask_again()
-                self.status, self.reason, self.stopped, self.cancelled = "running", "", None, None
-                self.fruitless = ()
-            case r.RunCompleted():
-                self.status, self.completed = "completed", record
-            case r.RunStopped():
-                self.status, self.reason, self.stopped = "stopped", record.reason, record
-                self.halted = record if record.reason in HALTED else self.halted
-            case _:
-                assert isinstance(record, r.RunUndone), record
-                self.status, self.reason = "undone", f"undone by {record.by}"
-
-    def _message(self, record: r.MessageRecord) -> None:
-        messages = self.messages = self.messages or Messages()
-        if isinstance(record, r.MessageReceived):
-            self.entry_seen = max(self.entry_seen, record.entry)
-            messages.receive(record, self.operations.values())
-            return
-        messages.hear(record)
-        if record.step not in self.operations:  # an operation's outcome is what its code receives
-            self.answers[record.step] = record
-            self._deliver(record.step)
-
-    def _left(self, step: str) -> None:
-        self.left.add(step)
-        if self.messages is not None:
-            self.messages.forget(step)
-        if step in self.deliveries:
-            self.deliveries[step].told = "left"  # the outcome was there, the caller was not
-        else:
-            self._deliver(step, "left")
-
-    def _command(self, record: r.CommandApplied) -> None:
-        self.entry_seen = max(self.entry_seen, record.entry)
+    def command(self, record: r.CommandApplied) -> None:
+        """A command to the run."""
         match record.command:
             case "cancel" | "take_over":
                 self.cancelled = record
@@ -466,31 +114,432 @@ class RunHistory:
                 self.reason = record.told
 
 
-# --- failed decisions that a reopened run asks again ----------------------------------------------------------------
+class Ownership(msgspec.Struct, eq=False):
+    """The processes that claimed a run, by fencing token, and the clock that measures time for it."""
+
+    owners: dict[int, r.Claimed] = {}
+    boot: str = ""
+    boot_up: int = 0
+    """When the run was first taken on the present boot: from then on that boot's clock measures everything."""
+    fruitless: tuple[r.Claimed, ...] = ()
+    """The claims since the run last made progress."""
+
+    @property
+    def claims_without_progress(self) -> int:
+        """How many processes this run may have killed since it last made progress, the present one included."""
+        return self.fruitless[-1].number if self.fruitless else 0
+
+    def claim(self, record: r.Claimed) -> None:
+        """A process takes the run."""
+        self.owners[record.token] = record
+        if record.boot != self.boot:
+            self.boot, self.boot_up = record.boot, record.up
+        self.fruitless += (record,)
+
+    def measured_since(self, now: Now, *, trusted: bool, worker: str = "") -> int:
+        """Since when the present boot's clock has measured time for this run, on that clock (`Now.up`).
+
+        Every owner on this boot waited on the same clock, so a window need not begin anew with each of them.
+        What a restored journal says about its last owners is old: there, only since this process first had the run.
+        """
+        if trusted:
+            return self.boot_up if self.boot == now.boot else now.up
+        ours = [one.up for one in self.owners.values() if one.worker == worker and one.boot == now.boot]
+        return min(ours, default=now.up)
 
 
-class Unanswered:
-    """The failed decisions that can be asked again: no record of the run depends on their failure."""
+class Steps(msgspec.Struct, eq=False):
+    """The recorded steps that are no operations: what answered them, and what they wait for."""
 
-    def __init__(self) -> None:
-        self.steps: dict[str, int] = {}
-
-    def add(self, record: DecisionRecorded, index: int) -> None:
-        """Note a decision that failed, and the number of its delivery."""
-        if record.status == "failed":
-            self.steps[record.step] = index
+    answers: dict[str, Answer] = {}
+    timers: dict[str, r.TimerSet] = {}
+    questions: dict[str, r.QuestionAsked] = {}
+    decisions_begun: dict[str, int] = {}
+    unanswered: dict[str, int] = {}
+    """Failed decisions that can be asked again, with the numbers of their deliveries: no record depends on them."""
+    events_taken: set[int] = set()
 
     def moved_on(self, step: str) -> None:
-        """Drop the decisions of branches that went on: `step` is in the same branch, or in one above or below it."""
+        """Drop failed decisions of branches that went on: `step` is in the same branch, or in one above or below it."""
         at = _branch(step)
-        for failed in [one for one in self.steps if one != step]:
+        for failed in [one for one in self.unanswered if one != step]:
             if at.startswith(_branch(failed)) or _branch(failed).startswith(at):
-                del self.steps[failed]
+                del self.unanswered[failed]
 
-    def take(self) -> dict[str, int]:
-        """The steps to ask again, with the numbers of their deliveries; from here on there are none."""
-        steps, self.steps = self.steps, {}
-        return steps
+    def forget(self, step: str) -> None:
+        """Forget a step that was delivered."""
+        self.answers.pop(step, None)
+        self.timers.pop(step, None)
+        self.questions.pop(step, None)
+        self.decisions_begun.pop(step, None)
+
+    def forget_within(self, transaction: str) -> None:
+        """Forget the steps of a transaction that begins anew."""
+        for steps in (self.answers, self.timers, self.questions, self.decisions_begun):
+            for step in [step for step in steps if encloses(transaction, step)]:
+                del steps[step]
+
+
+class Deliveries(msgspec.Struct, eq=False):
+    """The answers that agent code received, in order: replay delivers them in that order."""
+
+    by_step: dict[str, Delivery] = {}
+    count: int = 0
+    left: set[str] = set()
+    """Operations whose callers were cancelled: nothing more is delivered to them."""
+    told_unknown: set[str] = set()
+    promised: set[str] = set()
+    """Held effects for which code was given a promise: their outcomes are not delivered separately."""
+    dropped: set[int] = set()
+    """Deliveries inside transactions that began anew: no code takes them any more."""
+
+    def deliver(self, step: str, told: str = "outcome", detail: str = "", attempts: int = 0) -> None:
+        """The next thing that code receives."""
+        self.by_step[step] = Delivery(self.count, step, told, detail, attempts)
+        self.count += 1
+
+    def drop(self, step: str) -> None:
+        """No code takes this delivery any more."""
+        self.dropped.add(self.by_step.pop(step).index)
+
+    def leave(self, step: str) -> None:
+        """The caller of this operation was cancelled."""
+        self.left.add(step)
+        if step in self.by_step:
+            self.by_step[step].told = "left"  # the outcome was there, the caller was not
+        else:
+            self.deliver(step, "left")
+
+
+class Boundaries(msgspec.Struct, eq=False):
+    """The transactions of a run, and what reopening and closing them changed."""
+
+    by_name: dict[str, Transaction] = {}
+    exits: dict[str, Transaction] = {}
+    """Each boundary as of its first end: what code receives about it, whatever is learned later."""
+    spans: dict[str, Span] = {}
+    renewed: dict[str, int] = {}
+    """How often a transaction of that name began anew after a reopening."""
+    former: dict[str, OperationState] = {}
+    """The operations of transactions that began anew."""
+    raised: set[str] = set()
+    """Operations that turned out otherwise since their transaction was called off."""
+
+    def called_off(self, step: str) -> Transaction | None:
+        """The outermost boundary around `step` that is being called off, or was."""
+        if not self.by_name:
+            return None
+        return next((one for one in around(step, self.by_name) if one.backward), None)
+
+
+class RunHistory:
+    """The fold of one run. Mutable, and a function of the records alone.
+
+    `whole` keeps what only a review of the whole run needs: in which order its operations began and ended.
+    """
+
+    __slots__ = (
+        "boundaries", "contracts", "delivered", "entry_seen", "given_up", "lifecycle", "messages", "operations",
+        "ownership", "partial", "records", "run", "steps", "whole",
+    )  # fmt: skip
+
+    def __init__(self, run: str, *, whole: bool = False) -> None:
+        self.run = run
+        self.whole = whole
+        self.lifecycle = Lifecycle()
+        self.ownership = Ownership()
+        self.operations: dict[str, OperationState] = {}
+        self.steps = Steps()
+        self.delivered = Deliveries()
+        self.boundaries = Boundaries()
+        self.given_up: set[str] = set()
+        """Steps of plans that were dropped: what is open below them is not sent any more."""
+        self.partial: set[str] = set()
+        """Operations with parts whose end comes later: these are still asked about the whole."""
+        self.contracts: dict[str, r.ContractStored] = {}
+        self.messages: Messages | None = None
+        self.entry_seen = 0
+        self.records = 0
+
+    def add(self, record: r.Record) -> None:
+        """Take one more record. Raises `IllegalTransition` where it does not fit."""
+        self.records += 1
+        kind = type(record)
+        if self.steps.unanswered and (name := getattr(record, "step", "") or getattr(record, "transaction", "")):
+            self.steps.moved_on(name)
+        if kind in _PROGRESS:
+            self.ownership.fruitless = ()
+        if kind in MOVES:
+            self._operation(record)  # type: ignore[arg-type]  # the table's keys are the records of operations
+        elif kind in _BOUNDARY:
+            self._transaction(record)  # type: ignore[arg-type]  # the members of that union
+        elif isinstance(record, ANSWERS):
+            self.steps.answers[record.step] = record
+            self.delivered.deliver(record.step)
+            if isinstance(record, r.EventReceived):
+                self.steps.events_taken.add(record.entry)
+            elif isinstance(record, r.DecisionRecorded) and record.status == "failed":
+                self.steps.unanswered[record.step] = self.delivered.count - 1
+        else:
+            self._run(record)  # type: ignore[arg-type]  # what is neither is about the run
+
+    def check(self, records: Iterable[r.Record]) -> None:
+        """Raise `IllegalTransition` if these records do not fit, without taking them."""
+        trial: dict[str, OperationState] = {}
+        for record in records:
+            if is_about_operation(record):
+                before = trial.get(record.step, self.operations.get(record.step))
+                trial[record.step] = apply(before, record, self.ownership.boot)
+
+    def withdraw(self, step: str, before: OperationState | None) -> None:
+        """Take back a record that was added and could not be stored, where it began or went on with `step`.
+
+        `before` is the operation as it was, None where that record was its first: a contract that came with it is
+        then unknown again, unless another operation uses it.
+        """
+        if before is not None:
+            self.operations[step] = before
+            return
+        contract = self.operations.pop(step).contract
+        self.boundaries.spans.pop(step, None)
+        if all(operation.contract != contract for operation in self.operations.values()):
+            self.contracts.pop(contract, None)
+
+    def open_operations(self) -> list[OperationState]:
+        """Operations without a final outcome, in order of their first record."""
+        return [operation for operation in self.operations.values() if operation.phase not in FINAL]
+
+    def forget(self, step: str) -> None:
+        """Forget a settled step that was delivered: it never comes back under this name."""
+        operation = self.operations.get(step)
+        if (self.boundaries.by_name or self.partial) and self._kept(step):
+            return
+        if operation is not None:
+            if operation.phase in FINAL:
+                del self.operations[step]
+            return  # what is an operation is nothing else
+        self.steps.forget(step)
+
+    def _kept(self, step: str) -> bool:
+        """True if a delivered step is still needed: a promise points to it, or it may have to be compensated."""
+        if step in self.delivered.promised or step in self.partial:
+            return True
+        return any(not one.over for one in around(step, self.boundaries.by_name))
+
+    def forget_within(self, transaction: str, keep: Container[str] = ()) -> None:
+        """Forget what an outermost boundary that is over was kept for, except what promises still point to."""
+        for step in [step for step in self.operations if encloses(transaction, step)]:
+            if step in self.delivered.promised or step in self.delivered.by_step or step in self.partial:
+                continue
+            if step in self.boundaries.raised or step in keep:
+                continue
+            if self.operations[step].final and not self.operations[step].intent.completes:
+                del self.operations[step]
+                self.boundaries.spans.pop(step, None)
+
+    def _operation(self, record: r.OperationRecord) -> None:
+        step = record.step
+        before = self.operations.get(step)
+        operation = apply(before, record, self.ownership.boot)
+        self.operations[step] = operation
+        if self.boundaries.by_name or self.whole:
+            self._measure(step, operation)
+            if turned_out_otherwise(before, operation):
+                self._raise(operation)
+        if type(record) is r.Resolved:
+            self.entry_seen = max(self.entry_seen, record.entry)
+        if before is None and (operation.intent.completes or self.messages is not None):
+            self._begin(operation)
+        if operation.phase not in FINAL or (before is not None and before.phase in FINAL):
+            return
+        delivered = self.delivered
+        if delivered.told_unknown or delivered.left or self.boundaries.by_name or operation.intent.serves:
+            if step in delivered.told_unknown or step in delivered.left or step in delivered.promised:
+                return
+            if operation.intent.serves or self.boundaries.called_off(step) is not None:
+                return
+        delivered.deliver(step)
+
+    def _begin(self, operation: OperationState) -> None:
+        """The first record of an operation that is a part of another, or that a message may block."""
+        if operation.intent.completes:
+            self.partial.add(operation.intent.completes)
+        if self.messages is not None:
+            self.messages.begin(operation)
+
+    def _raise(self, news: OperationState) -> None:
+        """Note news about an operation of code, or about a part of one after its compensation had begun."""
+        step = news.intent.completes or news.step
+        whole = self.operations.get(step)
+        if whole is None or whole.intent.serves or (gone := self.boundaries.called_off(step)) is None:
+            return
+        if news.intent.completes:
+            if not whole.links.compensated_by:
+                return
+            links = msgspec.structs.replace(whole.links, overtaken=whole.links.compensated_by)
+            self.operations[step] = msgspec.structs.replace(whole, links=links)
+        self.boundaries.raised |= {step} - set(gone.accepted)
+
+    def _measure(self, step: str, operation: OperationState) -> None:
+        span = self.boundaries.spans.get(step) or Span(self.records)
+        if not span.ended and operation.phase in SETTLED:
+            span = Span(span.begun, self.records)
+        self.boundaries.spans[step] = span
+
+    # --- transactions ------------------------------------------------------------------------------------
+
+    def recall(self, whole: RunHistory, wanted: Callable[[str], bool]) -> None:
+        """Take back from the `whole` history the forgotten operations that are wanted again."""
+        inside = {step: one for step, one in whole.operations.items() if wanted(step)}
+        self.operations = {**inside, **self.operations}
+        spans = {step: span for step, span in whole.boundaries.spans.items() if step in inside}
+        self.boundaries.spans = {**spans, **self.boundaries.spans}
+
+    def _settle_raised(self, record: TransactionRecord) -> None:
+        """The boundary is over: what its end reports correctly is not news any more."""
+        for step in [step for step in self.boundaries.raised if encloses(record.transaction, step)]:
+            operation = self.operations[step]
+            if isinstance(record, r.TransactionAborted):
+                undone = step in record.undone and operation.links.overtaken != operation.links.compensated_by
+                truly = undone or step in record.still_standing or not operation.landed
+            else:
+                truly = all(one.over for one in around(step, self.boundaries.by_name))
+            if truly:
+                self.boundaries.raised.discard(step)
+
+    def unheard(self, step: str) -> bool:
+        """True if code never receives this recorded operation."""
+        if self.operations[step].intent.serves:
+            return True
+        delivered = self.delivered
+        return self.boundaries.called_off(step) is not None and not (
+            step in delivered.by_step or step in delivered.left
+            or step in delivered.told_unknown or step in delivered.promised
+        )  # fmt: skip
+
+    def _transaction(self, record: TransactionRecord) -> None:
+        name = record.transaction
+        before = self.boundaries.by_name.get(name)
+        after = self.boundaries.by_name[name] = follow(before, record, self.delivered.count)
+        if isinstance(record, r.TransactionResolved):
+            self.entry_seen = max(self.entry_seen, record.entry)
+        if after.over and self.boundaries.raised:
+            self._settle_raised(record)
+        if name == WHOLE_RUN:
+            self.lifecycle.status = "running"
+        elif after.over and exit_of(name) not in self.boundaries.exits:
+            self.boundaries.exits[exit_of(name)] = after
+            self.delivered.deliver(exit_of(name))
+
+    def _renew(self, names: Iterable[str]) -> None:
+        """These transactions begin anew: their steps are history, and code takes new ones."""
+        for name in names:
+            boundaries = self.boundaries
+            boundaries.renewed[base_of(name)] = boundaries.renewed.get(base_of(name), 1) + 1
+            for step in [step for step in self.delivered.by_step if encloses(name, step)]:
+                self.delivered.drop(step)
+            for step in [step for step in self.operations if encloses(name, step)]:
+                boundaries.former[step] = self.operations.pop(step)
+            if self.messages is not None:
+                self.messages.forget_those(partial(encloses, name))
+            self.steps.forget_within(name)
+
+    def _ask_again(self) -> None:
+        """The run is reopened: a decision that failed, and after which its branch recorded nothing, is made anew.
+
+        Branches that its failure cancelled are not cancelled again: what they left is theirs as any other step.
+        """
+        delivered = self.delivered
+        failed, self.steps.unanswered = self.steps.unanswered, {}
+        for step, index in failed.items():
+            delivered.dropped.add(index)
+            for kept in (delivered.by_step, self.steps.answers, self.steps.decisions_begun):
+                kept.pop(step, None)
+        first = min(failed.values(), default=delivered.count)
+        for step in [one for one in delivered.left if (told := delivered.by_step.get(one)) and told.index > first]:
+            delivered.left.discard(step)
+            if self.operations[step].final:
+                delivered.by_step[step].told = "outcome"
+            else:
+                delivered.drop(step)
+
+    def _delivered(self, record: r.Delivered) -> None:
+        """Code receives something before there is an outcome."""
+        delivered = self.delivered
+        if record.step in delivered.left:
+            return  # the caller has left and takes nothing more: a second delivery would keep all later ones waiting
+        (delivered.promised if record.told == PROMISE else delivered.told_unknown).add(record.step)
+        delivered.deliver(record.step, record.told, record.detail, len(self.operations[record.step].attempts))
+
+    def _run(self, record: r.RunRecord) -> None:
+        """A record about the run: what its code receives, or the state of the run."""
+        match record:
+            case r.ContractStored():
+                self.contracts[record.digest] = record
+            case r.DecisionStarted():
+                self.steps.decisions_begun[record.step] = record.number
+            case r.TimerSet():
+                self.steps.timers[record.step] = record
+            case r.QuestionAsked():
+                self.steps.questions[record.step] = record
+            case r.Delivered():
+                self._delivered(record)
+            case r.CallerLeft():
+                self._left(record.step)
+            case r.StepsDropped():
+                self.given_up.update(record.steps)
+            case r.MessageReceived() | r.MessageHeard():
+                self._message(record)
+            case r.CommandApplied():
+                self._command(record)
+            case _:
+                self._stand(record)
+
+    def _stand(self, record: r.RunRecord) -> None:
+        """A record that moves the run from one state to another."""
+        lifecycle = self.lifecycle
+        match record:
+            case r.RunStarted():
+                lifecycle.started, lifecycle.status = record, "running"
+            case r.Claimed():
+                self.ownership.claim(record)
+                lifecycle.status = "running" if lifecycle.status == "suspended" else lifecycle.status
+            case r.RunSuspended():
+                lifecycle.status, lifecycle.reason = "suspended", record.reason
+                self.ownership.fruitless = ()  # its owner ended on its own: no process died of it
+            case r.RunReopened():
+                self._renew(lifecycle.stopped.renews if lifecycle.stopped is not None else ())
+                self._ask_again()
+                lifecycle.status, lifecycle.reason, lifecycle.stopped, lifecycle.cancelled = "running", "", None, None
+                self.ownership.fruitless = ()
+            case r.RunCompleted():
+                lifecycle.status, lifecycle.completed = "completed", record
+            case r.RunStopped():
+                lifecycle.status, lifecycle.reason, lifecycle.stopped = "stopped", record.reason, record
+                lifecycle.halted = record if record.reason in HALTED else lifecycle.halted
+            case _:
+                assert isinstance(record, r.RunUndone), record
+                lifecycle.status, lifecycle.reason = "undone", f"undone by {record.by}"
+
+    def _message(self, record: r.MessageRecord) -> None:
+        messages = self.messages = self.messages or Messages()
+        if isinstance(record, r.MessageReceived):
+            self.entry_seen = max(self.entry_seen, record.entry)
+            messages.receive(record, self.operations.values())
+            return
+        messages.hear(record)
+        if record.step not in self.operations:  # an operation's outcome is what its code receives
+            self.steps.answers[record.step] = record
+            self.delivered.deliver(record.step)
+
+    def _left(self, step: str) -> None:
+        if self.messages is not None:
+            self.messages.forget(step)
+        self.delivered.leave(step)
+
+    def _command(self, record: r.CommandApplied) -> None:
+        self.entry_seen = max(self.entry_seen, record.entry)
+        self.lifecycle.command(record)
 
 
 def _branch(step: str) -> str:
@@ -503,12 +552,12 @@ def _branch(step: str) -> str:
 
 def open_boundaries(history: RunHistory) -> list[Transaction]:
     """Boundaries that have not come to their end and lie in no other such one."""
-    return _outermost(one for one in history.transactions.values() if not one.over)
+    return _outermost(one for one in history.boundaries.by_name.values() if not one.over)
 
 
 def closing_boundaries(history: RunHistory) -> list[Transaction]:
     """Boundaries that began to close and have not ended, and that lie in no other such one."""
-    return _outermost(one for one in history.transactions.values() if not one.over and one.phase != "open")
+    return _outermost(one for one in history.boundaries.by_name.values() if not one.over and one.phase != "open")
 
 
 def members_of(history: RunHistory, transaction: str) -> list[OperationState]:
@@ -518,7 +567,7 @@ def members_of(history: RunHistory, transaction: str) -> list[OperationState]:
     """
     gone = [
         one.name
-        for one in history.transactions.values()
+        for one in history.boundaries.by_name.values()
         if one.backward and one.over and one.name != transaction and encloses(transaction, one.name)
     ]
     return [
@@ -526,17 +575,17 @@ def members_of(history: RunHistory, transaction: str) -> list[OperationState]:
         for step, operation in history.operations.items()
         if not operation.intent.serves
         and encloses(transaction, step)
-        and (step in history.raised or not any(encloses(inner, step) for inner in gone))
+        and (step in history.boundaries.raised or not any(encloses(inner, step) for inner in gone))
     ]
 
 
 def reopened(history: RunHistory) -> list[Transaction]:
     """Boundaries that were called off, and have to be closed once more for what turned out otherwise since."""
     found: dict[str, Transaction] = {}
-    for step in sorted(history.raised):
+    for step in sorted(history.boundaries.raised):
         if (
-            all(one.over for one in around(step, history.transactions))
-            and (gone := history.called_off(step)) is not None
+            all(one.over for one in around(step, history.boundaries.by_name))
+            and (gone := history.boundaries.called_off(step)) is not None
         ):
             found[gone.name] = gone
     return list(found.values())

@@ -45,8 +45,8 @@ class Ended(msgspec.Struct, frozen=True):
 
 def ending(history: RunHistory, word: r.Record | None, by: str, at: int, up: int) -> list[r.Record]:
     """The records that end a planted run after a person's decision (`word`) about it; None: it is withdrawn."""
-    assert history.started is not None, history.run
-    why = msgspec.json.decode(history.started.input, type=Case).why
+    assert history.lifecycle.started is not None, history.run
+    why = msgspec.json.decode(history.lifecycle.started.input, type=Case).why
     missed = isinstance(word, r.ApprovalGranted)
     end = Ended("withdrawn" if word is None else "missed" if missed else "caught", by, why)
     settled = [

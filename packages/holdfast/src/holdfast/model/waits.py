@@ -148,7 +148,7 @@ def waits_left(waits: bytes, history: RunHistory, answered: str = "") -> bytes:
 
 def _left(wait: ListedWait, history: RunHistory, answered: str) -> ListedWait | None:
     operation = history.operations.get(wait.step)
-    if wait.kind == HALT or wait.step == answered or (wait.kind in PEOPLE and history.cancelled is not None):
+    if wait.kind == HALT or wait.step == answered or (wait.kind in PEOPLE and history.lifecycle.cancelled is not None):
         return None
     if wait.kind not in PEOPLE or operation is None:
         return wait

@@ -350,7 +350,7 @@ def _not_recognised(engine: Engine, contract: Contract | None, operation: Operat
 
 async def _compensate(service: Service, now: LoadedItem, given: CompensateAnswer, by: str) -> Applied:
     """Record that the effect happened and that the boundary around it compensates it: both answers, or none."""
-    inside = [one for one in around(now.step, now.history.transactions) if not one.over]
+    inside = [one for one in around(now.step, now.history.boundaries.by_name) if not one.over]
     if not inside:
         raise UsageError(
             f"{now.item} is in no transaction that could be called off",

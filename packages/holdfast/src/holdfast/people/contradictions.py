@@ -64,7 +64,7 @@ async def relied_on(
     if given is None:
         return ()
     before = {str(getattr(one, "step", "")) for one in records[:given]}
-    known = {**history.former, **history.operations}
+    known = {**history.boundaries.former, **history.operations}
     found = [
         f"{other.step} ({other.phase}) began after it"
         for name, other in known.items()
@@ -72,7 +72,7 @@ async def relied_on(
     ]
     reused = await looking.journal.entries(reuse_stream(f"{history.run}/{step}"))
     found.extend(f"{entry.body.decode()} reused its outcome" for entry in reused)
-    if history.completed is not None:
+    if history.lifecycle.completed is not None:
         found.append(f"run {history.run} completed with its result")
     hidden = len(found) - SHOWN
     return tuple(found) if hidden <= 0 else (*found[:SHOWN], f"and {hidden} more: holdfast show {history.run}")
@@ -81,7 +81,7 @@ async def relied_on(
 def undone_together(history: RunHistory, state: OperationState) -> tuple[str, ...]:
     """The scope of the answer `compensate`: the open transaction around the effect, else the whole ended run."""
     inside = _open_around(history, state)
-    if not contract_of(history, state).compensates or not (inside or history.status in ENDED):
+    if not contract_of(history, state).compensates or not (inside or history.lifecycle.status in ENDED):
         return ()
     what = f"the transaction {inside}" if inside else f"the whole run {history.run}"
     found = preview(history, inside).effects
@@ -92,8 +92,8 @@ def undone_together(history: RunHistory, state: OperationState) -> tuple[str, ..
 
 def _open_around(history: RunHistory, state: OperationState) -> str:
     """The innermost open transaction around an operation of a run that has not ended; empty where there is none."""
-    inside = [one for one in around(state.step, history.transactions) if not one.over and one.name]
-    return inside[-1].name if inside and history.status not in ENDED and not inside[-1].backward else ""
+    inside = [one for one in around(state.step, history.boundaries.by_name) if not one.over and one.name]
+    return inside[-1].name if inside and history.lifecycle.status not in ENDED and not inside[-1].backward else ""
 
 
 async def review_contradiction(
@@ -133,9 +133,9 @@ def next_steps(history: RunHistory, word: str) -> str:
     """The command that goes on after an answer."""
     run = history.run
     if word == "compensate":
-        what = "The whole run" if history.status in ENDED else "The transaction around it"
+        what = "The whole run" if history.lifecycle.status in ENDED else "The transaction around it"
         return f"{what} is being undone. Next: holdfast resume {run}"
-    if word == "happened" or history.status not in ENDED:
+    if word == "happened" or history.lifecycle.status not in ENDED:
         return f"Next: holdfast show {run}"
     return f"What relied on it stays as it is. To undo the whole run: holdfast undo {run}"
 
@@ -149,13 +149,13 @@ async def _compensate(draft: Service, history: RunHistory, state: OperationState
             next_step=f"holdfast resolve {name} --happened | --did-not-happen",
         )
     reason = why or f"the outcome of {state.step} was contradicted"
-    if history.status in ENDED:
+    if history.lifecycle.status in ENDED:
         await draft.undo(history.run, by=by, why=reason)
     elif inside := _open_around(history, state):
         await draft.call_off(history.run, inside, by=by, why=reason)
     else:
         raise UsageError(
-            f"run {history.run} is {history.status}, and {state.step} is in no open transaction",
+            f"run {history.run} is {history.lifecycle.status}, and {state.step} is in no open transaction",
             known="a run is compensated when it has ended",
             next_step=f"holdfast cancel {history.run}, then answer again",
         )

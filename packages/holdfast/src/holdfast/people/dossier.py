@@ -159,7 +159,7 @@ async def read_dossier(source: Service | JournalReader, item: str) -> tuple[Doss
     about = await item_from(looking, item, history)
     subject = about.subject
     operation = subject if isinstance(subject, OperationState) else None
-    agent = shown_agent(history.started.agent) if history.started is not None else ""
+    agent = shown_agent(history.lifecycle.started.agent) if history.lifecycle.started is not None else ""
     similar = await precedents(looking, agent, about.tool, about.item) if about.kind == "approval" else Precedents()
     before = read.records[: read.begun] if read.begun else read.records
     thoughts = _thoughts(before)
@@ -325,8 +325,10 @@ def _cost(records: Sequence[r.Record]) -> Cost:
 
 def _blocked(history: RunHistory, step: str) -> tuple[str, ...]:
     """Work that waits for the answer: the run, its boundaries, and its other open operations."""
-    found = [f"run {history.run}"] if history.status not in {"completed", "undone"} else []
-    found.extend(f"transaction {one.name}" for one in around(step, history.transactions) if one.name and not one.over)
+    found = [f"run {history.run}"] if history.lifecycle.status not in {"completed", "undone"} else []
+    found.extend(
+        f"transaction {one.name}" for one in around(step, history.boundaries.by_name) if one.name and not one.over
+    )
     found.extend(f"{one.step} ({one.phase})" for one in history.open_operations() if one.step != step)
     return tuple(found)
 

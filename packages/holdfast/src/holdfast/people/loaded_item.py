@@ -115,22 +115,26 @@ def item_in(history: RunHistory, step: str) -> LoadedItem:
     found = _about(history, step)
     if found.kind != "approval" or not isinstance(found.subject, OperationState):
         return found
-    return replace(found, proposers=found.subject.proposers(history.started))
+    return replace(found, proposers=found.subject.proposers(history.lifecycle.started))
 
 
 def _about(history: RunHistory, step: str) -> LoadedItem:
     if (operation := history.operations.get(step)) is not None:
         return _about_operation(history, operation)
-    if (question := history.questions.get(step)) is not None:
-        is_open = step not in history.answers and history.status not in ENDED and history.cancelled is None
+    if (question := history.steps.questions.get(step)) is not None:
+        is_open = (
+            step not in history.steps.answers
+            and history.lifecycle.status not in ENDED
+            and history.lifecycle.cancelled is None
+        )
         digest = _digest(question.question, question.until)
         kind: Literal["question", "handoff"] = "question" if question.handoff is None else "handoff"
         queue = "" if question.handoff is None else question.handoff.queue
         name = operation_id(history.run, step)
         return LoadedItem(name, kind, history.run, step, "", digest, is_open, question, history, queue=queue)
-    transaction = history.transactions.get(step)
-    if transaction is None and not step and history.halted is not None:
-        return _about_halted(history, history.halted)
+    transaction = history.boundaries.by_name.get(step)
+    if transaction is None and not step and history.lifecycle.halted is not None:
+        return _about_halted(history, history.lifecycle.halted)
     if transaction is None:
         where = f"{history.run}/{step}" if step else f"run {history.run}"
         raise UsageError(f"there is no inbox item {where}", next_step="holdfast inbox lists what waits for people")
@@ -145,7 +149,9 @@ def _about_halted(history: RunHistory, halted: r.RunStopped) -> LoadedItem:
     """A run that cannot continue: open until a person resumes it, takes it over or calls it off."""
     standing = [(one.step, one.phase, one.reason) for one in history.open_operations()]
     digest = _digest(halted.reason, halted.error, halted.detail, halted.at, standing)
-    return LoadedItem(history.run, "handoff", history.run, "", "", digest, history.stopped is halted, halted, history)
+    return LoadedItem(
+        history.run, "handoff", history.run, "", "", digest, history.lifecycle.stopped is halted, halted, history
+    )
 
 
 def _about_operation(history: RunHistory, operation: OperationState) -> LoadedItem:

@@ -61,7 +61,7 @@ def last_steps(run: str, records: Sequence[r.Record]) -> tuple[str, ...]:
 async def decide_stopped_run(service: Service, now: LoadedItem, way: Way, *, by: str, why: str) -> Applied:
     """Decide about a stopped run. The first decision is final; a later one is recorded and raises `UsageError`."""
     run, history = now.run, await service.history(now.run)
-    if not now.open or history.stopped != now.subject:
+    if not now.open or history.lifecycle.stopped != now.subject:
         raise UsageError(f"{run} was answered before", next_step=f"holdfast show {run}")
     word, key = Command(way, checked_by(by), why, via=service.via), f"halted/{history.entry_seen}"
     entry = await service.sink.post(Post(command_stream(run), key, written(word)))

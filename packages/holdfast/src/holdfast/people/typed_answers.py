@@ -137,7 +137,7 @@ def _left_out(now: LoadedItem) -> set[str]:
         found |= {"happened", "compensate"}
     if contract_of(now.history, operation).key is None or operation.key_unread:
         found.add("same-key")
-    if all(one.over for one in around(operation.step, now.history.transactions)):
+    if all(one.over for one in around(operation.step, now.history.boundaries.by_name)):
         found.add("compensate")
     if operation.intent.completes:
         found |= {"retry", "same-key"}

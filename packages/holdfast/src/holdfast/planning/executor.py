@@ -74,7 +74,7 @@ async def execute(scope: Scope, plan: Plan, how: ExecuteOptions) -> PlanResult:
     """Perform a plan as part of this run. See `Run.execute`."""
     tools = offered_tools(scope)
     grounds = PlanDependencies(how.known, plan, how.given, how.relies_on)
-    boundaries = around(scope.path, scope.active.history.transactions)
+    boundaries = around(scope.path, scope.active.history.boundaries.by_name)
     check_plan(plan, tools, grounds.facts, inside=any(one.name != WHOLE_RUN for one in boundaries))
     await _same_plan(scope, plan)
     if how.approve and not await approved(scope, grounds.digest, f"the plan {plan.name} ({grounds.told})"):

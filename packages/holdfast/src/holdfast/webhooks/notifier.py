@@ -148,7 +148,7 @@ async def _disable(engine: Process, name: str, why: str) -> None:
 
 
 def _began(run: Run) -> int:
-    started = run.scope().active.history.started
+    started = run.scope().active.history.lifecycle.started
     return started.at if started is not None else 0
 
 

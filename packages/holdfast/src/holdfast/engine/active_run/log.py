@@ -49,11 +49,11 @@ class RunRecorder:
         self.suspected = True  # until it records progress, a death of this process counts against it
         self.blocking: Final[set[str]] = {
             *(step for step, operation in history.operations.items() if operation.phase == "unknown"),
-            *history.left,
+            *history.delivered.left,
         }
         self._on_failure: Final = on_failure
         trusted = process.identity.trust == "trusted"
-        self.claimed_up: Final = history.measured_since(self.now(), trusted=trusted, worker=process.worker.id)
+        self.claimed_up: Final = history.ownership.measured_since(self.now(), trusted=trusted, worker=process.worker.id)
         self._stored_contracts: set[str] = set(history.contracts)
 
     # --- time ------------------------------------------------------------------------------------------------
@@ -144,11 +144,11 @@ class RunRecorder:
             self.history.add(record)
             if type(record) in _MAY_BLOCK and _blocks(record):
                 self.blocking.add(record.step)
-        if self.suspected and not self.history.fruitless:
+        if self.suspected and not self.history.ownership.fruitless:
             self.clear_suspicion()
         if self.changes:
             self._changed({record.step if is_about_operation(record) else "" for record in records})
-        if self.history.raised and self.on_raised is not None:
+        if self.history.boundaries.raised and self.on_raised is not None:
             self.on_raised()
 
     def clear_suspicion(self) -> None:
@@ -175,9 +175,9 @@ class RunRecorder:
             operation = history.operations.get(step)
             if operation is None or operation.final or operation.phase == "held":
                 continue  # a held operation waits for the end of the code that would wait for it here
-            if operation.phase == "unknown" and step not in history.told_unknown:
+            if operation.phase == "unknown" and step not in history.delivered.told_unknown:
                 return step
-            if operation.phase != "unknown" and step in history.left:
+            if operation.phase != "unknown" and step in history.delivered.left:
                 return step
         return None
 

@@ -53,17 +53,17 @@ class Replay:
     """
 
     def __init__(self, history: RunHistory, waiters: Waiters, end: Callable[[Ending], None]) -> None:
-        self.order: Final = DeliveryOrder(history.dropped)
+        self.order: Final = DeliveryOrder(history.delivered.dropped)
         self.expected: Final[set[str]] = {step for step in history.operations if not history.unheard(step)}
         self.begun: Final[set[str]] = (
-            set(history.timers) | set(history.questions) | set(history.decisions_begun)
-        ) - set(history.answers)
+            set(history.steps.timers) | set(history.steps.questions) | set(history.steps.decisions_begun)
+        ) - set(history.steps.answers)
         self.left: Final[set[str]] = set()
         self.late: Final[set[str]] = set()  # operations with a call that outlived its attempt
         self._history: Final = history
         self._waiters: Final = waiters
         self._end: Final = end
-        self._recorded: Final = history.given  # how much was delivered before this process claimed the run
+        self._recorded: Final = history.delivered.count  # how much was delivered before this process claimed the run
         self._held_back: Final[list[asyncio.Future[None]]] = []
 
     @property
@@ -73,7 +73,7 @@ class Replay:
 
     def replaying(self) -> bool:
         """True if the record goes on past the point that code has reached."""
-        return self.order.at < self._history.given or bool(self.expected) or bool(self.begun)
+        return self.order.at < self._history.delivered.count or bool(self.expected) or bool(self.begun)
 
     def reach(self, step: str) -> None:
         """Agent code came back to a recorded operation."""
@@ -93,24 +93,24 @@ class Replay:
 
     async def reach_turn(self, scope: Scope, step: str) -> None:
         """Wait until everything that was delivered before this has been taken."""
-        while (delivery := self._history.deliveries.get(step)) is not None and delivery.index > self.order.at:
+        while (delivery := self._history.delivered.by_step.get(step)) is not None and delivery.index > self.order.at:
             await self._waiters.wait(scope, self.order.before(delivery.index), Pause("replay", step))
 
     async def take_turn(self, scope: Scope | None, step: str) -> Delivery:
         """Wait until everything that was delivered earlier has been taken; then take this delivery."""
-        index = self._history.deliveries[step].index
+        index = self._history.delivered.by_step[step].index
         while index > self.order.at:
             await self._waiters.wait(scope, self.order.before(index), Pause("replay", step))
         return self.take(step)
 
     def forgo(self, step: str) -> None:
         """Skip a delivery that its cancelled caller never takes: the next one comes."""
-        if step in self._history.deliveries:
+        if step in self._history.delivered.by_step:
             self.take(step)
 
     def take(self, step: str) -> Delivery:
         """Take this delivery: its turn has come, or is given up."""
-        delivery = self._history.deliveries.pop(step)
+        delivery = self._history.delivered.by_step.pop(step)
         self.order.take(delivery.index)
         if (self._held_back or self._history.messages is not None) and not self.catching_up:
             self._caught_up()
@@ -135,7 +135,7 @@ class Replay:
     def divergence(self, why: str, difference: str = "") -> ReplayDiverged:
         """The error that shows `difference`, or else what the record holds and the code did not come back to."""
         run = self._history.run
-        missing = sorted(self.expected) or list(self._history.deliveries)
+        missing = sorted(self.expected) or list(self._history.delivered.by_step)
         shown = difference or "\n".join(f"- recorded, not reached: {self._shown(step)}" for step in missing[:20])
         return ReplayDiverged(
             f"run {run}: {why}",

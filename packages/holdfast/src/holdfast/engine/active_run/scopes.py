@@ -136,7 +136,7 @@ class Scope:
         base = self.path + _checked(name.replace(" ", "-"), "a transaction")
         count = self.counts[base + "/"] = self.counts.get(base + "/", 0) + 1
         base = base if count == 1 else f"{base}#{count}"
-        return self._part(named(base, self.active.history.renewed.get(base, 1)) + "/")
+        return self._part(named(base, self.active.history.boundaries.renewed.get(base, 1)) + "/")
 
     def section(self, name: str) -> Scope:
         """A part of this branch whose steps have names of their own; the same task goes on in it."""
