@@ -57,7 +57,7 @@ BESIDE: Final[dict[str, tuple[str, ...]]] = {
         "holdfast.model.plan.PlanStep",
         "holdfast.model.plan.Call",
         "holdfast.planning.executor.PlanResult",
-        "holdfast.planning.executor.Chosen",
+        "holdfast.model.plan.Chosen",
         "holdfast.planning.executor.check_plan",
         "holdfast.planning.schema.plan_schema",
     ),

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from holdfast.engine.approvals import Verdict
 from holdfast.model import records as r
+from holdfast.model.commands import Verdict
 from holdfast.model.ids import operation_id
 from holdfast.model.outcome import DECLINED, EXPIRED, Outcome
 from simulator.agents.people import GATED, asks

@@ -12,7 +12,8 @@ import msgspec
 
 from holdfast.model import records as r
 from holdfast.model.ids import operation_id
-from holdfast.planning.executor import Chosen, PlanResult
+from holdfast.model.plan import Chosen
+from holdfast.planning.executor import PlanResult
 from simulator.agents.plans import name_of
 from simulator.plan import Act, Step
 from simulator.services.service import Effect, Request

@@ -9,9 +9,9 @@ import pytest
 
 from holdfast import Key, Once, Run, Secret, agent, current_operation, tool
 from holdfast.control.service import Service
-from holdfast.engine.commands import Command, command_stream
 from holdfast.errors import ArgumentError, Declined, ReplayDiverged, RunSuspended, UsageError
 from holdfast.model import records as r
+from holdfast.model.commands import Command, command_stream
 from holdfast.people import answers as a
 from holdfast.people.answers import OneOf, answer_all
 from holdfast.people.dossier import dossier

@@ -6,9 +6,10 @@ import msgspec
 import pytest
 
 from holdfast import Key, Run, agent, tool
-from holdfast.engine.commands import Command, command_post
+from holdfast.engine.commands import command_post
 from holdfast.errors import RunSuspended, UsageError
 from holdfast.model import records as r
+from holdfast.model.commands import Command
 from holdfast.model.contract import Contract
 from holdfast.model.decision.decide import decide
 from holdfast.model.decision.moves import Gate

@@ -10,11 +10,11 @@ import msgspec
 import pytest
 
 from holdfast import Key, Run, Secret, agent, current_operation, tool
-from holdfast.engine.commands import Command, command_stream
 from holdfast.errors import ContractError, RunSuspended, UsageError
 from holdfast.inspect.timeline import timeline
 from holdfast.journal.port import Post
 from holdfast.model import records as r
+from holdfast.model.commands import Command, command_stream
 from holdfast.people.items import items
 from holdfast.policies import Gate
 from holdfast.testing.clock import EPOCH_MS
@@ -147,7 +147,7 @@ async def test_a_word_about_what_was_asked_before_serves_nothing_else(lab: Lab):
 
 
 def _order() -> Any:
-    from holdfast.engine.commands import Command
+    from holdfast.model.commands import Command
 
     return Command("approve", "eve")
 

@@ -12,8 +12,8 @@ import pytest
 from holdfast import Holdfast, Run, agent
 from holdfast.control.command_ack import TAKEN, wait_until_applied
 from holdfast.engine.commands import command_post
-from holdfast.engine.housekeeping import troubles_of
 from holdfast.errors import JournalUnavailable, RunStopped, RunSuspended
+from holdfast.inspect.reader import troubles_of
 from holdfast.journal.port import Post
 from holdfast.model import records as r
 from tests.unit.engine.lab import Lab, virtual

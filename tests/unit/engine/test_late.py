@@ -8,10 +8,10 @@ import msgspec
 import pytest
 
 from holdfast import CannotTell, Key, Operation, Run, Verdict, agent, current_operation, tool
-from holdfast.engine.commands import Command, command_stream
 from holdfast.errors import RunSuspended, UsageError
 from holdfast.journal.port import Post
 from holdfast.model import records as r
+from holdfast.model.commands import Command, command_stream
 from tests.unit.engine.lab import Lab, virtual
 
 SECOND = timedelta(seconds=1)

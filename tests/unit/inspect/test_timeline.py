@@ -8,8 +8,7 @@ from holdfast.inspect.timeline import Timeline, timeline
 from holdfast.model import records as r
 from holdfast.model.facts import Correction, Fact, Weighed
 from holdfast.model.outcome import RETURNED, Basis
-from holdfast.model.plan import Call, Plan, PlanStep
-from holdfast.planning.executor import Chosen
+from holdfast.model.plan import Call, Chosen, Plan, PlanStep
 
 INTENT = r.Intent("pay", r.Raw(b'{"order":"1"}'), "d", "c")
 START = (

@@ -7,7 +7,6 @@ import msgspec
 import pytest
 
 from holdfast import Key, Run, agent, current_operation, tool
-from holdfast.engine.commands import Command, command_stream
 from holdfast.engine.recovery import verify_stopped_run
 from holdfast.engine.suspension import stopped_change
 from holdfast.errors import ReplayDiverged, RunStopped, RunSuspended, UsageError
@@ -16,6 +15,7 @@ from holdfast.inspect.timeline import timeline
 from holdfast.journal.port import Post
 from holdfast.journal.record_codec import encode
 from holdfast.model import records as r
+from holdfast.model.commands import Command, command_stream
 from holdfast.people import answers as a
 from holdfast.people.answers import OneOf, answer_all
 from holdfast.people.dossier import dossier

@@ -1,8 +1,8 @@
 """Plans as data: a model proposes them, a person approves them, and the runtime executes them without either."""
 
 from holdfast.errors import NewPlanNeeded, PlanAborted, PlanError, PlanRefused, PlanStepFailed
-from holdfast.model.plan import Call, Plan, PlanStep
-from holdfast.planning.executor import Chosen, PlanResult, check_plan
+from holdfast.model.plan import Call, Chosen, Plan, PlanStep
+from holdfast.planning.executor import PlanResult, check_plan
 from holdfast.planning.schema import plan_schema
 
 __all__ = [

@@ -9,9 +9,10 @@ import pytest
 
 from holdfast import Key, Run, agent, tool
 from holdfast.control.service import Service
-from holdfast.engine.commands import Command, command_post
+from holdfast.engine.commands import command_post
 from holdfast.errors import RunSuspended, SignInNeeded
 from holdfast.model import records as r
+from holdfast.model.commands import Command
 from holdfast.model.preapproval import Standing
 from holdfast.people.loaded_item import load_item
 from holdfast.people.standing_permissions import add_standing

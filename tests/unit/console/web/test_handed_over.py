@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from holdfast import Key, Run, agent, tool
-from holdfast.engine.commands import Command, command_stream
 from holdfast.engine.durable_waits import question_stream
 from holdfast.errors import ReplayDiverged
+from holdfast.model.commands import Command, command_stream
 from holdfast.model.questions import Answered
 from holdfast.model.records import RunReopened
 from holdfast.people.assignments import Handing, item_stream

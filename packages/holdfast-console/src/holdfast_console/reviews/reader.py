@@ -8,12 +8,12 @@ from typing import Final, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.engine.commands import command_stream
 from holdfast.errors import Unreadable
 from holdfast.inspect.reader import JournalReader
 from holdfast.journal.entry_codec import read, set_aside
 from holdfast.journal.port import LedgerEntry
 from holdfast.model import records as r
+from holdfast.model.commands import command_stream
 from holdfast.model.ids import operation_id
 from holdfast.model.outcome import ASKED_BACK, EXPIRED
 from holdfast.model.seeded_cases import Ended

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from holdfast.engine import steps
 from holdfast.engine.active_run.scopes import SCOPE, Scope
 from holdfast.engine.messages import deliver_messages, interrupted_by
-from holdfast.engine.operation_driver import key_of
 from holdfast.engine.saga import parts_met
 from holdfast.engine.steps import NO_METADATA, CallMetadata, DeliveredOperation, ToolCall, facts_of, read, write
 from holdfast.engine.suspension import Pause
@@ -20,7 +19,7 @@ from holdfast.model import records as r
 from holdfast.model.facts import Fact
 from holdfast.model.ids import operation_id, split_operation_id
 from holdfast.model.messages import was_interrupted
-from holdfast.model.operation import OperationState
+from holdfast.model.operation import OperationState, key_of
 from holdfast.model.outcome import INTERRUPTED, LOST, RETURNED, STOPPED, Basis, Outcome, Receipt, Status
 from holdfast.model.run_history import PENDING
 

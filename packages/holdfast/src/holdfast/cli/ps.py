@@ -12,12 +12,11 @@ from holdfast.cli.common import CommandCall, command
 from holdfast.cli.config import split_command
 from holdfast.cli.inputs import read_past
 from holdfast.cli.undriven import Undriven, UndrivenFinder, commands_for
-from holdfast.engine.housekeeping import troubles_of
-from holdfast.inspect.reader import Listing, waits_of
+from holdfast.inspect.reader import Listing, troubles_of, waits_of
 from holdfast.inspect.text import ago
 from holdfast.journal.host import wall_ms
 from holdfast.journal.port import RunRow, RunStatus
-from holdfast.model.system import is_system
+from holdfast.model.system import Trouble, is_system
 from holdfast.model.waits import PEOPLE, ListedWait
 
 _STATUSES: Final[tuple[RunStatus, ...]] = ("running", "suspended", "completed", "stopped", "undone")
@@ -62,15 +61,37 @@ class ListedRun(msgspec.Struct, frozen=True):
 )
 @click.option("--after", default="", metavar="RUN", help="Continue with runs begun before this one: the next page.")
 @click.option("--all", "everything", is_flag=True, help="Include runs that send webhooks and notifications.")
-async def ps(
-    call: CommandCall, limit: int, after: str, status: RunStatus | None, since: str, **wanted: str | bool
-) -> None:
+def ps(call: CommandCall, limit: int, after: str, status: RunStatus | None, since: str, **wanted: str | bool) -> None:
     """List the runs, the newest first, and what each waits for."""
     now = wall_ms()
     only = Listing(
         status, str(wanted["agent"]), read_past(since, now) if since else 0, str(wanted["search"]),
         everything=bool(wanted["everything"]),
     )  # fmt: skip
+    found = call.read(_found(call, only, limit, after, now))
+    runs, more = found.runs, found.more
+    if call.screen.as_json:
+        call.screen.document({"runs": runs, "more": more})
+        return
+    call.screen.columns([_line(run, now) for run in runs])
+    for one in found.failing:
+        call.screen.note(("Housekeeping fails in a process: ", "yellow"), f"{one.task}: {one.error}. Next: restart it")
+    _sum_up(call, only, runs, found.counts)
+    if more:
+        call.screen.next(_next_page(only, since, limit, runs[-1].run))
+    _next_steps(call, runs)
+
+
+class _Found(msgspec.Struct, frozen=True):
+    """One page of runs. `failing`: the house-keeping of the processes that drive its runs."""
+
+    runs: list[ListedRun]
+    more: bool
+    counts: dict[tuple[str, RunStatus], int]
+    failing: list[Trouble]
+
+
+async def _found(call: CommandCall, only: Listing, limit: int, after: str, now: int) -> _Found:
     async with call.looking() as looking:
         rows = await looking.newest(only, limit + 1, after)
         disputed = await looking.contradicted_steps()
@@ -79,17 +100,7 @@ async def ps(
         counts = await looking.journal.counts()
         owners = {row.owner for row, run in zip(rows, runs, strict=False) if row.owner is not None and run.driven}
         failing = [one for owner in sorted(owners) for one in await troubles_of(looking.journal, owner)]
-    more = len(rows) > limit
-    if call.screen.as_json:
-        call.screen.document({"runs": runs, "more": more})
-        return
-    call.screen.columns([_line(run, now) for run in runs])
-    for one in failing:
-        call.screen.note(("Housekeeping fails in a process: ", "yellow"), f"{one.task}: {one.error}. Next: restart it")
-    _sum_up(call, only, runs, counts)
-    if more:
-        call.screen.next(_next_page(only, since, limit, runs[-1].run))
-    _next_steps(call, runs)
+    return _Found(runs, len(rows) > limit, counts, failing)
 
 
 def _next_page(only: Listing, since: str, limit: int, last: str) -> str:

@@ -6,25 +6,23 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from holdfast.cli.common import CommandCall, command
+from holdfast.cli.common import CommandCall, command, wait_for
 from holdfast.cli.config import split_command
-from holdfast.cli.policy import then_text
 from holdfast.cli.screen import Screen, grid, phrase
 from holdfast.cli.undriven import Undriven, UndrivenFinder
-from holdfast.engine.environment import SystemClock
 from holdfast.errors import UsageError
-from holdfast.inspect.explain import Explanation, explain
 from holdfast.inspect.render_records import plain_input, stored
 from holdfast.inspect.run_state import StateAt, state_at
 from holdfast.inspect.text import count, duration, moment, safe, short
 from holdfast.inspect.timeline import Timeline, TimelineEntry, TimelineNote, timeline
 from holdfast.journal.host import wall_ms
-from holdfast.model.decision.situation import Now
 from holdfast.model.questions import after_stop
-from holdfast.people.policy.archive import facts_text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
+
+    from holdfast.inspect.explain import Explanation
+    from holdfast.inspect.reader import ReadRecord
 
 
 _POLL_S: Final = 0.3  # between two looks of `show --follow`
@@ -37,7 +35,7 @@ _POLL_S: Final = 0.3  # between two looks of `show --follow`
 @click.argument("run")
 @click.option("--at", "step", metavar="STEP", help="The state when this step (or record number) was recorded.")
 @click.option("--follow", is_flag=True, help="Go on showing what is recorded until the run has ended.")
-async def show(call: CommandCall, run: str, step: str | None, follow: bool) -> None:
+def show(call: CommandCall, run: str, step: str | None, follow: bool) -> None:
     """Show the timeline of RUN: each effect on a line, and below it what happened to it.
 
     With --at the state of the run as it was when that step got its outcome, and the
@@ -47,11 +45,9 @@ async def show(call: CommandCall, run: str, step: str | None, follow: bool) -> N
     if follow:
         if call.screen.as_json or step is not None:
             raise UsageError("--follow goes with neither --json nor --at", next_step=f"holdfast show {run} --follow")
-        await _follow(call, run)
+        wait_for(_follow(call, run))
         return
-    async with call.looking() as looking:
-        told = await looking.told(run)
-        undriven = await UndrivenFinder(looking, wall_ms()).find(await looking.row(run))
+    told, undriven = call.read(_records_of(call, run))
     if step is not None:
         state = state_at(run, told, step)
         if call.screen.as_json:
@@ -66,8 +62,16 @@ async def show(call: CommandCall, run: str, step: str | None, follow: bool) -> N
         show_timeline(call.screen, story, undriven)
 
 
+async def _records_of(call: CommandCall, run: str) -> tuple[list[ReadRecord], Undriven | None]:
+    async with call.looking() as looking:
+        told = await looking.told(run)
+        return told, await UndrivenFinder(looking, wall_ms()).find(await looking.row(run))
+
+
 async def _follow(call: CommandCall, run: str) -> None:
     """Show the run and what is added to it, until it has ended."""
+    from holdfast.engine.environment import SystemClock  # noqa: PLC0415 - only this waits between two looks
+
     clock, following, last, status = SystemClock(), Following(call.screen), 0, ""
     while status not in {"completed", "stopped", "undone"}:
         async with call.looking() as looking:
@@ -81,15 +85,22 @@ async def _follow(call: CommandCall, run: str) -> None:
 
 @command("why", examples=("holdfast why ticket-17/refund#1", "holdfast why ticket-17/refund#1 --json"))
 @click.argument("operation")
-async def why(call: CommandCall, operation: str) -> None:
+def why(call: CommandCall, operation: str) -> None:
     """Explain OPERATION (RUN/STEP): what is proven, and whether it may be sent again."""
-    async with call.looking() as looking:
-        instant = looking.journal.now()
-        found = await explain(looking, operation, Now(instant.boot, instant.ms, SystemClock().wall_ms()))
+    found = call.read(_explained(call, operation))
     if call.screen.as_json:
         call.screen.document(found)
     else:
         _show_explanation(call.screen, found)
+
+
+async def _explained(call: CommandCall, operation: str) -> Explanation:
+    from holdfast.inspect.explain import explain  # noqa: PLC0415 - `show` explains nothing, and starts without it
+    from holdfast.model.decision.situation import Now  # noqa: PLC0415 - as above
+
+    async with call.looking() as looking:
+        instant = looking.journal.now()
+        return await explain(looking, operation, Now(instant.boot, instant.ms, wall_ms()))
 
 
 def _show_explanation(screen: Screen, found: Explanation) -> None:
@@ -117,8 +128,12 @@ def _show_explanation(screen: Screen, found: Explanation) -> None:
     screen.show(grid(lines))
     screen.line("")
     if found.policy is not None:
+        from holdfast.people.policy.archive import facts_text  # noqa: PLC0415 - most operations have no policy
+
         screen.line("  policy: ", (found.policy.says, "bold"))
         if (rule := found.policy.read) is not None:
+            from holdfast.cli.policy import then_text  # noqa: PLC0415 - few explanations quote a rule
+
             screen.line((f"  it read: if {safe(rule.when)}", "dim"))
             screen.line((f"           then {safe(then_text(rule))}", "dim"))
         screen.line((f"  it knew: {facts_text(found.policy.facts)}", "dim"))

@@ -8,10 +8,10 @@ from typing import Final
 import msgspec
 
 from holdfast.engine.approvals import AnswerContext, verdict_of
-from holdfast.engine.commands import Command
 from holdfast.engine.engine import Engine
 from holdfast.errors import SignInNeeded, UsageError
 from holdfast.model import records as r
+from holdfast.model.commands import Command
 from holdfast.model.names import is_among
 from holdfast.model.operation import OTHERWISE, OperationState
 from holdfast.model.run_history import RunHistory

@@ -7,10 +7,11 @@ from typing import Final
 from msgspec.structs import replace
 
 from holdfast.engine.active_run.log import load
-from holdfast.engine.commands import Applied, command_stream
+from holdfast.engine.commands import Applied
 from holdfast.engine.engine import Engine
-from holdfast.engine.housekeeping import troubles_of
+from holdfast.inspect.reader import troubles_of
 from holdfast.journal.record_codec import decode_all
+from holdfast.model.commands import command_stream
 
 LOOKS: Final = 40
 BETWEEN_S: Final = 0.05

@@ -28,7 +28,7 @@ from holdfast.control.messages import checked_accepts_message, checked_by, messa
 from holdfast.control.undo import call_off_reason, checked_finished, checked_open, checked_parked
 from holdfast.engine.approvals import AnswerContext, came_late
 from holdfast.engine.breaker import ToolPause, pause_post
-from holdfast.engine.commands import Applied, Command, CommandName, checked_resolution, command_stream
+from holdfast.engine.commands import Applied, checked_resolution
 from holdfast.engine.deferred import ArrivedAnswer, arrived_stream, forward, owner_of
 from holdfast.engine.durable_waits import answer_post, event_stream
 from holdfast.engine.engine import Engine
@@ -38,6 +38,7 @@ from holdfast.inspect.reader import JournalReader, operation_in, question_in
 from holdfast.journal.entry_codec import read, written
 from holdfast.journal.port import LedgerEntry, Post, RunRow, RunStatus
 from holdfast.model import records as r
+from holdfast.model.commands import Command, CommandName, command_stream
 from holdfast.model.ids import split_operation_id
 from holdfast.model.names import plain_name
 from holdfast.model.operation import OperationState

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
@@ -21,6 +21,7 @@ from holdfast.journal.entry_codec import read, values_in, written
 from holdfast.journal.port import Journal, LedgerEntry, Post
 from holdfast.model import records as r
 from holdfast.model.canonical.encode import digest, forms
+from holdfast.model.commands import Verdict
 from holdfast.model.decision import moves as m
 from holdfast.model.names import is_among, same_person
 from holdfast.model.operation import OTHERWISE, OperationState
@@ -177,12 +178,6 @@ def _proposed_by(driver: OperationDriver) -> str:
 def _number(value: object) -> float | None:
     """The value as an amount; None if it is not a number."""
     return float(value) if isinstance(value, (int, float, Decimal)) and not isinstance(value, bool) else None
-
-
-Verdict: TypeAlias = r.ApprovalGranted | r.ApprovalRefused | r.ArgumentsEdited | r.ResultGiven
-YES: Final = (r.ApprovalGranted, r.ResultGiven)
-"""Answers that let the run proceed. A proposer cannot give one; an edit is a proposal, and open to everyone."""
-VERDICTS: Final = (r.ApprovalGranted, r.ApprovalRefused, r.ArgumentsEdited, r.ResultGiven)
 
 
 class AnswerContext(msgspec.Struct, frozen=True):

@@ -21,7 +21,7 @@ from holdfast.journal.port import LedgerEntry, Post
 from holdfast.journal.record_codec import decode_all
 from holdfast.model import records as r
 from holdfast.model.decision.situation import Elsewhere
-from holdfast.model.ids import operation_id, stream
+from holdfast.model.ids import operation_id, reuse_stream, stream
 from holdfast.model.operation import OperationState
 from holdfast.model.records import NOTHING, Raw
 from holdfast.model.run_history import RunHistory
@@ -191,11 +191,6 @@ def claim_stream(tool: str, business_key: str) -> str:
 def repeat_stream(tool: str, words: str) -> str:
     """The ledger stream of all writes of a tool with the same `once` parameters, by their digest."""
     return stream("once", tool, words)
-
-
-def reuse_stream(operation: str) -> str:
-    """The ledger stream of the operations that reused the outcome of this one."""
-    return stream("reused", operation)
 
 
 def reused_post(source: str, operation: str) -> Post:

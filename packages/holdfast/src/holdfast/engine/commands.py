@@ -9,14 +9,14 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Mapping
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
 from holdfast.engine.active_run.log import load
 from holdfast.engine.active_run.run import ActiveRun
-from holdfast.engine.approvals import VERDICTS, YES, AnswerContext, Verdict, came_late, verdict_of
+from holdfast.engine.approvals import AnswerContext, came_late, verdict_of
 from holdfast.engine.claims import outcome_posts
 from holdfast.engine.contradictions import by_report, opening_posts
 from holdfast.engine.environment import Stamp
@@ -32,6 +32,7 @@ from holdfast.journal.port import LeaseGranted, LedgerEntry, Post, RunChange, Ru
 from holdfast.journal.record_codec import encode
 from holdfast.journal.run_log import RunLog, genesis
 from holdfast.model import records as r
+from holdfast.model.commands import VERDICTS, YES, Command, RunCommandRecord, command_stream
 from holdfast.model.contract import Contract
 from holdfast.model.ids import operation_id
 from holdfast.model.names import is_among
@@ -47,36 +48,6 @@ from holdfast.model.waits import waits_left
 _LOG: Final = logging.getLogger("holdfast")
 ANSWER_KEY: Final = "arrived/"
 """Key prefix of a command that carries an answer from outside, rather than a report of one of our processes."""
-CommandName = Literal[
-    "approve", "decline", "edit", "stand_in", "cancel", "pause", "unpause", "resolve", "late", "reopen", "review",
-    "take_over", "tell", "transaction", "undo",
-]  # fmt: skip
-RunCommandRecord: TypeAlias = r.TransactionResolved | r.TransactionAborting | r.MessageReceived
-CommandRecord: TypeAlias = Verdict | r.Resolved | r.LateReport | RunCommandRecord
-
-
-class Command(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One command. `record` is what it adds to the run, if it is about one operation or transaction.
-
-    `after` names the person who answered first: this answer came second and is only recorded. `via` is how the giver's
-    name is known: typed by a person with access to the file, or proven by a password, a token, a proxy or a provider.
-    `proven_ms` is the wall clock at which a password was given; 0: none was. `refused` is why the command must not be
-    applied: it is only recorded.
-    """
-
-    word: CommandName = "late"
-    by: str = ""
-    note: str = ""
-    record: CommandRecord | None = None
-    after: str = ""
-    via: str = ""
-    proven_ms: int = 0
-    refused: str = ""
-
-
-def command_stream(run: str) -> str:
-    """The ledger stream of commands for one run."""
-    return f"run/{run}"
 
 
 def command_post(run: str, body: bytes, key: str = "") -> Post:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.engine.commands import Command, command_stream
 from holdfast.engine.exceptions.call_end import clean
 from holdfast.engine.late_reports import file_late
 from holdfast.engine.operation_driver import OperationDriver, operation_key
@@ -23,6 +22,7 @@ from holdfast.errors import Deferred, LeaseLost, LedgerTaken
 from holdfast.journal.entry_codec import read, read_taken, readable, written
 from holdfast.journal.port import Journal, LedgerEntry, Post
 from holdfast.model import records as r
+from holdfast.model.commands import Command, command_stream
 from holdfast.model.ids import operation_id, split_operation_id, stream
 from holdfast.model.run_history import PENDING
 from holdfast.policies import milliseconds

@@ -17,26 +17,17 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from holdfast.errors import HoldfastError, LeaseLost
+from holdfast.model.system import HEALTH, Trouble
 
 if TYPE_CHECKING:
     from holdfast.engine.environment import Clock
     from holdfast.journal.port import Journal
 
 LOG: Final = logging.getLogger("holdfast")
-HEALTH: Final = "health/"
-"""Name prefix of the note in which a process publishes the failures of its house-keeping."""
 AGAIN_MS: Final = 60_000
 """How often a failure that goes on is logged, and how long a task that was started again is shown."""
 _RESTART_S: Final = 1.0
 _END_S: Final = 5.0  # a task that refuses to end does not hold up the end of the process
-
-
-class Trouble(msgspec.Struct, frozen=True):
-    """A house-keeping task that fails: what it does, why it fails, and since which wall clock."""
-
-    task: str
-    error: str
-    since_ms: int
 
 
 class Housekeeping:
@@ -170,17 +161,3 @@ class Loop:
     def _again(self, cause: BaseException) -> None:
         if not self._closed:
             self._task = self._start(cause)
-
-
-async def troubles_of(journal: Journal, worker: str) -> list[Trouble]:
-    """The house-keeping failures of a process, as far as it could publish them."""
-    note = await journal.hint(HEALTH + worker)
-    return [] if note is None else troubles_in(note)
-
-
-def troubles_in(note: bytes) -> list[Trouble]:
-    """The failures in such a note; none if it cannot be read."""
-    try:
-        return msgspec.json.decode(note, type=list[Trouble])
-    except (msgspec.MsgspecError, ValueError):
-        return []

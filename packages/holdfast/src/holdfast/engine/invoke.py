@@ -13,10 +13,11 @@ from holdfast.engine.active_run.scopes import SCOPE
 from holdfast.engine.current_operation import AT, CallReport, CurrentOperation
 from holdfast.engine.driven_operation import DrivenOperation
 from holdfast.engine.late_reports import watch_late
-from holdfast.engine.operation_driver import decoded, key_of, leading_arguments
+from holdfast.engine.operation_driver import decoded, leading_arguments
 from holdfast.engine.tool_protocol import begin_call, wake
 from holdfast.errors import Ambiguous, NotSent, Rejected
 from holdfast.model import records as r
+from holdfast.model.operation import key_of
 from holdfast.model.secret import RESOLVER, REVEALED
 
 CANCEL_GRACE_S: Final = 1.0

@@ -11,7 +11,7 @@ import msgspec
 
 from holdfast.engine.active_run.log import load
 from holdfast.engine.active_run.run import ActiveRun
-from holdfast.engine.commands import Command, command_post
+from holdfast.engine.commands import command_post
 from holdfast.engine.contradictions import by_report, opening_posts
 from holdfast.engine.driven_operation import DrivenOperation
 from holdfast.engine.exceptions.call_end import end_of_error, end_of_value
@@ -21,6 +21,7 @@ from holdfast.errors import HoldfastError, JournalError, JournalUnavailable, Led
 from holdfast.journal.entry_codec import written
 from holdfast.journal.port import Post
 from holdfast.model import records as r
+from holdfast.model.commands import Command
 from holdfast.model.operation import OperationState
 
 LOG: Final = logging.getLogger("holdfast")

@@ -15,7 +15,8 @@ import msgspec
 
 from holdfast.errors import ArgumentError
 from holdfast.model import records as r
-from holdfast.model.ids import approval_digest, claim_identity, idempotency_key, operation_id
+from holdfast.model.ids import approval_digest
+from holdfast.model.operation import key_of
 from holdfast.model.saga import CONFIRM, serving
 from holdfast.model.view import Operation
 
@@ -132,13 +133,6 @@ def intent_of(driver: OperationDriver) -> r.Intent:
     if taking is None or operation.attempts:
         return operation.intent
     return msgspec.structs.replace(operation.intent, generation=taking[0], outside=taking[1])
-
-
-def key_of(namespace: str, run: str, step: str, intent: r.Intent) -> str:
-    """The idempotency key of an operation: from its business key where it has one, else from its own name."""
-    if intent.claim:
-        return idempotency_key(namespace, claim_identity(intent.tool, intent.claim, intent.outside))
-    return idempotency_key(namespace, operation_id(run, step))
 
 
 def operation_key(driver: OperationDriver) -> str:

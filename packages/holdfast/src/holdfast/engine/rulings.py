@@ -16,9 +16,9 @@ from holdfast.journal.entry_codec import read, written
 from holdfast.journal.port import Post
 from holdfast.model import records as r
 from holdfast.model.canonical.plain import plain_arguments
-from holdfast.model.ids import operation_id, parts_of, stream
+from holdfast.model.ids import operation_id
 from holdfast.model.operation import OperationState
-from holdfast.model.policy import WEEKDAYS, Facts, Past, Ruling, asked_before, chance
+from holdfast.model.policy import WEEKDAYS, Facts, Past, Ruling, asked_before, chance, policy_stream
 from holdfast.model.shadow import Left, Traits, asked_afterwards, shadow_stream
 from holdfast.model.tool_history import Deed, deed_of, deeds_stream, past_of
 
@@ -113,18 +113,7 @@ def _history_posts(operation: OperationState, deed: Deed | None) -> tuple[Post, 
     return (Post(deeds_stream(facts.tool, facts.subject), "", written(deed)),)
 
 
-POLICIES: Final = "policies/"
 _TEXT: Final = "text"
-
-
-def policy_stream(version: str) -> str:
-    """The ledger stream that holds the text of this version."""
-    return stream("policies", version)
-
-
-def version_of_stream(name: str) -> str:
-    """The version whose text is in this stream."""
-    return parts_of(name)[1]
 
 
 async def archive_policy(process: Process, policy: PolicyCode) -> None:

@@ -7,7 +7,6 @@ from collections import Counter
 import msgspec
 
 from holdfast.engine.engine import Engine
-from holdfast.engine.housekeeping import HEALTH, troubles_in
 from holdfast.engine.suspension import stopped_change, unreadable_change
 from holdfast.errors import JournalError, UsageError
 from holdfast.inspect.ledger_kinds import unreadable as unreadable_in
@@ -16,6 +15,7 @@ from holdfast.journal.port import LeaseGranted, Reader, RunChange, RunRow, RunSt
 from holdfast.journal.run_log import RunLog, genesis
 from holdfast.model.ids import operation_id
 from holdfast.model.run_history import RunHistory
+from holdfast.model.system import HEALTH, troubles_in
 from holdfast.model.waits import ListedWait
 
 

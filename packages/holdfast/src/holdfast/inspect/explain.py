@@ -8,8 +8,8 @@ import msgspec
 
 from holdfast.engine.breaker import BreakerState as Breaker
 from holdfast.engine.breaker import wait_ms
-from holdfast.engine.operation_driver import key_of
 from holdfast.inspect.contracts import DEFAULT_CONTRACT, repeat_words
+from holdfast.inspect.contradictions import answers_about, relied_on
 from holdfast.inspect.reader import JournalReader
 from holdfast.inspect.render_records import answer_text, basis_text, end_text, ruling_text, standing_text, verdict_text
 from holdfast.inspect.text import moment
@@ -19,12 +19,11 @@ from holdfast.model.decision import moves as m
 from holdfast.model.decision.decide import decide
 from holdfast.model.decision.evidence import AttemptEvidence, evidence_of, key_left_ms, natural_left_ms
 from holdfast.model.decision.situation import Now, Situation
-from holdfast.model.operation import Attempt, OperationState
+from holdfast.model.operation import Attempt, OperationState, key_of
 from holdfast.model.outcome import RETURNED
 from holdfast.model.policy import Facts, Rule
 from holdfast.model.run_history import RunHistory
 from holdfast.model.transitions import apply
-from holdfast.people.contradictions import answers_about, relied_on
 from holdfast.people.earlier_answers import answers_about_step
 from holdfast.people.policy.archive import kept_policy
 

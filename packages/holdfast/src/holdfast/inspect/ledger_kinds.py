@@ -14,7 +14,6 @@ from typing import Any, Final
 from holdfast.engine.breaker import ToolPause
 from holdfast.engine.caches import PendingParameters
 from holdfast.engine.claims import ClaimNote
-from holdfast.engine.commands import Command
 from holdfast.engine.deferred import ArrivedAnswer, AwaitingOperation
 from holdfast.engine.late_reports import DELIVERIES, AnswerNotice
 from holdfast.engine.pending import PendingNote
@@ -22,6 +21,7 @@ from holdfast.errors import Unreadable
 from holdfast.extensions import extensions
 from holdfast.journal.entry_codec import REFUSED, SetAside, read
 from holdfast.journal.port import LedgerEntry
+from holdfast.model.commands import Command
 from holdfast.model.contradiction import ANSWERED, CONTRADICTED, Opened
 from holdfast.model.memory import Heeded, Remembered, Spoken
 from holdfast.model.pending import WAYS

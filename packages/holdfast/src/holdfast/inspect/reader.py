@@ -13,7 +13,7 @@ from holdfast.journal.entry_codec import readable
 from holdfast.journal.port import Identity, Journal, Row, RunRow, RunStatus, RunWaits, StatusFilter
 from holdfast.model.contradiction import ANSWERED, CONTRADICTED, Opened, contradiction_stream
 from holdfast.model.ids import split_operation_id
-from holdfast.model.system import is_system
+from holdfast.model.system import HEALTH, Trouble, is_system, troubles_in
 from holdfast.model.waits import ListedWait, decode_waits
 
 if TYPE_CHECKING:
@@ -227,3 +227,9 @@ def question_in(history: RunHistory, step: str) -> r.QuestionAsked:
 def waits_of(row: RunRow | RunWaits) -> list[ListedWait]:
     """The waits of a run, from the listing."""
     return decode_waits(row.waits)
+
+
+async def troubles_of(journal: Journal, worker: str) -> list[Trouble]:
+    """The house-keeping failures of a process, as far as it could publish them."""
+    note = await journal.hint(HEALTH + worker)
+    return [] if note is None else troubles_in(note)

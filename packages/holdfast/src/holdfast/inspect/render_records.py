@@ -11,11 +11,9 @@ from holdfast.model import records as r
 from holdfast.model.facts import Correction, Fact, Weighed
 from holdfast.model.operation import OperationState
 from holdfast.model.outcome import Basis
-from holdfast.model.plan import Plan
+from holdfast.model.plan import DEPENDENCIES, JUDGED, Chosen, JudgedConditions, Plan
 from holdfast.model.policy import Ruling
 from holdfast.model.questions import Answered
-from holdfast.planning.dependencies import DEPENDENCIES
-from holdfast.planning.executor import JUDGED, Chosen, JudgedConditions
 
 SHORT: Final = 300
 _BESIDE: Final = {"resolve", "late", "transaction", "undo", "approve", "decline", "edit", "stand_in"}

@@ -7,14 +7,13 @@ from typing import Any
 
 import msgspec
 
-from holdfast.engine.operation_driver import key_of
 from holdfast.errors import UsageError
 from holdfast.inspect.reader import JournalReader, ReadRecord
 from holdfast.inspect.timeline import TimelineEntry, timeline
 from holdfast.model import records as r
 from holdfast.model.facts import Fact
 from holdfast.model.messages import Message, message_of
-from holdfast.model.operation import OperationState
+from holdfast.model.operation import OperationState, key_of
 from holdfast.model.outcome import Basis, Receipt
 from holdfast.model.receipts import proven
 from holdfast.model.run_history import RunHistory

@@ -88,3 +88,8 @@ def claim_identity(tool: str, business_key: str, generation: int) -> str:
 def marker(key: str) -> str:
     """The key in a form that can be planted in an effect: a Message-ID without its angle brackets."""
     return f"{key}@{MARKER_DOMAIN}"
+
+
+def reuse_stream(operation: str) -> str:
+    """The ledger stream of the operations that reused the outcome of this one."""
+    return stream("reused", operation)

@@ -7,6 +7,7 @@ from typing import Final, Literal
 import msgspec
 from msgspec.structs import replace
 
+from holdfast.model.ids import claim_identity, idempotency_key, operation_id
 from holdfast.model.outcome import FINAL, SETTLED, Basis, Met, Phase, Status
 from holdfast.model.policy import Facts, OnExpiry, Ruling
 from holdfast.model.records import NOTHING, End, Intent, LateReport, Raw, RunStarted
@@ -373,3 +374,10 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
     def deaths(self) -> int:
         """How many attempts were in flight when their process died, as far as that is proven."""
         return sum(1 for attempt in self.attempts if attempt.end is not None and attempt.end.died)
+
+
+def key_of(namespace: str, run: str, step: str, intent: Intent) -> str:
+    """The idempotency key of an operation: from its business key where it has one, else from its own name."""
+    if intent.claim:
+        return idempotency_key(namespace, claim_identity(intent.tool, intent.claim, intent.outside))
+    return idempotency_key(namespace, operation_id(run, step))

@@ -150,3 +150,30 @@ def _part(value: Any, path: list[str]) -> Any:
             raise LookupError(f"a list has no part {part!r}")
         value = listed[int(part)] if isinstance(listed, list) else listed[part]
     return value
+
+
+DEPENDENCIES: Final = "grounds"
+"""The name of a journaled value: a step's check whether the facts that it relies on were corrected."""
+JUDGED: Final = "judged"
+"""The judgement on the `abort_if` of a step, as a journaled value."""
+
+
+class Chosen(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The choice made for one step, and why.
+
+    `primary` or `fallback 1` was performed. Nothing was sent if it is `skipped`, `stale`, `dropped` or `aborted`.
+    `failed`: every call of it failed.
+    """
+
+    step: str
+    chosen: str
+    tool: str = ""
+    why: str = ""
+
+
+class JudgedConditions(msgspec.Struct, frozen=True):
+    """The judgement on conditions of one step: `held` is the first that was true, empty if none was."""
+
+    conditions: tuple[str, ...]
+    after: bool
+    held: str = ""

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
+from holdfast.model.ids import parts_of, stream
 from holdfast.model.thresholds import Threshold
 from holdfast.policies import Gate, Require, milliseconds, strictest
 
@@ -338,3 +339,16 @@ def terms(gate: Gate | None, ruling: Ruling | None, otherwise_ms: int = 0, *, es
     if ruling.within_ms:
         spans.append(ruling.within_ms)
     return Terms(max([ruling.people, *people]), min(spans, default=otherwise_ms), ruling.queue, on_expiry, required)
+
+
+POLICIES: Final = "policies/"
+
+
+def policy_stream(version: str) -> str:
+    """The ledger stream that holds the text of this version."""
+    return stream("policies", version)
+
+
+def version_of_stream(name: str) -> str:
+    """The version whose text is in this stream."""
+    return parts_of(name)[1]

@@ -16,11 +16,12 @@ from msgspec import Meta
 
 from holdfast.control.command_sink import CollectingSink
 from holdfast.control.service import Service
-from holdfast.engine.commands import Applied, Command
+from holdfast.engine.commands import Applied
 from holdfast.engine.engine import Engine
 from holdfast.errors import LedgerTaken, UsageError
 from holdfast.journal.entry_codec import read_taken
 from holdfast.journal.port import Post
+from holdfast.model.commands import Command
 from holdfast.model.contract import Contract
 from holdfast.model.decision.evidence import key_left_ms
 from holdfast.model.decision.situation import Now, Situation

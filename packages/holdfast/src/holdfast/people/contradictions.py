@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, TypeAlias
+from typing import Final
 
 import msgspec
 
@@ -11,71 +10,28 @@ from holdfast.control.command_sink import CollectingSink
 from holdfast.control.messages import checked_by
 from holdfast.control.service import Service
 from holdfast.control.undo import ENDED, contract_of, preview
-from holdfast.engine.claims import reuse_stream
-from holdfast.engine.commands import Applied, Command, command_post
+from holdfast.engine.commands import Applied, command_post
 from holdfast.engine.late_reports import DELIVERIES, AnswerNotice
 from holdfast.errors import LedgerTaken, UsageError
-from holdfast.inspect.reader import JournalReader
-from holdfast.inspect.text import moment
-from holdfast.journal.entry_codec import read_taken, readable, written
-from holdfast.journal.port import LedgerEntry, Post
-from holdfast.model import records as r
+from holdfast.inspect.contradictions import SHOWN
+from holdfast.journal.entry_codec import read_taken, written
+from holdfast.journal.port import Post
+from holdfast.model.commands import Command
 from holdfast.model.contradiction import ANSWERED, contradiction_stream
 from holdfast.model.operation import OperationState
 from holdfast.model.run_history import RunHistory
 from holdfast.model.transaction import around
 
-SHOWN: Final = 50
-"""How many of those that relied on an outcome are named."""
 _SAYS: Final = {
     "happened": "it happened",
     "did_not_happen": "it did not happen",
     "compensate": "it is compensated",
 }
-Settling: TypeAlias = r.OperationSettled | r.Resolved
-
-
-async def answers_about(looking: JournalReader, run: str, step: str) -> list[str]:
-    """The answers to the contradictions of one operation, in order, each with its time and its giver."""
-    said = await _answers(looking, run, step)
-    return [f"{moment(entry.at_ms)}: {one.by} answered the contradiction: {one.note}" for entry, one in said]
-
-
-async def last_answer(looking: JournalReader, run: str, step: str) -> Command | None:
-    """The newest answer to the contradictions of one operation."""
-    return next((one for _, one in reversed(await _answers(looking, run, step))), None)
-
-
-async def _answers(looking: JournalReader, run: str, step: str) -> list[tuple[LedgerEntry, Command]]:
-    entries = await looking.journal.entries(contradiction_stream(run, step))
-    return await readable(looking.journal, [one for one in entries if one.key.startswith(ANSWERED)], Command)
 
 
 def note_of(step: str, word: str, evidence: str) -> str:
     """An answer to a contradiction as it is recorded."""
     return f"{step}: {_SAYS[word]}" + (f" ({evidence})" if evidence else "")
-
-
-async def relied_on(
-    looking: JournalReader, history: RunHistory, records: Sequence[r.Record], step: str
-) -> tuple[str, ...]:
-    """The work begun after the outcome of `step` was given to the agent's code, and operations that reused it."""
-    given = next((n for n, one in enumerate(records) if isinstance(one, Settling) and one.step == step), None)
-    if given is None:
-        return ()
-    before = {str(getattr(one, "step", "")) for one in records[:given]}
-    known = {**history.boundaries.former, **history.operations}
-    found = [
-        f"{other.step} ({other.phase}) began after it"
-        for name, other in known.items()
-        if name not in before and not other.intent.serves and (other.landed or not other.final)
-    ]
-    reused = await looking.journal.entries(reuse_stream(f"{history.run}/{step}"))
-    found.extend(f"{entry.body.decode()} reused its outcome" for entry in reused)
-    if history.lifecycle.completed is not None:
-        found.append(f"run {history.run} completed with its result")
-    hidden = len(found) - SHOWN
-    return tuple(found) if hidden <= 0 else (*found[:SHOWN], f"and {hidden} more: holdfast show {history.run}")
 
 
 def undone_together(history: RunHistory, state: OperationState) -> tuple[str, ...]:

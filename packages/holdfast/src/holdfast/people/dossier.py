@@ -13,6 +13,7 @@ import msgspec
 from holdfast.control.service import Service
 from holdfast.control.undo import contract_of
 from holdfast.inspect.contracts import clauses
+from holdfast.inspect.contradictions import relied_on
 from holdfast.inspect.reader import JournalReader
 from holdfast.inspect.render_records import end_text, ruling_text, stored, verdict_text, written_text
 from holdfast.inspect.run_state import RunState, state_of
@@ -30,7 +31,7 @@ from holdfast.model.transaction import Transaction, around
 from holdfast.model.waits import AMENDABLE, DISPUTED, HALT, after_deadline, answer_with, brief, question_of, then_of
 from holdfast.model.waits import Item as Kind
 from holdfast.people.assignments import Handed, handed
-from holdfast.people.contradictions import relied_on, undone_together
+from holdfast.people.contradictions import undone_together
 from holdfast.people.earlier_answers import Change, Earlier, Precedents, changes_from, earlier_answers, precedents
 from holdfast.people.loaded_item import LoadedItem, item_from, split_item
 from holdfast.people.policy.archive import facts_text

@@ -8,12 +8,12 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from holdfast.engine.commands import Command, command_stream
 from holdfast.inspect.reader import JournalReader
 from holdfast.inspect.render_records import record_note
 from holdfast.inspect.text import moment
 from holdfast.journal.entry_codec import readable
 from holdfast.model import records as r
+from holdfast.model.commands import Command, command_stream
 from holdfast.model.operation import OperationState
 from holdfast.model.outcome import ASKED_BACK
 

@@ -12,18 +12,20 @@ import msgspec
 
 from holdfast.control.service import Service
 from holdfast.control.undo import call_off_reason
-from holdfast.engine.commands import Applied, Command, command_stream
+from holdfast.engine.commands import Applied
 from holdfast.engine.durable_waits import question_stream
 from holdfast.errors import UsageError
+from holdfast.inspect.contradictions import last_answer
 from holdfast.journal.entry_codec import read, readable
 from holdfast.model import records as r
+from holdfast.model.commands import Command, command_stream
 from holdfast.model.ids import split_operation_id
 from holdfast.model.names import same_person
 from holdfast.model.outcome import ASKED_BACK
 from holdfast.model.questions import Answered
 from holdfast.model.transaction import Transaction
 from holdfast.people.answers import Answer, OneOf, answer, answer_all
-from holdfast.people.contradictions import last_answer, note_of
+from holdfast.people.contradictions import note_of
 from holdfast.people.loaded_item import LoadedItem, load_item, refresh_item
 
 _WORDS: Final = {"happened": "happened", "did_not_happen": "did_not_happen", "retry_same_key": "same_key",

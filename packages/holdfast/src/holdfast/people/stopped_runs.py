@@ -9,12 +9,13 @@ import msgspec
 
 from holdfast.control.messages import checked_by
 from holdfast.control.service import Service
-from holdfast.engine.commands import Applied, Command, command_stream
+from holdfast.engine.commands import Applied
 from holdfast.errors import UsageError
 from holdfast.inspect.timeline import timeline
 from holdfast.journal.entry_codec import read, written
 from holdfast.journal.port import Post
 from holdfast.model import records as r
+from holdfast.model.commands import Command, command_stream
 from holdfast.people.loaded_item import LoadedItem
 
 LAST: Final = 6

@@ -19,14 +19,12 @@ from holdfast.engine.active_run.scopes import Scope
 from holdfast.errors import UsageError
 from holdfast.model.errors import Shaken
 from holdfast.model.facts import Known
-from holdfast.model.plan import Plan, PlanStep, facts_named
+from holdfast.model.plan import DEPENDENCIES, Plan, PlanStep, facts_named
 
 NamedFacts: TypeAlias = Mapping[str, Any] | tuple[str, ...]
 """Facts, or facts with the values that the plan's author was shown."""
 
 
-DEPENDENCIES: Final = "grounds"
-"""The name of a journaled value: a step's check whether the facts that it relies on were corrected."""
 APPROVE: Final = "approve"
 """The prefix of questions that approve a plan or a step of it."""
 

@@ -28,7 +28,7 @@ from holdfast.model.contract import Contract
 from holdfast.model.errors import Shaken
 from holdfast.model.facts import Known as KnownFacts
 from holdfast.model.outcome import Outcome, told_by
-from holdfast.model.plan import Call, Plan, PlanStep, resolved
+from holdfast.model.plan import JUDGED, Call, Chosen, JudgedConditions, Plan, PlanStep, resolved
 from holdfast.model.plan_checks import Given, KnownStep, faults_of, parse_planned
 from holdfast.model.transaction import WHOLE_RUN, around
 from holdfast.planning.dependencies import APPROVE, NamedFacts, PlanDependencies
@@ -104,31 +104,8 @@ SKIPPED: Final = "skipped"
 STALE: Final = "stale"
 DROPPED: Final = "dropped"
 ABORTED: Final = "aborted"
-JUDGED: Final = "judged"
-"""The judgement on the `abort_if` of a step, as a journaled value."""
 MOST_SHOWN: Final = 500
 """The largest part of one call, in characters, that a reviewer is shown before approving it."""
-
-
-class Chosen(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The choice made for one step, and why.
-
-    `primary` or `fallback 1` was performed. Nothing was sent if it is `skipped`, `stale`, `dropped` or `aborted`.
-    `failed`: every call of it failed.
-    """
-
-    step: str
-    chosen: str
-    tool: str = ""
-    why: str = ""
-
-
-class JudgedConditions(msgspec.Struct, frozen=True):
-    """The judgement on conditions of one step: `held` is the first that was true, empty if none was."""
-
-    conditions: tuple[str, ...]
-    after: bool
-    held: str = ""
 
 
 class PlanResult(msgspec.Struct, frozen=True):

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
-from holdfast.engine.rulings import POLICIES, policy_stream, version_of_stream
 from holdfast.errors import Unreadable, UsageError
 from holdfast.inspect.reader import JournalReader
 from holdfast.journal.entry_codec import read
-from holdfast.model.policy import VARIABLES, Facts, Policy, Word
-from holdfast.people.policy.judge import PolicyJudge
-from holdfast.people.policy.policy_files import read_yaml
+from holdfast.model.policy import POLICIES, VARIABLES, Facts, Policy, Word, policy_stream, version_of_stream
+
+if TYPE_CHECKING:
+    from holdfast.people.policy.judge import PolicyJudge
 
 _NOON: Final[dict[str, Any]] = {"tool": "", "agent": "", "hour": 12, "weekday": "mon"}
 
@@ -56,6 +56,8 @@ class Tried(msgspec.Struct, frozen=True):
 
 def cases_in(path: Path) -> list[PolicyCase]:
     """The cases of a YAML file. Raises `UsageError` naming the file and the case."""
+    from holdfast.people.policy.policy_files import read_yaml  # noqa: PLC0415 - `why` reads no file of a policy
+
     given = read_yaml(path)
     if not isinstance(given, list):
         raise UsageError(f"{path}: cases are a list", next_step=_HINT)
