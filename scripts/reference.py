@@ -174,7 +174,7 @@ def records() -> str:
         parts.append(f"## {title}")
         for node in module(name).tree.body:
             if isinstance(node, ast.ClassDef) and node.name not in but:
-                parts += [f"### {node.name}", docs(node), *_fields(node, name)]
+                parts += [f"### {_kind(node)}", docs(node), *_fields(node, name)]
     about = (
         "The journal holds one JSON object for each record, named by `kind`. Each has `at`, the wall clock in\n"
         "milliseconds since 1970 in UTC, for people, and `up`, for windows: milliseconds on the boot that the last\n"
@@ -182,6 +182,12 @@ def records() -> str:
         "of records, and so is what a policy says and knows."
     )
     return page("Records", about, *parts)
+
+
+def _kind(node: ast.ClassDef) -> str:
+    """The name on disk: the tag of a class whose own name says `Record`, because an error has the shorter one."""
+    tags = (one.value.value for one in node.keywords if one.arg == "tag" and isinstance(one.value, ast.Constant))
+    return str(next(tags, node.name))
 
 
 def _fields(node: ast.ClassDef, inside: str) -> Iterator[str]:

@@ -222,7 +222,7 @@ class Checker:
             self._record(run, decode(row.body))
 
     def _record(self, run: str, record: r.Record) -> None:
-        self._world.reach.records[type(record).__name__] += 1
+        self._world.reach.records[r.kind_of(record)] += 1
         self.trips.heard(run, record)
         self.answers.heard(run, record)
         self.plans.heard(run, record)
@@ -272,7 +272,7 @@ class Checker:
             self._claims[run] = (record.worker, frozenset(self._decided[run]))
 
     def _of_run(self, run: str, record: r.Record) -> None:
-        if isinstance(record, r.RunStopped) and record.reason in {"error", "diverged"}:
+        if isinstance(record, r.RunStoppedRecord) and record.reason in {"error", "diverged"}:
             self.broken(14, f"run {run} stopped ({record.reason}), and its agent never changes: {record.error}")
 
     def _started(self, name: str, known: Standing, record: r.AttemptStarted) -> None:

@@ -84,7 +84,7 @@ class Processes:
     def heard(self, run: str, record: r.Record) -> None:
         """A record became durable."""
         match record:
-            case r.RunStopped(reason=reason):
+            case r.RunStoppedRecord(reason=reason):
                 self._run_stopped(run, reason)
             case r.OperationParked(step=step, rule="quarantined"):
                 self._set_aside(run, operation_id(run, step))

@@ -84,7 +84,7 @@ class Trips:
         match record:
             case r.TransactionOpened() | r.TransactionCommitting() | r.TransactionAborting():
                 self._turned(run, record)
-            case r.TransactionCommitted() | r.TransactionParked() | r.TransactionAborted():
+            case r.TransactionCommitted() | r.TransactionParked() | r.TransactionAbortedRecord():
                 self._came_to_rest(run, record)
             case r.HoldReleased(step=step):
                 self._released(operation_id(run, step))
@@ -112,7 +112,7 @@ class Trips:
                 trip.backward, trip.by = True, by
 
     def _came_to_rest(
-        self, run: str, record: r.TransactionCommitted | r.TransactionParked | r.TransactionAborted
+        self, run: str, record: r.TransactionCommitted | r.TransactionParked | r.TransactionAbortedRecord
     ) -> None:
         match record:
             case r.TransactionCommitted():
@@ -121,7 +121,7 @@ class Trips:
                 trip = self._trips[operation_id(run, record.transaction)]
                 trip.again = trip.again or trip.phase == "aborted"  # it turned out otherwise since
                 self._move(run, record.transaction, "parked", {"committing", "aborting", "aborted", "parked"})
-            case r.TransactionAborted():
+            case r.TransactionAbortedRecord():
                 trip = self._move(run, record.transaction, "aborted", {"aborting", "parked"})
                 trip.undone, trip.still_standing = record.undone, record.still_standing
 

@@ -17,7 +17,7 @@ from holdfast.engine.exceptions.call_end import describe
 from holdfast.errors import JournalError, KeyInProgress
 from holdfast.model import records as r
 from holdfast.model.decision.evidence import EVIDENCE
-from holdfast.model.decision.moves import Attempt, Settle
+from holdfast.model.decision.moves import Send, Settle
 from holdfast.model.outcome import RETURNED, DidNotHappen
 from holdfast.model.secret import Secret
 from simulator.mutations.mutation import Mutant, Twist, always, never_mind, replaced
@@ -86,7 +86,7 @@ def sends_again(*columns: str) -> Twist:
         def after_ambiguity(case: Any) -> Any:
             if case.evidence.repeat_safety not in columns:
                 return original(case)
-            return sending["_earlier_call"](case) or sending["_backoff"](case) or Attempt("sent again")
+            return sending["_earlier_call"](case) or sending["_backoff"](case) or Send("sent again")
 
         return after_ambiguity
 
@@ -223,8 +223,8 @@ def fate_is_dead(_original: Any) -> Any:
 
 
 def attempts_again(_original: Any) -> Any:
-    def slow_reading(_case: Any) -> Attempt:
-        return Attempt("enough time has passed")
+    def slow_reading(_case: Any) -> Send:
+        return Send("enough time has passed")
 
     return slow_reading
 

@@ -251,7 +251,7 @@ REVIEWS: Final = (
     Mutant(
         "told twice",
         "a message that is given again is another one",
-        "holdfast.control.service:Service.tell",
+        "holdfast.control.service:ControlService.tell",
         without_its_name,
     ),
     Mutant(
@@ -289,7 +289,7 @@ REVIEWS: Final = (
     Mutant(
         "taken for an answer",
         "taking a run over counts as an answer",
-        "holdfast.control.service:Service.take_over",
+        "holdfast.control.service:ControlService.take_over",
         taken_for_an_answer,
     ),
     Mutant(

@@ -10,7 +10,7 @@ from holdfast.control.service import DeliveryResult
 from holdfast.errors import JournalError, UsageError
 from holdfast.journal.port import Post
 from holdfast.model.decision.evidence import EVIDENCE
-from holdfast.model.decision.moves import Attempt, Settle
+from holdfast.model.decision.moves import Send, Settle
 from holdfast.model.ids import stream
 from simulator.mutations.mutation import Mutant, always, never_mind, replaced
 
@@ -143,7 +143,7 @@ def sent_again(_original: Any) -> Any:
     """What was accepted is sent again while its answer is awaited."""
 
     def awaiting(case: Any) -> Any:
-        return Attempt("no answer yet") if case.operation.phase == "awaiting" else None
+        return Send("no answer yet") if case.operation.phase == "awaiting" else None
 
     return awaiting
 
@@ -311,13 +311,13 @@ TOGETHER: Final = (
     Mutant(
         "acknowledged unstored",
         "a webhook is acknowledged that the journal did not take",
-        "holdfast.control.service:Service.deliver",
+        "holdfast.control.service:ControlService.deliver",
         acknowledged_unstored,
     ),
     Mutant(
         "other words taken",
         "a known message may come back with other words",
-        "holdfast.control.service:Service.deliver",
+        "holdfast.control.service:ControlService.deliver",
         other_words_taken,
     ),
     Mutant(

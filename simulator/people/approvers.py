@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
-from holdfast.control.service import Service
+from holdfast.control.service import ControlService
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.model import records as r
 from holdfast.people.answers import Answer, Approve, Decline, Edit, StandIn, answer
@@ -38,7 +38,7 @@ class Errand:
         self,
         world: World,
         what: str,
-        deed: Callable[[Service], Awaitable[object]],
+        deed: Callable[[ControlService], Awaitable[object]],
         told: Callable[[Actor, bool], None],
         *,
         again_ms: int = AGAIN_MS,
@@ -64,7 +64,7 @@ class Errand:
             world.loop.inside(life.actor, life.hear_out(self))
         world.later(self._again_ms, self._try)
 
-    async def run(self, actor: Actor, service: Service) -> None:
+    async def run(self, actor: Actor, service: ControlService) -> None:
         """Say it, inside a process."""
         if self.over:
             return
@@ -219,7 +219,7 @@ class People:
             errand.begin(after_ms + number * (1 + after_ms // 4))
             self._errands.append(errand)
 
-    async def _give(self, word: Word, service: Service) -> None:
+    async def _give(self, word: Word, service: ControlService) -> None:
         if not word.said_ms:
             word.said_ms = EPOCH_MS + self._world.now_ms() + self._world.skew_ms
             self.said.append(word)

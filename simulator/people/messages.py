@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
-from holdfast.control.service import Service
+from holdfast.control.service import ControlService
 from holdfast.model import records as r
 from holdfast.model.ids import operation_id
 from holdfast.testing.world.loop import Actor
@@ -70,7 +70,7 @@ class Messages:
             told = functools.partial(self._told, telling.run, text)
             Errand(self._world, f"{text} for {telling.run}", say, told).begin(telling.at_ms)
 
-    async def _tell(self, telling: Telling, text: str, service: Service) -> None:
+    async def _tell(self, telling: Telling, text: str, service: ControlService) -> None:
         await service.tell(telling.run, text, by="ann", stop=telling.stop, once=text)
 
     def _told(self, run: str, text: str, _actor: Actor, refused: bool) -> None:

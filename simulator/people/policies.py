@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from holdfast.model import records as r
 from holdfast.model.ids import operation_id
 from holdfast.model.outcome import REFUSED, Outcome
-from holdfast.model.policy import Facts, Past, Policy, Rule, version_of
+from holdfast.model.policy import Past, Policy, PolicyFacts, Rule, version_of
 from simulator.checkers.approvals import arguments_in
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ AMOUNTS: Final = {TOOL: "double(arguments.cents)"}
 SUBJECTS: Final = {TOOL: "arguments.thing"}
 
 
-def rule_for(facts: Facts, *, newer: bool) -> Rule:
+def rule_for(facts: PolicyFacts, *, newer: bool) -> Rule:
     """The rule that holds for a purchase, by what is on record as known about it."""
     past, amount = facts.history or Past(), facts.amount or 0.0
     holds = (past.declined > 0, past.amount + amount > MUCH, past.sent >= OFTEN, past.approved > 0, True)
@@ -109,7 +109,7 @@ class Pasts:
                 return
         self._pasts[known.shop].append((self._world.now_ms(), after))
 
-    def judged(self, name: str, record: r.Ruled, facts: Facts) -> None:
+    def judged(self, name: str, record: r.Ruled, facts: PolicyFacts) -> None:
         """A ruling is on record: what it knew of the past was so when it was made."""
         known = self._purchases[name]
         if (facts.subject, facts.amount) != (known.shop, known.cents):

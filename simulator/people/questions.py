@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from holdfast.control.service import Service
+from holdfast.control.service import ControlService
 from holdfast.model import records as r
 from holdfast.model.ids import operation_id
 from holdfast.model.questions import Answered, Scalar
@@ -258,7 +258,7 @@ class Questions:
         self._world.reach.endings[f"question: {what}"] += 1
 
 
-async def _give(name: str, word: _Word, service: Service) -> None:
+async def _give(name: str, word: _Word, service: ControlService) -> None:
     word.tries += 1
     await answer(service, name, TakeOver("I do it") if word.over else ReplyAnswer(word.value), by=word.by)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from holdfast.control.service import Service
+from holdfast.control.service import ControlService
 from holdfast.model import records as r
 from holdfast.model.ids import operation_id
 from holdfast.model.outcome import Outcome
@@ -247,7 +247,7 @@ class Reviews:
         self._world.reach.endings[f"review: {what}"] += 1
 
 
-async def _say(name: str, by: str, said: Review, service: Service) -> None:
+async def _say(name: str, by: str, said: Review, service: ControlService) -> None:
     await answer(service, name, said, by=by)
 
 

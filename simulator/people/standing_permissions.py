@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from holdfast.control.service import Service
+from holdfast.control.service import ControlService
 from holdfast.model import records as r
-from holdfast.model.preapproval import GIVEN, Standing, Use, uses_stream
+from holdfast.model.standing_permission import GIVEN, StandingPermission, Use, uses_stream
 from holdfast.people.standing_permissions import add_standing, revoke_standing
 from holdfast.testing.clock import EPOCH_MS
 from holdfast.testing.world.loop import Actor
@@ -46,7 +46,7 @@ class Permits:
     def __init__(self, world: World, broken: Callable[[int, str], None]) -> None:
         self._world = world
         self._broken = broken
-        self._terms: list[Standing] = []
+        self._terms: list[StandingPermission] = []
         """What people gave, by its terms: each may be on record several times, for who is not heard says it again."""
         self._used: defaultdict[str, list[_Used]] = defaultdict(list)
         self._revoked: set[str] = set()
@@ -68,18 +68,18 @@ class Permits:
         until = EPOCH_MS + self._world.now_ms() + self._world.skew_ms + permit.lasts_ms
         where = f"cents <= {permit.most}" if permit.most else "true"
         amount = "cents" if permit.total else ""
-        terms = Standing("", permit.tool, permit.by, until, where, permit.times, permit.total, amount)
+        terms = StandingPermission("", permit.tool, permit.by, until, where, permit.times, permit.total, amount)
         self._terms.append(terms)
 
-        async def given(service: Service) -> None:
+        async def given(service: ControlService) -> None:
             named = await add_standing(service.engine, terms)
             if permit.revoked_ms:
                 self._revoke(named, permit.revoked_ms)
 
         Errand(self._world, f"{permit.by} allow {permit.tool}", given, self._told("given"), again_ms=AGAIN_MS).begin(0)
 
-    def _revoke(self, named: Standing, after_ms: int) -> None:
-        async def taken_back(service: Service) -> None:
+    def _revoke(self, named: StandingPermission, after_ms: int) -> None:
+        async def taken_back(service: ControlService) -> None:
             await revoke_standing(service.engine, named.id, by=named.by)
             self._revoked.add(named.id)
 
@@ -110,7 +110,8 @@ class Permits:
         """Each permission was given by somebody, and no more left on it than that."""
         journal = self._world.journal
         given = {
-            one.id: one for one in [msgspec.json.decode(e.body, type=Standing) for e in await journal.entries(GIVEN)]
+            one.id: one
+            for one in [msgspec.json.decode(e.body, type=StandingPermission) for e in await journal.entries(GIVEN)]
         }
         for permission, uses in self._used.items():
             standing = given.get(permission)
@@ -122,7 +123,7 @@ class Permits:
             if sorted(one.operation for one in uses) != sorted(one.operation for one in counted if one.operation):
                 self._broken(LIVE, f"{permission} counts other uses than there were: {counted}")
 
-    def _within(self, standing: Standing, uses: list[_Used]) -> None:
+    def _within(self, standing: StandingPermission, uses: list[_Used]) -> None:
         most = int(standing.where.rpartition(" ")[2]) if standing.where != "true" else None
         for use in uses:
             if use.tool != standing.tool or (most is not None and use.cents > most):

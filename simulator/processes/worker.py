@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from holdfast.app import Holdfast
-from holdfast.control.service import Service
+from holdfast.control.service import ControlService
 from holdfast.engine.deferred import ArrivedAnswer
 from holdfast.engine.environment import Environment
 from holdfast.engine.settings import Settings
@@ -72,7 +72,7 @@ class Life:
         """Whether it was stopped in the middle of a call, for hours."""
         self.app: Holdfast | None = None
         """The app, while it is open."""
-        self.hooks: Service | None = None
+        self.hooks: ControlService | None = None
         """Where webhooks go; they do not ask whether the app is closing."""
         self.actor = world.loop.spawn(f"{plan.name}{number}", self._main, world.priority())
         self.disk = world.disk_of(self.actor, contained=plan.contained)

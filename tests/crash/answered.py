@@ -5,7 +5,7 @@
 
 from holdfast import Holdfast, Run, agent, tool
 from holdfast.errors import Declined, RunSuspended, UsageError
-from holdfast.model.preapproval import Standing
+from holdfast.model.standing_permission import StandingPermission
 from holdfast.people import answers as a
 from holdfast.people.answers import OneOf, answer_all
 from holdfast.people.items import items
@@ -60,7 +60,7 @@ async def answer(app: Holdfast, what: str) -> str:
         if what == "both":
             await answer_all(app.service, [OneOf(item, a.Approve()) for item in ITEMS], by="bea")
         elif what == "allow":
-            await add_standing(app.engine, Standing("", "pay", "bea", LATER, times=1))
+            await add_standing(app.engine, StandingPermission("", "pay", "bea", LATER, times=1))
         elif what == "revoke":
             (one,) = await list_standing(app.service.looking, 0)
             await revoke_standing(app.engine, one.standing.id, by="bea")

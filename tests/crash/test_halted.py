@@ -40,5 +40,5 @@ def test_a_kill_while_somebody_says_how_it_goes_on_loses_no_word(fresh: Callable
         assert ended.startswith(ENDS[counts])
         assert case.says("look") != HALTED
         assert case.happened() == ["Oslo"]
-        stops = [one.reason for one in case.records("trip-ann") if isinstance(one, r.RunStopped)]
+        stops = [one.reason for one in case.records("trip-ann") if isinstance(one, r.RunStoppedRecord)]
         assert stops == (["diverged"] if counts == "resume" else ["diverged", ENDS[counts]])

@@ -20,12 +20,12 @@ CASES = {
     "compensate": ("booked", "TransactionAborted", ["paid", "paid back"]),
     "abandon": ("landed", "stopped: cancelled", ["paid"]),
 }
-COUNTS = {"compensate": (r.TransactionAborting, r.Resolved), "abandon": (r.RunStopped,)}
+COUNTS = {"compensate": (r.TransactionAborting, r.Resolved), "abandon": (r.RunStoppedRecord,)}
 
 
 def words(case: Case, about: str) -> Counter[type]:
     """How often the words of people changed something, by kind."""
-    kinds = (r.Resolved, r.RunStopped, r.TransactionAborting)
+    kinds = (r.Resolved, r.RunStoppedRecord, r.TransactionAborting)
     return Counter(type(one) for one in case.records(f"order-{about}") if isinstance(one, kinds))
 
 

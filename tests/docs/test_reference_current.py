@@ -51,7 +51,7 @@ def test_every_setting_is_in_the_reference(name: str):
     assert f"`{name}`" in reference()
 
 
-@pytest.mark.parametrize("kind", [kind.__name__ for kind in get_args(records.Record)])
+@pytest.mark.parametrize("kind", [kind.__struct_config__.tag for kind in get_args(records.Record)])
 def test_every_kind_of_record_is_in_the_reference(kind: str):
     assert f"### {kind}\n" in reference()
 

@@ -96,7 +96,7 @@ def test_a_laptop_that_slept_forgets_no_key_too_late():
 
 
 def test_planned_only_is_never_ambiguous_and_started_always_is():
-    assert Story().planned().rebooted().says() == "attempt: first attempt"
+    assert Story().planned().rebooted().says() == "send: first attempt"
     assert Story().starts().rebooted().ends("lost").says() == "unknown: nothing can prove it"
 
 
@@ -109,13 +109,13 @@ def test_an_approval_of_three_days_ago_does_not_send_on_stale_preconditions():
 
 def test_one_approval_covers_every_attempt_of_its_operation():
     story = Story(KEYED).planned().parked().approved().starts("a1").ends("ambiguous").waits(0, "retry")
-    assert story.says(gate="wanted") == "attempt: the same key is still remembered"
+    assert story.says(gate="wanted") == "send: the same key is still remembered"
 
 
 def test_redacted_arguments_are_never_sent_from_the_record():
     story = Story(KEYED, executable=False).sent("lost").waits(0, "retry").rebooted()
     assert story.says() == "wait for code: its arguments are not stored"
-    assert story.says(at_hand=True) == "attempt: the same key is still remembered"
+    assert story.says(at_hand=True) == "send: the same key is still remembered"
 
 
 def test_a_deploy_that_drops_a_clause_does_not_reinterpret_old_attempts():

@@ -11,7 +11,7 @@ from holdfast.model.operation import OperationState
 from holdfast.model.outcome import FINAL, SETTLED, Phase
 from holdfast.model.records.transaction import Pivot
 from holdfast.model.saga import Backlog, Member, attempt_number, close
-from holdfast.model.transaction import Transaction
+from holdfast.model.transaction import TransactionState
 
 PHASES: tuple[Phase, ...] = (
     "planned", "ready", "gated", "held", "running", "verifying", "awaiting", "succeeded", "failed", "unknown",
@@ -65,7 +65,7 @@ def members(draw: st.DrawFn, phases: tuple[Phase, ...] = PHASES) -> list[Member]
 
 @given(members(), st.integers(1, 3), st.booleans())
 def test_on_the_way_back_nothing_is_compensated_too_early_or_twice(found: list[Member], tries: int, parked: bool):
-    boundary = Transaction("t", "parked" if parked else "aborting", backward=True, tries=tries)
+    boundary = TransactionState("t", "parked" if parked else "aborting", backward=True, tries=tries)
     move = close(boundary, found)
     by_step = {member.step: member for member in found}
     assert isinstance(move, (c.AwaitOperations, c.StartCompensations, c.ParkTransaction, c.Finish))
@@ -104,7 +104,7 @@ ENDED = members(("succeeded", "succeeded", "failed", "unknown"))  # where nothin
 def test_what_the_backlog_shows_is_all_that_the_decision_on_the_way_back_rests_on(
     found: list[Member], news: list[list[Member]], tries: int, accepted: set[int]
 ):
-    boundary = Transaction(
+    boundary = TransactionState(
         "t", "aborting", backward=True, tries=tries, accepted=tuple(f"t/do#{number}" for number in accepted)
     )
     backlog, now = Backlog(boundary, found), {member.step: member for member in found}
@@ -120,7 +120,7 @@ def test_what_the_backlog_shows_is_all_that_the_decision_on_the_way_back_rests_o
 
 @given(members(), st.sampled_from(["one", "best effort"]))
 def test_on_the_way_forward_one_thing_leaves_at_a_time_and_the_pivot_first(found: list[Member], pivot: Pivot):
-    boundary = Transaction("t", "committing", pivot=pivot)
+    boundary = TransactionState("t", "committing", pivot=pivot)
     move = close(boundary, found)
     held = [member for member in found if member.held]
     left = [one for one in held if one.landed or one.operation.phase == "unknown"]
@@ -149,7 +149,7 @@ def test_a_person_who_accepts_ends_it(found: list[Member]):
     found = [
         m for m in found if all(one is None or one.phase in SETTLED for one in (m.operation, m.amends, m.confirmation))
     ]
-    boundary = Transaction("t", "parked", backward=True, accepted=tuple(member.step for member in found))
+    boundary = TransactionState("t", "parked", backward=True, accepted=tuple(member.step for member in found))
     assert isinstance(close(boundary, found), c.Finish)
     for member in found:
         assert replace(member) == member
@@ -157,7 +157,7 @@ def test_a_person_who_accepts_ends_it(found: list[Member]):
 
 @given(members())
 def test_nothing_is_released_while_its_confirmation_is_on_its_way_or_unknown(found: list[Member]):
-    move = close(Transaction("t", "aborting", backward=True), found)
+    move = close(TransactionState("t", "aborting", backward=True), found)
     if isinstance(move, c.StartCompensations):
         confirmations = [one.confirmation for one in found if one.step in move.steps and one.confirmation is not None]
         assert all(one.phase in FINAL for one in confirmations)
@@ -166,7 +166,7 @@ def test_nothing_is_released_while_its_confirmation_is_on_its_way_or_unknown(fou
 @given(members(), st.sampled_from(["one", "best effort"]))
 def test_a_commit_turns_back_only_once_no_confirmation_is_on_its_way(found: list[Member], pivot: Pivot):
     found = [replace(one, operation=replace(one.operation, phase="succeeded")) for one in found if not one.held]
-    move = close(Transaction("t", "committing", pivot=pivot), found)
+    move = close(TransactionState("t", "committing", pivot=pivot), found)
     if isinstance(move, (c.TurnBack, c.ParkTransaction)):
         under_way = [one for one in found if one.contract.confirms and one.confirmation is not None]
         assert all(one.confirmation.phase in {*FINAL} for one in under_way if one.confirmation is not None)

@@ -30,9 +30,9 @@ from holdfast.model.decision.decide import decide
 from holdfast.model.decision.evidence import RULE, Case
 from holdfast.model.decision.moves import Move, Settle
 from holdfast.model.decision.situation import Elsewhere, Now, Situation, Stop
-from holdfast.model.operation import OperationState, Wait
+from holdfast.model.operation import OperationState, ScheduledWait
 from holdfast.model.outcome import Basis, Met
-from holdfast.model.policy import Facts, Past, Queue, Ruling
+from holdfast.model.policy import Past, PolicyFacts, Queue, Ruling
 from holdfast.policies import Budget, Gate, Require, Retry
 from tests.unit.model import stories
 from tests.unit.model.stories import HOUR, MINUTE, SECOND, STEP, Story
@@ -140,7 +140,7 @@ CLAUSES: Final = Contract(
 CLAIMED: Final = Elsewhere("claim", "pending", "desk/charge#9")
 HUNG: Final[dict[str, Any]] = {"hung": "a process hangs", "hung_owner_ms": 10 * MINUTE}
 RULING: Final = Ruling("refuse", "no charges", require=Require(person=True))
-FACTS: Final = Facts("charge", "desk", 1, "monday", history=Past(), queue=Queue())
+FACTS: Final = PolicyFacts("charge", "desk", 1, "monday", history=Past(), queue=Queue())
 
 
 def part(operation: OperationState, name: str, **changes: Any) -> OperationState:
@@ -150,7 +150,7 @@ def part(operation: OperationState, name: str, **changes: Any) -> OperationState
 
 def pausing(story: Story, why: str, charged: Any = "attempts", **changes: Any) -> OperationState:
     """The operation during a pause of ten seconds."""
-    wait = Wait("monday", START.up, 10 * SECOND, START.wall + 10 * SECOND, why, "drawn", charged)
+    wait = ScheduledWait("monday", START.up, 10 * SECOND, START.wall + 10 * SECOND, why, "drawn", charged)
     return replace(story.state, wait=replace(wait, **changes))
 
 

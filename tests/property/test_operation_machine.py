@@ -213,7 +213,7 @@ class OperationMachine(RuleBasedStateMachine):
         """Ask `decide`, and do what it says."""
         move = decide(self.state, self.situation(), self.now)
         match move:
-            case m.Attempt():
+            case m.Send():
                 self._attempt(how, late, lag, refuses=refuses)
             case m.Verify():
                 self._verify(reads)
@@ -227,7 +227,7 @@ class OperationMachine(RuleBasedStateMachine):
                 stamp = self.stamp()
                 record = r.OperationParked(step=STEP, why=move.why, rule=move.rule, forgotten=move.forgotten, **stamp)
                 self.note(record)
-            case m.Gate():
+            case m.RequestApproval():
                 self.note(r.OperationParked(step=STEP, why=move.rule, rule=move.rule, **self.stamp()))
             case m.Hold():
                 self.note(r.OperationHeld(step=STEP, transaction="trip", **self.stamp()))

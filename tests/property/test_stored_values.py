@@ -27,7 +27,7 @@ from holdfast import (
     errors,
     tool,
 )
-from holdfast.control.service import Service
+from holdfast.control.service import ControlService
 from holdfast.engine.current_operation import CurrentOperation
 from holdfast.errors import ArgumentError, HoldfastError, KeyInProgress
 from holdfast.inspect.ledger_kinds import PLAIN, kind_of, unreadable
@@ -76,7 +76,9 @@ def readable(lab: Lab) -> None:
 # --- the use cases --------------------------------------------------------------------------------------------------
 
 METHODS = [
-    name for name, method in vars(Service).items() if inspect.iscoroutinefunction(method) and not name.startswith("_")
+    name
+    for name, method in vars(ControlService).items()
+    if inspect.iscoroutinefunction(method) and not name.startswith("_")
 ]
 PLAUSIBLE: dict[str, list[Any]] = {
     "run": ["gate", "lost", "ask", "done"],
@@ -140,7 +142,7 @@ async def called(name: str, given: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("name", METHODS)
 def test_a_use_case_stores_only_what_can_be_read(name: str):
-    method = getattr(Service, name)
+    method = getattr(ControlService, name)
     parameters = list(inspect.signature(method).parameters.values())[1:]
     assert set(get_type_hints(method)) >= {one.name for one in parameters}, "every parameter says what it takes"
 

@@ -27,7 +27,7 @@ from holdfast import (
     tool,
 )
 from holdfast.agent.agent import Agent
-from holdfast.app import Done, RunHandle
+from holdfast.app import RunHandle, RunResult
 from holdfast.engine.current_operation import CurrentOperation
 from holdfast.policies import Retry
 from holdfast.sync import SyncHoldfast
@@ -196,11 +196,11 @@ async def running(ticket: Ticket) -> None:
         assert_type(await desk.start(refund_desk, ticket).result(), str)
         done = desk.map(refund_desk, [ticket], concurrency=20)
         async for one in done:
-            assert_type(one, Done[Ticket, str])
+            assert_type(one, RunResult[Ticket, str])
             assert_type(one.result, str | None)
             assert_type(one.input, Ticket)
         await desk.run(refund_desk, "t")  # type: ignore[misc]  # pyright: ignore[reportArgumentType]  # wrong type
-    stream: AsyncIterator[Done[Ticket, str]] = done
+    stream: AsyncIterator[RunResult[Ticket, str]] = done
     del stream
 
 
@@ -208,7 +208,7 @@ def running_without_async(ticket: Ticket) -> None:
     with Holdfast("desk.db", agents=[refund_desk]) as desk:
         assert_type(desk, SyncHoldfast)
         assert_type(desk.run(refund_desk, ticket), str)
-        done: Iterator[Done[Ticket, str]] = desk.map(refund_desk, [ticket])
+        done: Iterator[RunResult[Ticket, str]] = desk.map(refund_desk, [ticket])
         assert_type([one.result for one in done], list[str | None])
 
 

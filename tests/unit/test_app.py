@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import Holdfast, Rejected, Run, agent, tool
-from holdfast.app import Done
+from holdfast.app import RunResult
 from holdfast.errors import (
     HoldfastError,
     JournalError,
@@ -44,7 +44,9 @@ async def other(run: Run, number: int) -> int:
 @virtual
 async def test_map_gives_every_end_and_never_raises_for_one_run(lab: Lab):
     async with lab.app(desk) as app:
-        ends: dict[int, Done[int, int]] = {done.input: done async for done in app.map(desk, range(1, 7), concurrency=2)}
+        ends: dict[int, RunResult[int, int]] = {
+            done.input: done async for done in app.map(desk, range(1, 7), concurrency=2)
+        }
     assert {number: end.status for number, end in ends.items()} == {
         1: "completed", 2: "completed", 3: "stopped", 4: "suspended", 5: "stopped", 6: "completed",
     }  # fmt: skip

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from holdfast.testing import run_virtual
-from holdfast.testing.services import Calendar, KeyValue, Mail, NumberTaken, Payments, Tickets
+from holdfast.testing.services import Calendar, KeyValue, MailServer, NumberTaken, Payments, Tickets
 
 
 def test_a_key_is_honoured_until_it_is_forgotten():
@@ -37,7 +37,7 @@ def test_a_charge_without_a_key_is_made_again():
 
 
 def test_a_sent_folder_and_a_search_lag_behind():
-    mail, tickets = Mail(timedelta(seconds=9)), Tickets(timedelta(seconds=9))
+    mail, tickets = MailServer(timedelta(seconds=9)), Tickets(timedelta(seconds=9))
 
     async def looks() -> list[object]:
         await mail.send("ann", "hello", message_id="m1")

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import UsageError
-from holdfast.model.policy import Facts, Policy, Rule
+from holdfast.model.policy import Policy, PolicyFacts, Rule
 from holdfast.people.policy.judge import PolicyError, PolicyJudge
 from holdfast.people.policy.policy_files import judge_of, load_policy, read_yaml
 
-FACTS = Facts("refund", "desk", 12, "mon")
+FACTS = PolicyFacts("refund", "desk", 12, "mon")
 
 
 def written(place: Path, text: str) -> Path:

@@ -5,7 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 from holdfast.control.command_sink import DirectSink
-from holdfast.control.service import Service
+from holdfast.control.service import ControlService
 from holdfast.journal.port import Post
 from holdfast.people import answers as a
 from holdfast.people.answers import OneOf, answer_all
@@ -31,7 +31,7 @@ async def test_who_says_yes_to_several_is_told_which_of_them_came_too_late(lab: 
     desk = refunds(lab, gate=Gate("true", within=timedelta(minutes=30)))
     async with lab.app(desk, poll_ms=7_200_000, recover_every_ms=7_200_000) as app:
         await asked(app, desk)
-        slow = Service(app.engine, SlowDisk(lab, app))
+        slow = ControlService(app.engine, SlowDisk(lab, app))
         (applied,) = await answer_all(slow, [OneOf(REFUND, a.Approve())], by="bea")
         assert (applied.at_once, applied.alert) == (True, True)
         assert applied.note == "what bea said was refused: the time for an answer about refund#1 was over"

@@ -21,7 +21,7 @@ from holdfast.engine.driven_operation import DrivenOperation
 from holdfast.model import records as r
 from holdfast.model.decision import decide as rules
 from holdfast.model.decision.evidence import RULE, Case
-from holdfast.model.decision.moves import Attempt, Move, Settle
+from holdfast.model.decision.moves import Move, Send, Settle
 from holdfast.model.decision.situation import Now, Situation, Stop
 from holdfast.model.operation import OperationState
 from tests.unit.engine.lab import Lab, virtual
@@ -183,7 +183,7 @@ async def test_every_attempt_and_outcome_on_record_was_decided(lab: Lab, monkeyp
         await app.run(desk, "ann")
     attempts = [one.step for one in lab.of("r-ann", r.AttemptStarted)]
     outcomes = [one.step for one in lab.of("r-ann", r.OperationSettled)]
-    assert attempts == [step for step, move in decided if isinstance(move, Attempt)]
+    assert attempts == [step for step, move in decided if isinstance(move, Send)]
     assert outcomes == [step for step, move in decided if isinstance(move, Settle)]
     assert len(attempts) >= 7
 

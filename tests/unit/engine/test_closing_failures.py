@@ -67,9 +67,9 @@ async def begun(lab: Lab, app: Holdfast, trip: Any, *, undo: bool) -> None:
 
 def ends(lab: Lab) -> tuple[int, int]:
     """How often the run was recorded as undone or cancelled, and how often its transaction as called off."""
-    over = [one for one in lab.of("trip-ann", r.RunStopped) if one.reason == "cancelled"]
+    over = [one for one in lab.of("trip-ann", r.RunStoppedRecord) if one.reason == "cancelled"]
     over += lab.of("trip-ann", r.RunUndone)
-    return len(over), len(lab.of("trip-ann", r.TransactionAborted))
+    return len(over), len(lab.of("trip-ann", r.TransactionAbortedRecord))
 
 
 @pytest.mark.parametrize("undo", [True, False], ids=["undo", "cancel"])
@@ -101,7 +101,7 @@ async def test_a_boundary_whose_task_failed_stops_the_run_with_that_error(
             with pytest.raises(ZeroDivisionError):
                 await (app.undo("trip-ann", by="ann") if undo else cancelled(app))
         assert ends(lab) == (0, 0)
-        stopped = lab.of("trip-ann", r.RunStopped)[-1]
+        stopped = lab.of("trip-ann", r.RunStoppedRecord)[-1]
         assert (stopped.reason, "a bug in the runtime" in stopped.error) == ("error", True)
         if undo:
             await app.undo("trip-ann", by="ann")
@@ -197,7 +197,7 @@ async def test_an_error_of_the_runtime_at_the_end_of_a_transaction_is_not_for_ag
                 patched.setattr(executor, "invoke", broken_call)
             with pytest.raises(ZeroDivisionError):
                 await app.run(trip, "ann")
-        assert lab.of("trip-ann", r.RunStopped)[-1].reason == "error"
+        assert lab.of("trip-ann", r.RunStoppedRecord)[-1].reason == "error"
         assert lab.sent == ["room"]
         assert await app.resume("trip-ann") == "called off: too dear"
     assert lab.sent == ["room", "cancel room"]

@@ -177,7 +177,7 @@ def test_random_kills_quarantine_few_healthy_operations(seed: int, hit: float):
         story = Story(KEYED)
         while chance.random() < hit:
             story.sent("lost").waits(0, "retry")
-            if not isinstance(story.decide(deaths_allowed=Settings().deaths_allowed), m.Attempt):
+            if not isinstance(story.decide(deaths_allowed=Settings().deaths_allowed), m.Send):
                 aside += 1
                 break
     assert aside <= 40, f"{aside} of 20,000"

@@ -261,7 +261,7 @@ async def test_an_agent_may_not_swallow_a_divergence(lab: Lab):
         with pytest.raises(ReplayDiverged):
             await app.run(desk, "x")
     assert lab.sent == ["charge a"]
-    assert lab.of("r-x", r.RunStopped)[0].reason == "diverged"
+    assert lab.of("r-x", r.RunStoppedRecord)[0].reason == "diverged"
 
 
 @virtual

@@ -232,7 +232,7 @@ async def test_what_no_caller_waits_for_ends_the_run_as_well(lab: Lab):
         with pytest.raises(RuntimeError, match="a bug at before_outcome"):
             await app.run(desk, "ann")
         assert caught == []
-        assert lab.of("r-ann", r.RunStopped)[-1].open == ("~1/send#1",)
+        assert lab.of("r-ann", r.RunStoppedRecord)[-1].open == ("~1/send#1",)
         breaks.here = False
         assert await app.resume("r-ann", by="eve") == "done"
     assert len(set(lab.sent)) == 1
@@ -246,7 +246,7 @@ async def test_code_does_not_receive_what_the_journal_answered_to_a_driver(lab: 
     desk, caught = returns(lab)
     error = RecordRefused("too large") if refused else JournalUnavailable("the disk is gone", next_step="wait")
     async with lab.app(desk) as app:
-        with fails_at(lab, r.TransactionAborted, error), pytest.raises(type(error)):
+        with fails_at(lab, r.TransactionAbortedRecord, error), pytest.raises(type(error)):
             await app.run(desk, "ann")
         assert (caught, (await app.service.row("r-ann")).status) == ([], "stopped" if refused else "running")
         assert await app.resume("r-ann", by="eve") == "done"

@@ -125,7 +125,7 @@ async def test_a_cancelled_run_does_not_go_on_reading_the_world_back(lab: Lab):
         before = len(read)
         await lab.pass_time(minutes=1)
         assert len(read) == before
-    assert lab.of("r-ann", r.RunStopped)[0].open == ("send#1",)
+    assert lab.of("r-ann", r.RunStoppedRecord)[0].open == ("send#1",)
 
 
 @virtual

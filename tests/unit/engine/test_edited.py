@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from holdfast import Key, Once, Run, Secret, agent, current_operation, tool
-from holdfast.control.service import Service
+from holdfast.control.service import ControlService
 from holdfast.errors import ArgumentError, Declined, ReplayDiverged, RunSuspended, UsageError
 from holdfast.model import records as r
 from holdfast.model.commands import Command, command_stream
@@ -127,7 +127,7 @@ async def test_how_a_name_is_known_is_kept_with_every_word(lab: Lab):
     desk = desk_of(lab)
     async with lab.app(desk) as app:
         await asked(app, desk)
-        page = Service(app.engine, via="session")
+        page = ControlService(app.engine, via="session")
         await answer_all(page, [OneOf(REFUND, a.Edit({"cents": 7000}))], by="bea")
         (entry,) = await app.engine.journal.entries(command_stream("r-ann"))
         said = msgspec.json.decode(entry.body, type=Command)

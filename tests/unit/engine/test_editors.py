@@ -12,7 +12,7 @@ from holdfast.model import records as r
 from holdfast.model.commands import Command
 from holdfast.model.contract import Contract
 from holdfast.model.decision.decide import decide
-from holdfast.model.decision.moves import Gate
+from holdfast.model.decision.moves import RequestApproval
 from holdfast.model.decision.situation import Now, Situation
 from holdfast.model.policy import Policy, Rule
 from holdfast.people import answers as a
@@ -124,7 +124,7 @@ async def test_an_order_to_send_once_more_is_no_approval_of_an_edit(lab: Lab):
         operation = history.operations["pay#1"]
         assert (operation.approval.one_more, operation.edits, operation.approval.digest) == ("retry", True, "")
         situation = Situation(Contract("pay"), asks="digest")
-        assert isinstance(decide(operation, situation, Now("boot", 10, 10)), Gate)
+        assert isinstance(decide(operation, situation, Now("boot", 10, 10)), RequestApproval)
 
 
 @virtual

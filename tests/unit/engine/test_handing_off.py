@@ -85,7 +85,7 @@ async def test_whoever_takes_it_over_ends_it(lab: Lab):
         with pytest.raises(UsageError, match="not ours any more"):
             await app.resume("trip-ann")
     assert lab.sent == ["book Rome"]
-    (record,) = lab.of("trip-ann", r.RunStopped)
+    (record,) = lab.of("trip-ann", r.RunStoppedRecord)
     assert (record.reason, record.open) == ("handed_over", ())
     told = [(entry.step, entry.text) for entry in timeline("trip-ann", lab.records("trip-ann")).entries]
     assert ("taken over", "by bea: I call them") in told

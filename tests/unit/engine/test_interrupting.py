@@ -253,7 +253,7 @@ async def test_an_uncaught_message_stops_the_run_and_says_so(lab: Lab):
         await app.service.tell("trip-ann", "stop it", by="ann")
         with pytest.raises(Interrupted, match="stop it"):
             await app.run(desk, "ann")
-    (stopped,) = lab.of("trip-ann", r.RunStopped)
+    (stopped,) = lab.of("trip-ann", r.RunStoppedRecord)
     assert "ann told run trip-ann: stop it" in stopped.error
 
 

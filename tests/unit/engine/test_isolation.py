@@ -144,7 +144,7 @@ def deaths_of(lab: Lab, run: str, kind: str) -> int:
 
 
 def set_aside(lab: Lab, run: str) -> bool:
-    stopped = any(one.reason == "quarantined" for one in lab.of(run, r.RunStopped))
+    stopped = any(one.reason == "quarantined" for one in lab.of(run, r.RunStoppedRecord))
     return stopped or any(
         one.why.endswith("processes died during an attempt of it") for one in lab.of(run, r.OperationParked)
     )

@@ -323,7 +323,7 @@ async def test_an_attempt_that_the_journal_refused_is_in_no_history(lab: Lab):
         with pytest.raises(RecordRefused):
             await app.run(desk, "ann")
         assert lab.sent == []
-        (stopped,) = lab.of(RUN, r.RunStopped)
+        (stopped,) = lab.of(RUN, r.RunStoppedRecord)
         assert (stopped.reason, stopped.open) == ("error", ())
         assert (await app.service.row(RUN)).status == "stopped"
         assert lab.of(RUN, r.AttemptStarted) == []

@@ -170,7 +170,7 @@ async def test_what_landed_after_its_compensation_is_shown_to_a_person(lab: Lab)
         await app.service.call_off("flat", "part", by="eve", why="enough")
         handle = app.start(stay, "flat")
         await lab.until(lambda: any(line.startswith("give back") for line in lab.sent))
-        await lab.until(lambda: bool(lab.of("flat", r.TransactionAborted)))
+        await lab.until(lambda: bool(lab.of("flat", r.TransactionAbortedRecord)))
         await app.service.resolve("flat/part/book#1", "happened", by="bob", result="7")
         with pytest.raises(RunSuspended, match="turned out otherwise after part/book#1/undo had been begun"):
             await handle.result()
@@ -181,7 +181,7 @@ async def test_what_landed_after_its_compensation_is_shown_to_a_person(lab: Lab)
         world.answer.set()
     keys = [line[-4:] for line in lab.sent if line.startswith("give back")]
     assert len(keys) == len(set(keys)) == 2
-    assert lab.of("flat", r.TransactionAborted)[-1].undone == ("part/book#1",)
+    assert lab.of("flat", r.TransactionAbortedRecord)[-1].undone == ("part/book#1",)
 
 
 @virtual
@@ -217,7 +217,7 @@ async def test_what_is_found_after_its_compensation_is_shown_although_another_at
         await app.service.call_off("flat", "part", by="eve", why="enough")
         with pytest.raises(RunSuspended):
             await app.resume("flat")
-        assert lab.of("flat", r.TransactionAborted)[-1].undone == ("part/book#1",)
+        assert lab.of("flat", r.TransactionAbortedRecord)[-1].undone == ("part/book#1",)
         there.append("7")
         await app.service.resolve("flat/part/book#1", "retry", by="bob")
         with pytest.raises(RunSuspended, match="turned out otherwise after part/book#1/undo had been begun"):
@@ -245,7 +245,7 @@ async def test_a_journal_that_fails_while_a_transaction_is_raised_again_ends_the
         with pytest.raises(JournalUnavailable):
             await handle.result()
         del vars(lab.processes[-1])["read"]
-        assert not lab.of("flat", r.RunCompleted) + lab.of("flat", r.RunStopped)
+        assert not lab.of("flat", r.RunCompleted) + lab.of("flat", r.RunStoppedRecord)
     async with lab.app(stay) as app:
         assert await app.resume("flat") == "undone 0, standing 0"
     assert [line[:9] for line in lab.sent] == ["book 7", "give back"]
@@ -300,7 +300,7 @@ async def test_each_transaction_that_is_raised_again_shows_its_own_news_and_its_
         for part in parts:
             await app.service.call_off("trip", part, by="eve", why="enough")
         await suspends()
-        first = {one.transaction: one for one in lab.of("trip", r.TransactionAborted)}
+        first = {one.transaction: one for one in lab.of("trip", r.TransactionAbortedRecord)}
         for part in parts:
             await app.service.resolve(f"trip/{part}/book#1", "happened", by="bob", result="taken")
         await suspends()
@@ -308,7 +308,7 @@ async def test_each_transaction_that_is_raised_again_shows_its_own_news_and_its_
             await app.service.resolve_transaction("trip", part, "retry", by="eve")
         await app.service.signal("trip", "go")
         assert await app.run(stay, "trip") == "done"
-    last = {one.transaction: one for one in lab.of("trip", r.TransactionAborted)}
+    last = {one.transaction: one for one in lab.of("trip", r.TransactionAbortedRecord)}
     parked = lab.of("trip", r.TransactionParked)
     for part in parts:
         booked, mailed = (f"{part}/book#1",), (f"{part}/mail#1",)

@@ -13,7 +13,7 @@ from holdfast.inspect.timeline import timeline
 from holdfast.model import records as r
 from holdfast.model.decision.situation import Now
 from holdfast.model.policy import Ruling, version_of
-from holdfast.model.preapproval import Standing
+from holdfast.model.standing_permission import StandingPermission
 from holdfast.people import Gate, Policy, PolicyError, Rule
 from holdfast.people.dossier import dossier
 from holdfast.people.items import items
@@ -267,7 +267,7 @@ def test_a_policy_that_nobody_could_judge_opens_no_app():
 async def test_a_standing_permission_meets_a_plain_question_only(lab: Lab, rule: Rule, leaves: bool):
     desk = refunds(lab, gate="")
     async with lab.app(desk, policy=policy(rule)) as app:
-        await add_standing(app.engine, Standing("", "refund", "bea", EPOCH_MS + 24 * 3_600_000))
+        await add_standing(app.engine, StandingPermission("", "refund", "bea", EPOCH_MS + 24 * 3_600_000))
         if leaves:
             assert await app.run(desk, "ann") == "paid 9000"
             assert lab.of("r-ann", r.AttemptStarted)[0].standing

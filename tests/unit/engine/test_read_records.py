@@ -126,7 +126,7 @@ async def test_a_step_that_comes_back_as_another_read_stops_the_run(
         with pytest.raises((ReplayDiverged, RunStopped)):
             await app.resume("r-ann", by="eve")
     assert lab.sent == ([] if first[0] == "fetch" else [" ".join(first)])
-    assert lab.of("r-ann", r.RunStopped)[-1].reason == "diverged"
+    assert lab.of("r-ann", r.RunStoppedRecord)[-1].reason == "diverged"
 
 
 @virtual

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from holdfast import Holdfast, Run, agent, tool
-from holdfast.control.service import Service
+from holdfast.control.service import ControlService
 from holdfast.engine.engine import Engine
 from holdfast.engine.environment import system_environment
 from holdfast.engine.settings import Settings
@@ -65,12 +65,12 @@ def test_the_synchronous_face_resolves_too(tmp_path):
 
 
 @contextlib.asynccontextmanager
-async def service_without_code(path) -> AsyncGenerator[Service]:
+async def service_without_code(path) -> AsyncGenerator[ControlService]:
     """What `holdfast resolve` has where no agent's code can be found."""
     engine = Engine(SqliteJournal(path), system_environment(), Settings(), {}, {}, this_process)
     await engine.open()
     try:
-        yield Service(engine)
+        yield ControlService(engine)
     finally:
         await engine.close()
 

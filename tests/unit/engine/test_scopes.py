@@ -156,7 +156,7 @@ async def test_two_tasks_in_one_branch_are_refused_on_the_first_run(lab: Lab):
         with pytest.raises(AmbiguousStep, match=r"run\.gather or run\.map"):
             await app.run(desk, "x")
     assert lab.sent == []
-    assert lab.of("r-x", r.RunStopped)[0].reason == "diverged"
+    assert lab.of("r-x", r.RunStoppedRecord)[0].reason == "diverged"
 
 
 @virtual
@@ -315,7 +315,7 @@ async def test_a_run_is_not_suspended_while_its_root_is_at_work_and_only_a_branc
         assert lab.sent == ["pondered", "fetched", "sent"]
         await app.service.signal("r-x", "go", payload="went")
         assert await app.run(desk, "x") == ["so be it", "here", "gone", "went"]
-    assert len(lab.of("r-x", r.RunSuspended)) == 1
+    assert len(lab.of("r-x", r.RunSuspendedRecord)) == 1
     assert lab.sent == ["pondered", "fetched", "sent"]
 
 

@@ -13,7 +13,7 @@ from holdfast.engine import approvals, executor
 from holdfast.errors import ArgumentError, OperationCancelled, RunSuspended, UsageError
 from holdfast.inspect.timeline import timeline
 from holdfast.model import records as r
-from holdfast.model.preapproval import Spent, Standing
+from holdfast.model.standing_permission import Spent, StandingPermission
 from holdfast.people.dossier import dossier
 from holdfast.people.standing_permissions import add_standing, list_standing, revoke_standing
 from holdfast.policies import Gate, Retry
@@ -24,8 +24,10 @@ HOUR_MS = 3_600_000
 UNTIL = EPOCH_MS + 24 * HOUR_MS
 
 
-def wish(**more: Any) -> Standing:
-    return msgspec.structs.replace(Standing("", "refund", "bea", UNTIL, 'cents <= 9000 && customer == "ann"'), **more)
+def wish(**more: Any) -> StandingPermission:
+    return msgspec.structs.replace(
+        StandingPermission("", "refund", "bea", UNTIL, 'cents <= 9000 && customer == "ann"'), **more
+    )
 
 
 def desk_of(lab: Lab, cents: int = 9000, gate: Any = "cents > 5000", **clauses: Any) -> Any:

@@ -197,7 +197,7 @@ async def test_a_run_that_swallows_its_divergence_does_not_complete(lab: Lab):
         await lab.pass_time(hours=1)
         with pytest.raises((ReplayDiverged, RunStopped)):
             await app.run(stubborn, "ann")
-    assert lab.of("r-ann", r.RunStopped)[0].reason == "diverged"
+    assert lab.of("r-ann", r.RunStoppedRecord)[0].reason == "diverged"
 
 
 @virtual

@@ -121,7 +121,7 @@ async def test_the_body_of_a_committed_transaction_only_replays(lab: Lab, what: 
         assert swallowed or says in str(error.value)
     assert lab.sent == ["take book"]
     assert [one.transaction for one in lab.of("r-ann", r.TransactionOpened)] == ["t"]
-    assert lab.of("r-ann", r.RunStopped)[-1].reason == "diverged"
+    assert lab.of("r-ann", r.RunStoppedRecord)[-1].reason == "diverged"
 
 
 @virtual

@@ -227,7 +227,7 @@ async def test_a_cancelled_run_calls_its_transaction_off_first(lab: Lab):
         with pytest.raises(RunStopped, match="cancelled"):
             await app.run(waiting, "x")
     assert lab.sent == ["take book", "put back book"]
-    assert [one.transaction for one in lab.of("wait-x", r.TransactionAborted)] == ["order"]
+    assert [one.transaction for one in lab.of("wait-x", r.TransactionAbortedRecord)] == ["order"]
 
 
 @virtual

@@ -75,10 +75,10 @@ def test_a_late_answer_is_told_where_it_came():
 
 
 def test_being_taken_up_and_put_down_for_the_same_reason_is_no_news():
-    waits = r.RunSuspended(reason="waits for bea")
+    waits = r.RunSuspendedRecord(reason="waits for bea")
     again = (r.Claimed(worker="w2", token=2, boot="b"), waits)
     told = story(
-        waits, *again, *again, r.Claimed(worker="w3", token=4, boot="b"), r.RunSuspended(reason="waits for eve")
+        waits, *again, *again, r.Claimed(worker="w3", token=4, boot="b"), r.RunSuspendedRecord(reason="waits for eve")
     )
     assert [(entry.step, entry.text) for entry in told.entries] == [
         ("suspended", "waits for bea"),
@@ -107,7 +107,7 @@ def test_reads_decisions_values_and_timers_have_lines_of_their_own():
         r.TimerSet(step="wait_for:ok#1", until=0, event="ok", key="k"),
         r.EventReceived(step="wait_for:ok#1", event="ok", key="k", payload=r.Raw(b"true"), entry=1),
         r.CommandApplied(command="pause", by="bea", entry=2, note="lunch"),
-        r.RunStopped(reason="error", error="ValueError: x"),
+        r.RunStoppedRecord(reason="error", error="ValueError: x"),
     )
     assert [(entry.kind, entry.mark, entry.text) for entry in told.entries] == [
         ("read", "ok", "7 (attempt 2)"),

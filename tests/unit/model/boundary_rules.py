@@ -20,7 +20,7 @@ from holdfast.model.contract import Contract, Key
 from holdfast.model.operation import Attempt, Links, OperationState, Settlement
 from holdfast.model.outcome import Phase
 from holdfast.model.saga import Member
-from holdfast.model.transaction import Transaction
+from holdfast.model.transaction import TransactionState
 
 Answer = tuple[str, frozenset[str]]
 ENDED: Final = frozenset({"succeeded", "failed", "cancelled"})
@@ -30,7 +30,7 @@ ON_THE_WAY: Final = frozenset({"planned", "ready", "running", "verifying", "awai
 def answer_of(move: c.Closing) -> Answer:
     """The kind of a move and the steps that it names."""
     match move:
-        case c.StartCompensations(steps) | c.Confirm(steps) | c.Reread(steps):
+        case c.StartCompensations(steps) | c.ConfirmReservations(steps) | c.Reread(steps):
             return type(move).__name__, frozenset(steps)
         case c.ParkTransaction(stuck=stuck):
             return "ParkTransaction", frozenset(stuck)
@@ -42,7 +42,7 @@ def answer_of(move: c.Closing) -> Answer:
             return type(move).__name__, frozenset()
 
 
-def expected(boundary: Transaction, members: Sequence[Member]) -> Answer:
+def expected(boundary: TransactionState, members: Sequence[Member]) -> Answer:
     """The answer that the rules give."""
     return _backward(boundary, members) if boundary.backward else _forward(boundary, members)
 
@@ -50,7 +50,7 @@ def expected(boundary: Transaction, members: Sequence[Member]) -> Answer:
 # --- the way back ------------------------------------------------------------------------------------------
 
 
-def _backward(boundary: Transaction, members: Sequence[Member]) -> Answer:
+def _backward(boundary: TransactionState, members: Sequence[Member]) -> Answer:
     involved = [one for m in members for one in (m.operation, *m.parts, *([m.confirmation] if m.confirmation else []))]
     if any(one.phase in ON_THE_WAY for one in involved):
         return "AwaitOperations", frozenset()
@@ -78,13 +78,13 @@ def _met_by_its_compensation(member: Member) -> bool:
     return amends is not None and amends.phase == "succeeded" and member.operation.links.overtaken != amends.step
 
 
-def _left_to_undo(boundary: Transaction, member: Member) -> bool:
+def _left_to_undo(boundary: TransactionState, member: Member) -> bool:
     if member.step in boundary.accepted or _met_by_its_compensation(member):
         return False
     return member.operation.phase == "unknown" or (_landed(member) and member.contract.compensates)
 
 
-def _compensation_of(boundary: Transaction, member: Member) -> str:
+def _compensation_of(boundary: TransactionState, member: Member) -> str:
     """Whether its compensation is `due`, `under way`, or needs a person."""
     amends = member.amends
     if amends is not None:
@@ -103,7 +103,7 @@ def _compensation_of(boundary: Transaction, member: Member) -> str:
 # --- the way forward ---------------------------------------------------------------------------------------
 
 
-def _forward(boundary: Transaction, members: Sequence[Member]) -> Answer:
+def _forward(boundary: TransactionState, members: Sequence[Member]) -> Answer:
     if any(m.operation.phase not in ENDED for m in members if not m.operation.intent.hold):
         return "AwaitOperations", frozenset()
     undoing = _backward(boundary, [m for m in members if m.stray])
@@ -127,7 +127,7 @@ def _forward(boundary: Transaction, members: Sequence[Member]) -> Answer:
     return _next_to_leave(boundary, held)
 
 
-def _refused(boundary: Transaction, held: Sequence[Member]) -> bool:
+def _refused(boundary: TransactionState, held: Sequence[Member]) -> bool:
     pivots = [m for m in held if _is_pivot(m)]
     nothing_came = any(m.operation.phase in {"failed", "cancelled"} and not m.operation.links.reused for m in held)
     changed = any(m.reading in {"changed", "unreadable"} and not m.operation.attempts for m in held)
@@ -138,7 +138,7 @@ def _is_pivot(member: Member) -> bool:
     return member.contract.idempotency is None and not member.contract.verifies
 
 
-def _confirmations(boundary: Transaction, members: Sequence[Member], *, sent: bool) -> Answer | None:
+def _confirmations(boundary: TransactionState, members: Sequence[Member], *, sent: bool) -> Answer | None:
     due, under_way, refused = set[str](), False, list[str]()
     for m in members:
         reserved = m.contract.confirms and m.operation.phase == "succeeded" and not m.operation.settlement.stood_in
@@ -155,11 +155,11 @@ def _confirmations(boundary: Transaction, members: Sequence[Member], *, sent: bo
         ended = ("ParkTransaction", frozenset(refused[:1])) if sent else ("TurnBack", frozenset[str]())
         return ("AwaitOperations", frozenset()) if under_way else ended
     if due:
-        return "Confirm", frozenset(due)
+        return "ConfirmReservations", frozenset(due)
     return ("AwaitOperations", frozenset()) if under_way else None
 
 
-def _next_to_leave(boundary: Transaction, held: Sequence[Member]) -> Answer:
+def _next_to_leave(boundary: TransactionState, held: Sequence[Member]) -> Answer:
     order = [m for m in held if _is_pivot(m)] + [m for m in held if not _is_pivot(m)]
     missing = set[str]()
     for m in order:
@@ -200,11 +200,11 @@ def operation(step: str, phase: Phase, **fields: Any) -> OperationState:
     return OperationState(step, intent, phase, "c", links=links, settlement=settlement, **fields)
 
 
-def boundary_of(chance: random.Random, *, backward: bool) -> tuple[Transaction, list[Member]]:
+def boundary_of(chance: random.Random, *, backward: bool) -> tuple[TransactionState, list[Member]]:
     """A boundary and its members, as the chance draws them."""
     members = [_member(chance, number, backward=backward) for number in range(1, chance.choice((1, 2, 2, 3)) + 1)]
     accepted = tuple(m.step for m in members if chance.random() < 0.1)
-    boundary = Transaction(
+    boundary = TransactionState(
         "t", "aborting" if backward else "committing", chance.choice(("one", "best effort")), backward,
         accepted=accepted, tries=chance.choice((1, 2)),
     )  # fmt: skip

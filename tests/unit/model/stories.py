@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Final, Literal
@@ -35,7 +36,7 @@ COLUMNS: Final = {"read": READ, "natural": NATURAL, "keyed": KEYED, "verifiable"
 
 
 PATIENT: Final = Retry(attempts=50, elapsed=timedelta(days=30))
-AGAIN: Final = "attempt: the same key is still remembered"
+AGAIN: Final = "send: the same key is still remembered"
 
 
 def changed(contract: Contract, **changes: Any) -> Contract:
@@ -212,7 +213,7 @@ def said(move: m.Move) -> str:
         case m.Wait():
             what = f"wait for {move.why}"
         case _:
-            what = type(move).__name__.lower()
+            what = re.sub(r"(?<!^)(?=[A-Z])", " ", type(move).__name__).lower()
     return f"{what}: {move.rule}"
 
 

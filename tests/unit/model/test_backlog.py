@@ -8,11 +8,11 @@ from msgspec.structs import replace
 
 from holdfast.model.contract import Contract
 from holdfast.model.saga import Backlog, Member, StartCompensations, close
-from holdfast.model.transaction import Transaction
+from holdfast.model.transaction import TransactionState
 from tests.unit.model.boundary_rules import boundary_of, operation
 
 TRIED = 3_000
-BACK = Transaction("t", "aborting", backward=True)
+BACK = TransactionState("t", "aborting", backward=True)
 PAY = Contract("pay", compensates=True)
 
 

@@ -24,6 +24,6 @@ def test_what_is_done_next_is_what_the_rules_say(*, backward: bool):
     rarest = (
         {"StartCompensations", "AwaitOperations", "ParkTransaction", "Finish"}
         if backward
-        else {"Confirm", "Reread", "Release", "TurnBack", "ParkTransaction"}
+        else {"ConfirmReservations", "Reread", "Release", "TurnBack", "ParkTransaction"}
     )
     assert min(answers[kind] for kind in rarest) > 50, answers

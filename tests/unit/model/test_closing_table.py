@@ -14,7 +14,7 @@ from holdfast.model.outcome import Phase
 from holdfast.model.saga import (
     AwaitOperations,
     Closing,
-    Confirm,
+    ConfirmReservations,
     Finish,
     Member,
     ParkTransaction,
@@ -26,7 +26,7 @@ from holdfast.model.saga import (
     close,
     serving,
 )
-from holdfast.model.transaction import Transaction
+from holdfast.model.transaction import TransactionState
 from tests.unit.model.boundary_rules import operation
 
 SEAT: Final = Contract("seat", idempotency=Key.forever(), compensates=True, confirms="take")
@@ -35,8 +35,8 @@ HARMLESS: Final = replace(PAY, absent_safe=True)
 NOTE: Final = Contract("note", idempotency=Key.forever())
 MAIL: Final = Contract("mail", idempotency=Key.forever(), observes=True)
 PIVOT: Final = Contract("ship")
-BACK: Final = Transaction("t", "aborting", backward=True)
-FORTH: Final = Transaction("t", "committing")
+BACK: Final = TransactionState("t", "aborting", backward=True)
+FORTH: Final = TransactionState("t", "committing")
 TRIED: Final = (Attempt(1, 1, "b", 1, 1, 0, "c"),)
 
 
@@ -71,7 +71,7 @@ class Row(NamedTuple):
     """What is known, and what is done next."""
 
     name: str
-    boundary: Transaction
+    boundary: TransactionState
     members: tuple[Member, ...]
     move: Closing
 
@@ -125,9 +125,9 @@ ROWS: Final = (
     Row("a write is open", FORTH, (one("a", NOTE, "running"), held("b", NOTE)), AwaitOperations()),
     Row("a write is unknown", FORTH, (one("a", NOTE, "unknown"), held("b", NOTE)), AwaitOperations()),
     Row("nothing is held", FORTH, (one("a", PAY),), Finish()),
-    Row("reservations first", FORTH, (one("a", SEAT), one("b", SEAT), held("c", NOTE)), Confirm(("a", "b"))),
+    Row("reservations first", FORTH, (one("a", SEAT), one("b", SEAT), held("c", NOTE)), ConfirmReservations(("a", "b"))),
     Row("a confirmation is open", FORTH, (one("a", SEAT, confirmation=("running",)), held("c", NOTE)), AwaitOperations()),
-    Row("another is confirmed meanwhile", FORTH, (one("a", SEAT, confirmation=("running",)), one("b", SEAT)), Confirm(("b",))),
+    Row("another is confirmed meanwhile", FORTH, (one("a", SEAT, confirmation=("running",)), one("b", SEAT)), ConfirmReservations(("b",))),
     Row("a confirmation is unknown", FORTH, (one("a", SEAT, confirmation=("unknown",)), held("c", NOTE)), AwaitOperations()),
     Row("none is confirmed after one was refused", FORTH, (one("a", SEAT, confirmation=("failed",)), one("b", SEAT)),
         TurnBack("a/confirm is failed: ")),

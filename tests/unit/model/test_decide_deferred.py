@@ -141,7 +141,7 @@ def test_an_answer_that_does_not_fit_is_read_by_a_person_where_nothing_can_be_re
 
 def test_an_answer_that_does_not_fit_stops_no_attempt_that_a_person_orders():
     story = misfit(PLAIN).settled("unknown").person("retry")
-    assert story.says() == "attempt: a person ordered one more attempt"
+    assert story.says() == "send: a person ordered one more attempt"
 
 
 @pytest.mark.parametrize("kind", ["rejected", "not_sent", "returned", "ambiguous"])

@@ -79,7 +79,7 @@ def test_a_plain_write_is_unknown_at_once():
 
 
 def test_a_key_is_sent_again_at_once():
-    assert hung(KEYED).waits(0, "retry").says(**HUNG) == "attempt: the same key is still remembered"
+    assert hung(KEYED).waits(0, "retry").says(**HUNG) == "send: the same key is still remembered"
 
 
 # --- after a person was asked ----------------------------------------------------------------------------------

@@ -30,18 +30,18 @@ def test_a_person_settles_what_is_unknown(word):
 
 def test_an_order_gives_exactly_one_more_attempt():
     story = Story(changed(KEYED, retry=PATIENT)).sent("ambiguous").settled("unknown").person("retry")
-    assert story.says() == "attempt: a person ordered one more attempt"
+    assert story.says() == "send: a person ordered one more attempt"
     assert story.sent("ambiguous").says() == "unknown: nothing can prove it"
 
 
 def test_what_is_ordered_under_the_same_key_is_sent_only_while_the_key_is_remembered():
     story = Story(changed(KEYED, retry=PATIENT)).sent("ambiguous").settled("unknown").person("same_key")
-    assert story.says() == "attempt: a person ordered one more attempt"
+    assert story.says() == "send: a person ordered one more attempt"
     story.later(10 * DAY)
     assert story.says() == "unknown: nothing can prove it"
     asked = story.settled("unknown")
     assert not asked.state.approval.one_more
-    assert asked.person("retry").says() == "attempt: a person ordered one more attempt", "who says it did not happen"
+    assert asked.person("retry").says() == "send: a person ordered one more attempt", "who says it did not happen"
 
 
 def test_what_is_ordered_under_a_forgotten_key_is_read_back_where_that_can_prove_it():
@@ -53,7 +53,7 @@ def test_what_is_ordered_under_the_same_key_is_sent_although_the_first_request_m
     key = Key(ttl=None, in_progress="runs_twice")
     story = Story(changed(KEYED, idempotency=key, settle_ms=SETTLE)).sent("ambiguous")
     assert story.says().startswith("wait for retry: the system runs a key twice")
-    assert story.settled("unknown").person("same_key").says() == "attempt: a person ordered one more attempt"
+    assert story.settled("unknown").person("same_key").says() == "send: a person ordered one more attempt"
 
 
 def test_a_key_that_was_forgotten_is_named_where_the_order_cannot_be_followed():
@@ -65,7 +65,7 @@ def test_a_key_that_was_forgotten_is_named_where_the_order_cannot_be_followed():
 
 def test_a_question_that_nobody_answered_goes_on_to_others():
     story = Story().planned().asked(until=1, on_expiry="escalate").later(HOUR)
-    assert story.decide(asks="a1") == m.Gate("nobody answered in time, so others are asked", escalated=True)
+    assert story.decide(asks="a1") == m.RequestApproval("nobody answered in time, so others are asked", escalated=True)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_neither_time_nor_evidence_sends_once_a_person_was_asked(contract, verdi
 
 def test_an_order_survives_a_restart():
     story = Story().sent("lost").settled("unknown").person("retry").rebooted()
-    assert story.says() == "attempt: a person ordered one more attempt"
+    assert story.says() == "send: a person ordered one more attempt"
 
 
 def test_an_order_that_a_person_takes_back_by_cancelling_sends_nothing():
@@ -123,7 +123,7 @@ def test_an_order_ends_with_the_next_time_a_person_is_asked():
 
 def test_an_order_forgets_the_conflict_that_a_person_looked_at():
     story = Story(VERIFIABLE).sent("ambiguous").verified("conflict").parked().person("retry")
-    assert story.says() == "attempt: a person ordered one more attempt"
+    assert story.says() == "send: a person ordered one more attempt"
 
 
 def test_a_conflict_after_an_order_is_brought_back_to_the_person():
@@ -141,7 +141,7 @@ def test_a_claim_that_is_free_again_does_not_send_by_itself():
 
 def test_an_approval_is_not_a_doubt():
     story = Story(changed(KEYED, retry=PATIENT)).planned().parked().approved().starts("a1").ends("ambiguous")
-    assert story.waits(0, "retry").says() == "attempt: the same key is still remembered"
+    assert story.waits(0, "retry").says() == "send: the same key is still remembered"
 
 
 # --- a question waits for its answer --------------------------------------------------------------------------

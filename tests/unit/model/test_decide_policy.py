@@ -22,7 +22,7 @@ def ruled(story: Story, word: Word, policy: str = NOW, **more: Any) -> Story:
 
 def test_what_was_not_judged_is_judged_first():
     assert Story().planned().says(policy=NOW) == "judge: the policy has not judged it"
-    assert Story().planned().says() == "attempt: first attempt"
+    assert Story().planned().says() == "send: first attempt"
 
 
 def test_a_repeat_is_met_before_anybody_judges():
@@ -33,11 +33,11 @@ def test_a_repeat_is_met_before_anybody_judges():
 @pytest.mark.parametrize(
     ("word", "drawn", "says"),
     [
-        ("auto", False, "attempt: first attempt"),
-        ("sample", False, "attempt: first attempt"),
-        ("sample", True, "gate: the policy asks for a person"),
-        ("ask", False, "gate: the policy asks for a person"),
-        ("two", False, "gate: the policy asks for a person"),
+        ("auto", False, "send: first attempt"),
+        ("sample", False, "send: first attempt"),
+        ("sample", True, "request approval: the policy asks for a person"),
+        ("ask", False, "request approval: the policy asks for a person"),
+        ("two", False, "request approval: the policy asks for a person"),
         ("refuse", False, f"failed({REFUSED}): refused by the policy"),
     ],
 )
@@ -55,8 +55,8 @@ def test_what_is_asked_is_judged_anew_by_another_policy():
 
 def test_what_was_allowed_beforehand_is_not_asked_about():
     story = ruled(Story().planned(), "ask")
-    assert story.says(policy=NOW, permitted=True) == "attempt: first attempt"
-    assert story.says(policy=NOW) == "gate: the policy asks for a person"
+    assert story.says(policy=NOW, permitted=True) == "send: first attempt"
+    assert story.says(policy=NOW) == "request approval: the policy asks for a person"
 
 
 def test_an_approval_is_bound_to_what_it_relies_on():
@@ -65,8 +65,8 @@ def test_an_approval_is_bound_to_what_it_relies_on():
     assert story.decide(gate="wanted") == m.Observe("an approval is bound to what it relies on", kept=True)
     assert story.says(gate="wanted", reading="unreadable") == "failed(unreadable): preconditions, nothing landed"
     assert story.says(gate="wanted", reading="unreadable", hold="trip").startswith("failed(unreadable)")
-    assert story.says(gate="wanted", reading="same") == "gate: the contract asks for a person"
-    assert story.says(gate="wanted", reading="changed") == "gate: the contract asks for a person"
+    assert story.says(gate="wanted", reading="same") == "request approval: the contract asks for a person"
+    assert story.says(gate="wanted", reading="changed") == "request approval: the contract asks for a person"
 
 
 def test_a_refusal_names_its_rule_and_its_policy():
@@ -80,34 +80,36 @@ def test_no_policy_weakens_a_gate(word: Word, drawn: bool, policy: str):
     story = Story().planned()
     if policy:
         ruled(story, word, policy, sampled=drawn)
-    assert not isinstance(story.decide(gate="wanted", policy=NOW), m.Attempt)
-    assert not isinstance(story.decide(gate="wanted"), m.Attempt)
+    assert not isinstance(story.decide(gate="wanted", policy=NOW), m.Send)
+    assert not isinstance(story.decide(gate="wanted"), m.Send)
 
 
 def test_a_changed_policy_judges_again_while_nothing_was_sent():
     story = ruled(Story().planned(), "auto", "desk@1")
     assert story.says(policy=NOW) == "judge: the policy has not judged it"
-    assert ruled(story, "ask").says(policy=NOW) == "gate: the policy asks for a person"
+    assert ruled(story, "ask").says(policy=NOW) == "request approval: the policy asks for a person"
 
 
 def test_an_approval_under_another_policy_is_asked_for_again():
     story = ruled(Story().planned(), "ask", "desk@1").asked("a1").approved()
-    assert story.says(policy="desk@1", asks="a1") == "attempt: first attempt"
+    assert story.says(policy="desk@1", asks="a1") == "send: first attempt"
     assert story.says(policy=NOW, asks="a1") == "judge: the policy has not judged it"
-    assert ruled(story, "ask").says(policy=NOW, asks="a2") == "gate: the policy asks for a person"
+    assert ruled(story, "ask").says(policy=NOW, asks="a2") == "request approval: the policy asks for a person"
 
 
 def test_a_question_is_judged_anew_and_put_anew():
     story = ruled(Story().planned(), "ask", "desk@1").asked("a1")
     assert story.says(policy="desk@1", asks="a1") == "wait for person: a person is asked"
     assert story.says(policy=NOW, asks="a1") == "judge: the policy has not judged it"
-    assert ruled(story, "ask").says(policy=NOW, asks="a2") == "gate: what a person was asked about has changed"
+    assert (
+        ruled(story, "ask").says(policy=NOW, asks="a2") == "request approval: what a person was asked about has changed"
+    )
     assert ruled(story, "refuse").says(policy=NOW, asks="a2") == f"failed({REFUSED}): refused by the policy"
 
 
 def test_the_order_of_a_person_stands_above_it():
     story = ruled(Story().planned(), "refuse").parked().person("retry")
-    assert story.says(policy="desk@3") == "attempt: first attempt"
+    assert story.says(policy="desk@3") == "send: first attempt"
 
 
 def test_what_was_begun_is_not_judged_again():
@@ -120,7 +122,7 @@ def test_what_was_begun_is_not_judged_again():
     [
         ("refuse", "failed(expired): nobody answered in time"),
         ("hold", "wait for person: a person is asked"),
-        ("escalate", "gate: nobody answered in time, so others are asked"),
+        ("escalate", "request approval: nobody answered in time, so others are asked"),
     ],
 )
 def test_what_happens_when_nobody_answers_is_said_by_the_policy(on_expiry: Any, says: str):

@@ -30,18 +30,18 @@ from tests.unit.model.stories import (
 
 def test_natural_without_observe_is_repeated_within_its_time_only():
     story = Story(changed(NATURAL, retry=PATIENT)).sent("ambiguous").waits(0, "retry").later(5 * MINUTE - 1)
-    assert story.says() == "attempt: repeating changes nothing"
+    assert story.says() == "send: repeating changes nothing"
     assert story.later(1).says() == "unknown: nothing can prove it"
 
 
 def test_natural_with_unchanged_preconditions_is_repeated_at_any_time():
     story = Story(changed(NATURAL, retry=PATIENT, observes=True)).sent("ambiguous").waits(0, "retry").later(9 * DAY)
-    assert story.says(reading="same") == "attempt: repeating changes nothing"
+    assert story.says(reading="same") == "send: repeating changes nothing"
 
 
 def test_natural_time_counts_from_the_first_attempt_that_may_have_arrived():
     story = Story(changed(NATURAL, retry=PATIENT)).sent("not_sent").later(HOUR).sent("ambiguous").waits(0, "retry")
-    assert story.says() == "attempt: repeating changes nothing"
+    assert story.says() == "send: repeating changes nothing"
 
 
 def test_natural_after_its_time_is_read_back_where_it_can_be():
@@ -51,7 +51,7 @@ def test_natural_after_its_time_is_read_back_where_it_can_be():
 
 def test_natural_time_on_another_boot_allows_for_the_error_of_the_wall_clock():
     story = Story(changed(NATURAL, retry=PATIENT)).sent("ambiguous").waits(0, "retry").rebooted(4 * MINUTE - 1)
-    assert story.says(clock_error_ms=MINUTE) == "attempt: repeating changes nothing"
+    assert story.says(clock_error_ms=MINUTE) == "send: repeating changes nothing"
     assert story.later(1).says(clock_error_ms=MINUTE) == "unknown: nothing can prove it"
 
 

@@ -260,7 +260,7 @@ CHECKS = changed(VERIFIABLE, check_first=True)
 def test_check_first_reads_before_the_first_attempt():
     story = Story(CHECKS).planned()
     assert story.says() == "verify: read back at once: presence can be believed"
-    assert story.verified("did_not_happen").says() == "attempt: first attempt"
+    assert story.verified("did_not_happen").says() == "send: first attempt"
 
 
 def test_check_first_finds_that_it_was_done_already():
@@ -283,14 +283,14 @@ def test_check_first_reads_again_until_its_deadline_then_a_person_is_asked():
 
 def test_check_first_is_not_repeated_before_later_attempts():
     story = Story(CHECKS).planned().verified("did_not_happen").sent("not_sent").waits(0, "retry")
-    assert story.says() == "attempt: nothing landed: attempt again"
+    assert story.says() == "send: nothing landed: attempt again"
 
 
 def test_check_first_yields_to_a_person_s_order():
     story = Story(CHECKS).planned().verified("conflict").parked().person("retry")
-    assert story.says() == "attempt: first attempt"
+    assert story.says() == "send: first attempt"
 
 
 def test_check_first_means_the_first_although_the_tool_asks_for_it_only_since_then():
     story = Story(changed(VERIFIABLE, check_first=True)).sent("not_sent").waits(0, "retry")
-    assert story.says() == "attempt: nothing landed: attempt again"
+    assert story.says() == "send: nothing landed: attempt again"

@@ -13,7 +13,7 @@ CHECKS = changed(VERIFIABLE, check_first=True)
 def test_after_a_restore_an_absence_must_be_believable_before_the_first_attempt():
     story = Story(VERIFIABLE).planned().verified("did_not_happen")
     assert story.says(began_doubtful=True).startswith("wait for verify")
-    assert story.later(SETTLE).verified("did_not_happen").says(began_doubtful=True) == "attempt: first attempt"
+    assert story.later(SETTLE).verified("did_not_happen").says(began_doubtful=True) == "send: first attempt"
 
 
 def test_after_a_restore_a_reading_that_proves_nothing_is_no_absence():
@@ -28,21 +28,21 @@ def test_after_a_restore_a_person_is_asked_where_nothing_can_be_read(contract):
 
 def test_after_a_restore_a_key_that_is_never_forgotten_dedupes():
     story = Story(changed(KEYED, idempotency=Key.forever())).planned()
-    assert story.says(began_doubtful=True) == "attempt: first attempt"
+    assert story.says(began_doubtful=True) == "send: first attempt"
 
 
 def test_after_a_restore_check_first_still_counts_for_such_a_key():
     story = Story(changed(CHECKS, idempotency=Key.forever())).planned()
     assert story.says(began_doubtful=True) == "verify: read back at once: presence can be believed"
-    assert story.verified("did_not_happen").says(began_doubtful=True) == "attempt: first attempt"
+    assert story.verified("did_not_happen").says(began_doubtful=True) == "send: first attempt"
 
 
 def test_after_a_restore_reads_are_just_read():
-    assert Story(changed(PLAIN, effect="read")).planned().says(began_doubtful=True) == "attempt: first attempt"
+    assert Story(changed(PLAIN, effect="read")).planned().says(began_doubtful=True) == "send: first attempt"
 
 
 def test_after_a_restore_a_person_may_order_the_attempt():
-    assert Story().planned().parked().person("retry").says(began_doubtful=True) == "attempt: first attempt"
+    assert Story().planned().parked().person("retry").says(began_doubtful=True) == "send: first attempt"
 
 
 @pytest.mark.parametrize("stop", ["cancel", "deadline", "aborting", "told"])
@@ -89,7 +89,7 @@ def test_after_a_restore_what_a_person_was_asked_about_is_read_back_meanwhile():
 @pytest.mark.parametrize("word", ["retry", "same_key"])
 def test_after_a_restore_a_refusal_of_what_a_person_ordered_does_not_say_what_is_forgotten(word):
     story = Story(changed(KEYED, idempotency=Key.forever())).planned().parked(forgotten=True).person(word)
-    assert story.says(began_doubtful=True) == "attempt: first attempt"
+    assert story.says(began_doubtful=True) == "send: first attempt"
     assert story.sent("rejected").says(began_doubtful=True) == "park: restored journal"
 
 
@@ -115,7 +115,7 @@ def test_after_a_restore_an_attempt_that_was_not_sent_does_not_vouch_for_what_is
     story = Story(VERIFIABLE).sent("not_sent").waits(0, "retry")
     assert story.says(began_doubtful=True) == "verify: read back at once: presence can be believed"
     story.later(SETTLE).verified("did_not_happen").waits(0, "retry")
-    assert story.says(began_doubtful=True) == "attempt: nothing landed: attempt again"
+    assert story.says(began_doubtful=True) == "send: nothing landed: attempt again"
 
 
 def test_what_may_be_forgotten_stays_so_where_the_journal_is_trusted_later():

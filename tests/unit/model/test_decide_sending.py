@@ -33,7 +33,7 @@ from tests.unit.model.stories import (
 
 def test_what_a_fork_would_repeat_is_asked_about():
     met = {"elsewhere": Elsewhere("fork", "succeeded", "old/charge#1", "ask")}
-    assert Story().planned().says(**met) == "gate: a repeat has to be approved"
+    assert Story().planned().says(**met) == "request approval: a repeat has to be approved"
 
 
 def test_a_claim_that_succeeded_is_reused():
@@ -57,9 +57,9 @@ def test_a_repeat_is_replayed_blocked_asked_or_allowed():
 
     assert says("replay", Story().planned()) == "reuse: guard met a success"
     assert says("block", Story().planned()) == "failed(repeat): repeat blocked"
-    assert says("ask", Story().planned()) == "gate: a repeat has to be approved"
-    assert says("ask", Story().planned().parked().approved()) == "attempt: first attempt"
-    assert says("allow", Story().planned()) == "attempt: first attempt"
+    assert says("ask", Story().planned()) == "request approval: a repeat has to be approved"
+    assert says("ask", Story().planned().parked().approved()) == "send: first attempt"
+    assert says("allow", Story().planned()) == "send: first attempt"
 
 
 def test_a_blocked_repeat_names_what_it_repeats():
@@ -70,12 +70,12 @@ def test_a_blocked_repeat_names_what_it_repeats():
 
 def test_a_person_s_order_stands_above_a_claim():
     story = Story().planned().parked().person("retry")
-    assert story.says(elsewhere=Elsewhere("claim", "succeeded", "x/y")) == "attempt: first attempt"
+    assert story.says(elsewhere=Elsewhere("claim", "succeeded", "x/y")) == "send: first attempt"
 
 
 def test_a_claim_matters_before_the_first_attempt_only():
     story = Story().sent("not_sent").waits(0, "retry")
-    assert story.says(elsewhere=Elsewhere("claim", "succeeded", "x/y")) == "attempt: nothing landed: attempt again"
+    assert story.says(elsewhere=Elsewhere("claim", "succeeded", "x/y")) == "send: nothing landed: attempt again"
 
 
 # --- gates and holds ----------------------------------------------------------------------------------------
@@ -83,17 +83,20 @@ def test_a_claim_matters_before_the_first_attempt_only():
 
 def test_a_gate_asks_before_anything_is_sent_and_one_approval_covers_all_attempts():
     story = Story(KEYED).planned()
-    assert story.says(gate="wanted") == "gate: the contract asks for a person"
+    assert story.says(gate="wanted") == "request approval: the contract asks for a person"
     story.parked()
     assert story.says(gate="wanted") == "wait for person: a person is asked"
     story.approved()
-    assert story.says(gate="wanted") == "attempt: first attempt"
+    assert story.says(gate="wanted") == "send: first attempt"
     story.starts(approval="a1").ends("not_sent").waits(0, "retry")
-    assert story.says(gate="wanted") == "attempt: nothing landed: attempt again"
+    assert story.says(gate="wanted") == "send: nothing landed: attempt again"
 
 
 def test_a_gate_that_appears_later_asks_before_the_next_attempt():
-    assert Story().sent("not_sent").waits(0, "retry").says(gate="wanted") == "gate: the contract asks for a person"
+    assert (
+        Story().sent("not_sent").waits(0, "retry").says(gate="wanted")
+        == "request approval: the contract asks for a person"
+    )
 
 
 def test_a_gated_operation_can_be_called_off():
@@ -105,7 +108,7 @@ def test_changed_preconditions_void_the_approval_and_ask_again():
     story = Story(changed(KEYED, observes=True)).planned().parked().approved().reobserved("changed")
     assert (story.phase, story.state.approval.digest, bytes(story.state.observed)) == ("gated", "", b"2")
     assert story.says(gate="wanted", reading="changed") == "wait for person: a person is asked"
-    assert story.approved().says(gate="wanted", reading="same") == "attempt: first attempt"
+    assert story.approved().says(gate="wanted", reading="same") == "send: first attempt"
 
 
 def test_changed_preconditions_do_not_ask_again_once_something_may_have_landed():
@@ -122,11 +125,11 @@ def test_an_irreversible_effect_is_held_until_its_transaction_commits():
     assert story.says(hold="trip") == "wait for commit: held until its transaction commits"
     assert story.says() == "wait for commit: held until its transaction commits"
     assert story.says(stop="aborting") == "cancelled: called off before it was sent"
-    assert story.released().says(hold="trip") == "attempt: first attempt"
+    assert story.released().says(hold="trip") == "send: first attempt"
 
 
 def test_a_gate_comes_before_a_hold():
-    assert Story().planned().says(gate="wanted", hold="trip") == "gate: the contract asks for a person"
+    assert Story().planned().says(gate="wanted", hold="trip") == "request approval: the contract asks for a person"
 
 
 # --- obstacles ------------------------------------------------------------------------------------------------
@@ -155,7 +158,7 @@ def test_deaths_quarantine_the_operation_not_the_evidence():
     assert story.says() == AGAIN
     story.sent("lost").waits(0, "retry")
     assert story.decide() == m.Park("quarantined", why="5 processes died during an attempt of it")
-    assert story.parked().person("retry").says() == "attempt: a person ordered one more attempt"
+    assert story.parked().person("retry").says() == "send: a person ordered one more attempt"
 
 
 def test_a_quarantined_operation_is_read_back_first():
@@ -172,7 +175,7 @@ def test_a_quarantined_operation_is_read_back_first():
 def test_redacted_arguments_are_sent_only_by_the_code_that_has_them():
     story = Story(KEYED, executable=False).planned()
     assert story.says() == "wait for code: its arguments are not stored"
-    assert story.says(at_hand=True) == "attempt: first attempt"
+    assert story.says(at_hand=True) == "send: first attempt"
 
 
 def test_redacted_arguments_do_not_keep_it_from_being_read_back():
@@ -211,7 +214,7 @@ def test_a_reading_makes_a_new_pause():
 
 def test_a_person_s_order_needs_no_pause():
     story = Story().sent("ambiguous").settled("unknown").person("retry")
-    assert story.says() == "attempt: a person ordered one more attempt"
+    assert story.says() == "send: a person ordered one more attempt"
 
 
 # --- budgets ---------------------------------------------------------------------------------------------------
@@ -259,7 +262,7 @@ def test_a_pause_behind_the_breaker_is_recorded_once_and_is_no_time_for_attempts
     left = HOUR - MINUTE
     assert story.decide(breaker_ms=2 * HOUR) == m.Wait("drawn", left, left, "breaker", drawn=True)
     assert story.decide(breaker_ms=9) == m.Wait("drawn", 9, 9, "breaker", drawn=True)
-    assert story.says(breaker_ms=0) == "attempt: nothing landed: attempt again"
+    assert story.says(breaker_ms=0) == "send: nothing landed: attempt again"
 
 
 def test_a_pause_comes_before_the_breaker():
@@ -325,7 +328,7 @@ def test_a_stop_stands_above_a_person_s_order():
 def test_a_person_s_order_stands_above_changed_preconditions():
     story = Story(changed(PLAIN, observes=True)).sent("ambiguous").settled("unknown").person("retry")
     assert story.says() == "observe: preconditions before every attempt"
-    assert story.says(reading="changed") == "attempt: a person ordered one more attempt"
+    assert story.says(reading="changed") == "send: a person ordered one more attempt"
 
 
 def test_preconditions_are_read_last_before_the_attempt():
@@ -336,12 +339,12 @@ def test_preconditions_are_read_last_before_the_attempt():
 
 def test_preconditions_of_a_read_do_not_matter():
     assert Story(changed(READ, observes=True)).sent("ambiguous").waits(0, "retry").says(reading="changed") == (
-        "attempt: a read may be repeated"
+        "send: a read may be repeated"
     )
 
 
 def test_a_reading_nobody_asked_for_stops_nothing():
-    assert Story().planned().says(reading="changed") == "attempt: first attempt"
+    assert Story().planned().says(reading="changed") == "send: first attempt"
 
 
 def test_changed_preconditions_say_so():
@@ -353,11 +356,14 @@ def test_changed_preconditions_say_so():
 def test_an_approval_serves_only_what_was_asked_and_only_until_it_ends():
     story = Story().planned().parked("a gate")
     granted = story.took(r.ApprovalGranted(step=STEP, approval="d1", by="ann", until=story.wall + 10 * MINUTE))
-    assert granted.says(gate="wanted", asks="d1", clock_error_ms=MINUTE) == "attempt: first attempt"
-    assert granted.says(gate="wanted", asks="d2") == "gate: the contract asks for a person"
-    assert granted.says(gate="wanted", asks="d1", clock_error_ms=10 * MINUTE) == "gate: the contract asks for a person"
+    assert granted.says(gate="wanted", asks="d1", clock_error_ms=MINUTE) == "send: first attempt"
+    assert granted.says(gate="wanted", asks="d2") == "request approval: the contract asks for a person"
+    assert (
+        granted.says(gate="wanted", asks="d1", clock_error_ms=10 * MINUTE)
+        == "request approval: the contract asks for a person"
+    )
     begun = granted.starts(approval="d1").ends("not_sent").waits(0, "retry")
-    assert begun.says(gate="wanted", asks="d1", clock_error_ms=10 * MINUTE) == "attempt: nothing landed: attempt again"
+    assert begun.says(gate="wanted", asks="d1", clock_error_ms=10 * MINUTE) == "send: nothing landed: attempt again"
 
 
 def test_an_approval_asked_for_again_after_an_attempt_ends_like_the_first():
@@ -365,14 +371,17 @@ def test_an_approval_asked_for_again_after_an_attempt_ends_like_the_first():
     again = sent.took(r.OperationParked(step=STEP, why="it changed", asks="d2"))
     granted = again.took(r.ApprovalGranted(step=STEP, approval="d2", by="ann", until=again.wall + 10 * MINUTE))
     granted = granted.waits(0, "retry")
-    assert granted.says(gate="wanted", asks="d2", clock_error_ms=MINUTE) == "attempt: nothing landed: attempt again"
-    assert granted.says(gate="wanted", asks="d2", clock_error_ms=10 * MINUTE) == "gate: the contract asks for a person"
+    assert granted.says(gate="wanted", asks="d2", clock_error_ms=MINUTE) == "send: nothing landed: attempt again"
+    assert (
+        granted.says(gate="wanted", asks="d2", clock_error_ms=10 * MINUTE)
+        == "request approval: the contract asks for a person"
+    )
 
 
 def test_a_question_whose_subject_changed_is_asked_anew():
     story = Story().planned().took(r.OperationParked(step=STEP, why="a gate", asks="d1"))
     assert story.says(gate="wanted", asks="d1") == "wait for person: a person is asked"
-    assert story.says(gate="wanted", asks="d2") == "gate: what a person was asked about has changed"
+    assert story.says(gate="wanted", asks="d2") == "request approval: what a person was asked about has changed"
 
 
 def test_other_arguments_under_one_business_key_are_proven_unsent():

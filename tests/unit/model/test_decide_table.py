@@ -22,13 +22,13 @@ from tests.unit.model.decision_rows import (
 
 PROMISES: Final[dict[str, dict[str, str]]] = {
     "nothing was sent yet": {
-        "*": "attempt: first attempt",
+        "*": "send: first attempt",
     },
     "every attempt is proven unsent": {
         "*": "wait for retry: full jitter before the next attempt",
     },
     "every attempt is proven unsent, and the pause is over": {
-        "*": "attempt: nothing landed: attempt again",
+        "*": "send: nothing landed: attempt again",
     },
     "an attempt returned": {
         "*": "succeeded: returned",
@@ -56,21 +56,21 @@ PROMISES: Final[dict[str, dict[str, str]]] = {
         "none of these": "unknown: nothing can prove it",
     },
     "an attempt may have landed, and the pause is over": {
-        "*": "attempt: a read may be repeated",
-        "natural": "attempt: repeating changes nothing",
-        "keyed": "attempt: the same key is still remembered",
+        "*": "send: a read may be repeated",
+        "natural": "send: repeating changes nothing",
+        "keyed": "send: the same key is still remembered",
         "none of these": "unknown: nothing can prove it",
     },
     "the process died during an attempt": {
-        "*": "attempt: a read may be repeated",
-        "natural": "attempt: repeating changes nothing",
-        "keyed": "attempt: the same key is still remembered",
+        "*": "send: a read may be repeated",
+        "natural": "send: repeating changes nothing",
+        "keyed": "send: the same key is still remembered",
         "none of these": "unknown: nothing can prove it",
     },
     "the key's first request is still in progress": {
-        "*": "attempt: a read may be repeated",
-        "natural": "attempt: repeating changes nothing",
-        "keyed": "attempt: the same key is still remembered",
+        "*": "send: a read may be repeated",
+        "natural": "send: repeating changes nothing",
+        "keyed": "send: the same key is still remembered",
         "none of these": "unknown: nothing can prove it",
     },
     "an attempt may have landed; its time for repeating is over": {
@@ -112,7 +112,7 @@ PROMISES: Final[dict[str, dict[str, str]]] = {
         "*": "wait for person: a person is asked",
     },
     "a person ordered one more attempt": {
-        "*": "attempt: a person ordered one more attempt",
+        "*": "send: a person ordered one more attempt",
     },
     "that attempt may have landed as well": {
         "*": "unknown: nothing can prove it",
@@ -120,39 +120,39 @@ PROMISES: Final[dict[str, dict[str, str]]] = {
     },
     "nothing was sent: preconditions not read": {
         "*": "observe: preconditions before every attempt",
-        "read": "attempt: first attempt",
+        "read": "send: first attempt",
     },
     "nothing was sent: preconditions as before": {
-        "*": "attempt: first attempt",
+        "*": "send: first attempt",
     },
     "nothing was sent: preconditions changed": {
         "*": "failed(stale): preconditions, nothing landed",
-        "read": "attempt: first attempt",
+        "read": "send: first attempt",
     },
     "an attempt may have landed: preconditions as before": {
-        "*": "attempt: a read may be repeated",
-        "natural": "attempt: repeating changes nothing",
-        "keyed": "attempt: the same key is still remembered",
+        "*": "send: a read may be repeated",
+        "natural": "send: repeating changes nothing",
+        "keyed": "send: the same key is still remembered",
         "none of these": "unknown: nothing can prove it",
     },
     "an attempt may have landed: preconditions changed": {
         "*": "unknown: nothing can prove it",
-        "read": "attempt: a read may be repeated",
+        "read": "send: a read may be repeated",
     },
     "an attempt may have landed: preconditions cannot be read": {
         "*": "unknown: nothing can prove it",
-        "read": "attempt: a read may be repeated",
+        "read": "send: a read may be repeated",
     },
 }
 READ_BACK_PROMISES: Final[dict[str, dict[str, str]]] = {
     "nothing was sent yet": {
-        "*": "attempt: first attempt",
+        "*": "send: first attempt",
     },
     "every attempt is proven unsent": {
         "*": "wait for retry: full jitter before the next attempt",
     },
     "every attempt is proven unsent, and the pause is over": {
-        "*": "attempt: nothing landed: attempt again",
+        "*": "send: nothing landed: attempt again",
     },
     "an attempt returned": {
         "*": "succeeded: returned",
@@ -179,18 +179,18 @@ READ_BACK_PROMISES: Final[dict[str, dict[str, str]]] = {
         "verifiable": "verify: read back at once: presence can be believed",
     },
     "an attempt may have landed, and the pause is over": {
-        "*": "attempt: repeating changes nothing",
-        "keyed": "attempt: the same key is still remembered",
+        "*": "send: repeating changes nothing",
+        "keyed": "send: the same key is still remembered",
         "verifiable": "verify: read back at once: presence can be believed",
     },
     "the process died during an attempt": {
-        "*": "attempt: repeating changes nothing",
-        "keyed": "attempt: the same key is still remembered",
+        "*": "send: repeating changes nothing",
+        "keyed": "send: the same key is still remembered",
         "verifiable": "verify: read back at once: presence can be believed",
     },
     "the key's first request is still in progress": {
-        "*": "attempt: repeating changes nothing",
-        "keyed": "attempt: the same key is still remembered",
+        "*": "send: repeating changes nothing",
+        "keyed": "send: the same key is still remembered",
         "verifiable": "verify: read back at once: presence can be believed",
     },
     "an attempt may have landed; its time for repeating is over": {
@@ -224,7 +224,7 @@ READ_BACK_PROMISES: Final[dict[str, dict[str, str]]] = {
         "*": "wait for verify: slow schedule",
     },
     "a person ordered one more attempt": {
-        "*": "attempt: a person ordered one more attempt",
+        "*": "send: a person ordered one more attempt",
     },
     "that attempt may have landed as well": {
         "*": "verify: read back at once: presence can be believed",
@@ -238,7 +238,7 @@ READ_BACK_PROMISES: Final[dict[str, dict[str, str]]] = {
         "natural": "wait for end: an attempt without an answer may still land",
     },
     "read back after the window: it did not happen": {
-        "*": "attempt: nothing landed: attempt again",
+        "*": "send: nothing landed: attempt again",
     },
     "read back: something else is there": {
         "*": "park: conflict",
@@ -271,14 +271,14 @@ READ_BACK_PROMISES: Final[dict[str, dict[str, str]]] = {
         "*": "observe: preconditions before every attempt",
     },
     "nothing was sent: preconditions as before": {
-        "*": "attempt: first attempt",
+        "*": "send: first attempt",
     },
     "nothing was sent: preconditions changed": {
         "*": "failed(stale): preconditions, nothing landed",
     },
     "an attempt may have landed: preconditions as before": {
-        "*": "attempt: repeating changes nothing",
-        "keyed": "attempt: the same key is still remembered",
+        "*": "send: repeating changes nothing",
+        "keyed": "send: the same key is still remembered",
         "verifiable": "verify: read back at once: presence can be believed",
     },
     "an attempt may have landed: preconditions changed": {

@@ -69,7 +69,7 @@ def test_nothing_leaves_a_copy_before_somebody_has_looked():
     trust = m.Wait("the journal is not trusted", why="trust", until_woken=True)
     for story in (Story(READ).planned(), Story(changed(KEYED, idempotency=Key.forever())).planned()):
         assert story.decide(distrusted="it is old") == trust
-        assert story.says() == "attempt: first attempt"
+        assert story.says() == "send: first attempt"
 
 
 def test_what_cannot_be_read_any_more_is_not_sent_unread():
@@ -100,7 +100,7 @@ def test_what_was_parked_for_a_conflict_can_be_called_off():
 
 
 def test_a_person_s_order_passes_the_gate_it_was_given_at():
-    assert Story().planned().parked().person("retry").says(gate="wanted") == "attempt: first attempt"
+    assert Story().planned().parked().person("retry").says(gate="wanted") == "send: first attempt"
 
 
 def test_a_read_is_never_read_back():

@@ -123,8 +123,8 @@ def test_whoever_left_has_heard_nothing():
 def test_what_was_heard_in_a_transaction_that_begins_anew_is_heard_again():
     told = history(
         r.TransactionOpened(transaction="trip"), came(7), came(8), heard("sleep#1", 8), heard("trip/sleep#1", 7),
-        r.TransactionAborting(transaction="trip", reason="r"), r.TransactionAborted(transaction="trip"),
-        r.RunStopped(reason="error", renews=("trip",)), r.RunReopened(by="bea"),
+        r.TransactionAborting(transaction="trip", reason="r"), r.TransactionAbortedRecord(transaction="trip"),
+        r.RunStoppedRecord(reason="error", renews=("trip",)), r.RunReopened(by="bea"),
     )  # fmt: skip
     assert [one.entry for one in messages(told).unheard] == [7]
 

@@ -3,10 +3,10 @@
 from msgspec.structs import replace
 
 from holdfast.model import records as r
-from holdfast.model.preapproval import Spent, Standing, Use, spent_by, uses_stream, why_not
+from holdfast.model.standing_permission import Spent, StandingPermission, Use, spent_by, uses_stream, why_not
 from tests.unit.model.stories import STEP, Story
 
-GIVEN = Standing("s-1", "refund", "bea", until_ms=100, times=3, total=20, amount="cents")
+GIVEN = StandingPermission("s-1", "refund", "bea", until_ms=100, times=3, total=20, amount="cents")
 
 
 def test_uses_are_numbered_and_carry_the_sum():
@@ -23,7 +23,7 @@ def test_uses_are_numbered_and_carry_the_sum():
 
 
 def test_without_a_bound_only_its_time_and_its_end_count():
-    free = Standing("s-1", "refund", "bea", until_ms=100)
+    free = StandingPermission("s-1", "refund", "bea", until_ms=100)
     assert spent_by([]) == Spent()
     assert why_not(free, Spent(9, 9, 1e9), 1e9, 99) == ""
     assert why_not(GIVEN, Spent(3, 3, 5), 1, 99) == "it was used 3 times"

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.model.policy import (
-    Facts,
     Past,
     Policy,
+    PolicyFacts,
     Queue,
     Rule,
     Ruling,
@@ -27,7 +27,7 @@ from holdfast.model.policy import (
 )
 from holdfast.policies import Gate
 
-FACTS = Facts("refund", "desk", 12, "mon")
+FACTS = PolicyFacts("refund", "desk", 12, "mon")
 HOUR = timedelta(hours=1)
 HOUR_MS = 3_600_000
 
@@ -50,7 +50,7 @@ def always(_what: str) -> float:
     return 0.0
 
 
-def ruled(*rules: Rule, facts: Facts = FACTS, draw: Callable[[str], float] = never, **policy: Any) -> Ruling:
+def ruled(*rules: Rule, facts: PolicyFacts = FACTS, draw: Callable[[str], float] = never, **policy: Any) -> Ruling:
     return choose(Policy("desk", rules, **policy), facts.values({}), holds, draw)
 
 
@@ -82,7 +82,7 @@ def test_what_cannot_be_judged_is_asked_on_the_terms_of_that_rule(then: Word):
 
 
 def test_facts_are_known_to_conditions_with_everything_inside():
-    facts = Facts("refund", "desk", 9, "sat", amount=5.0, history=Past(sent=2), queue=Queue(7, 1.5))
+    facts = PolicyFacts("refund", "desk", 9, "sat", amount=5.0, history=Past(sent=2), queue=Queue(7, 1.5))
     values = facts.values({"cents": 500})
     assert values["history"] == {"sent": 2, "amount": 0.0, "approved": 0, "declined": 0}
     assert values["queue"] == {"depth": 7, "oldest_hours": 1.5}
@@ -160,12 +160,12 @@ POLICIES = st.builds(
 )
 MAYBE = st.none() | st.floats(0, 1000)
 KNOWN = st.builds(
-    Facts, st.just("refund"), st.just("desk"), st.integers(0, 23), st.just("mon"), amount=MAYBE, confidence=MAYBE
+    PolicyFacts, st.just("refund"), st.just("desk"), st.integers(0, 23), st.just("mon"), amount=MAYBE, confidence=MAYBE
 )
 
 
 @given(POLICIES, KNOWN, st.text(max_size=20))
-def test_the_choice_is_total_and_the_same_each_time(policy: Policy, facts: Facts, operation: str):
+def test_the_choice_is_total_and_the_same_each_time(policy: Policy, facts: PolicyFacts, operation: str):
     def once() -> Ruling:
         return choose(policy, facts.values({}), holds, lambda what: chance(b"secret", operation, what))
 
@@ -177,7 +177,7 @@ def test_the_choice_is_total_and_the_same_each_time(policy: Policy, facts: Facts
 
 
 @given(POLICIES, KNOWN)
-def test_a_question_that_was_asked_is_never_withdrawn(policy: Policy, facts: Facts):
+def test_a_question_that_was_asked_is_never_withdrawn(policy: Policy, facts: PolicyFacts):
     found = asked_before(choose(policy, facts.values({}), holds, never))
     assert found.asks or found.word == "refuse"
 

@@ -49,11 +49,11 @@ def test_a_run_starts_and_its_owner_is_known():
 
 
 def test_a_claim_wakes_what_was_suspended_and_nothing_else():
-    told = history(STARTED, r.RunSuspended(reason="a person"))
+    told = history(STARTED, r.RunSuspendedRecord(reason="a person"))
     assert (told.lifecycle.status, told.lifecycle.reason) == ("suspended", "a person")
     told.add(CLAIMED)
     assert told.lifecycle.status == "running"
-    stopped = history(STARTED, r.RunStopped(reason="error"), CLAIMED)
+    stopped = history(STARTED, r.RunStoppedRecord(reason="error"), CLAIMED)
     assert stopped.lifecycle.status == "stopped"
 
 
@@ -225,7 +225,7 @@ def test_a_run_completes():
 
 
 def test_a_stopped_run_can_be_reopened():
-    stopped = r.RunStopped(reason="diverged", error="ReplayDiverged")
+    stopped = r.RunStoppedRecord(reason="diverged", error="ReplayDiverged")
     told = history(STARTED, r.CommandApplied(command="cancel", by="ann", entry=1), stopped)
     assert (told.lifecycle.status, told.lifecycle.reason, told.lifecycle.stopped) == ("stopped", "diverged", stopped)
     told.add(r.RunReopened(by="ann"))

@@ -51,8 +51,8 @@ def test_a_part_that_lands_before_any_amends_is_met_by_them():
 @pytest.mark.parametrize(
     ("over", "raised"),
     [
-        (r.TransactionAborted(transaction="trip", undone=(CHARGE,)), {CHARGE}),
-        (r.TransactionAborted(transaction="trip", still_standing=(CHARGE,)), set()),
+        (r.TransactionAbortedRecord(transaction="trip", undone=(CHARGE,)), {CHARGE}),
+        (r.TransactionAbortedRecord(transaction="trip", still_standing=(CHARGE,)), set()),
     ],
     ids=["said to be undone", "said to stand"],
 )
@@ -64,7 +64,7 @@ def test_amends_that_were_made_again_settle_the_news():
     history = called_off(r.Contradicted(step=CHARGE, evidence="it came twice"), amended=True)
     assert (history.operations[CHARGE].links.overtaken, history.boundaries.raised) == (AMENDS, {CHARGE})
     history.add(r.CompensationLinked(step=CHARGE, by=f"{AMENDS}#2"))
-    history.add(r.TransactionAborted(transaction="trip", undone=(CHARGE,)))
+    history.add(r.TransactionAbortedRecord(transaction="trip", undone=(CHARGE,)))
     assert history.boundaries.raised == set()
 
 
@@ -94,7 +94,7 @@ def test_what_is_found_after_its_amends_is_news_although_a_person_ordered_an_att
         settled(CHARGE, "unknown"),
         r.TransactionAborting(transaction="trip", reason="no flight"),
         r.CompensationLinked(step=CHARGE, by=AMENDS),
-        r.TransactionAborted(transaction="trip", undone=(CHARGE,)),
+        r.TransactionAbortedRecord(transaction="trip", undone=(CHARGE,)),
         r.Resolved(step=CHARGE, word="retry", by="ann"),
         r.Verified(step=CHARGE, verdict="happened"),
     ):
@@ -104,6 +104,6 @@ def test_what_is_found_after_its_amends_is_news_although_a_person_ordered_an_att
     assert (history.operations[CHARGE].links.overtaken, history.boundaries.raised) == (AMENDS, {CHARGE})
     history.add(r.TransactionParked(transaction="trip", why="news came"))
     history.add(r.CompensationLinked(step=CHARGE, by=f"{AMENDS}#2"))
-    history.add(r.TransactionAborted(transaction="trip", undone=(CHARGE,)))
+    history.add(r.TransactionAbortedRecord(transaction="trip", undone=(CHARGE,)))
     history.add(r.LateReport(step=CHARGE, number=1, end=r.End("returned")))
     assert history.boundaries.raised == set(), "what was amended again is no news once more"

@@ -3,10 +3,10 @@
 import msgspec
 import pytest
 
-from holdfast.model.policy import Facts, Past
+from holdfast.model.policy import Past, PolicyFacts
 from holdfast.model.tool_history import Deed, deed_of, deeds_stream, past_of
 
-FACTS = Facts("refund", "desk", 12, "mon", amount=40.0, subject="ann")
+FACTS = PolicyFacts("refund", "desk", 12, "mon", amount=40.0, subject="ann")
 
 
 def test_only_what_is_recent_enough_counts():
@@ -24,7 +24,7 @@ def test_only_what_is_recent_enough_counts():
 @pytest.mark.parametrize(
     ("facts", "known"), [(None, False), (FACTS, True), (msgspec.structs.replace(FACTS, subject=""), False)]
 )
-def test_a_deed_is_remembered_where_somebody_is_concerned(facts: Facts | None, known: bool):
+def test_a_deed_is_remembered_where_somebody_is_concerned(facts: PolicyFacts | None, known: bool):
     assert deed_of(facts, "sent", "r/1", 5) == (Deed("sent", 5, "r/1", 40.0) if known else None)
 
 

@@ -11,7 +11,7 @@ from holdfast.model import records as r
 from holdfast.model.transaction import (
     WHOLE_RUN,
     IllegalBoundary,
-    Transaction,
+    TransactionState,
     around,
     base_of,
     encloses,
@@ -25,7 +25,7 @@ RECORDS: Final[tuple[r.TransactionRecord, ...]] = (
     r.TransactionCommitting(transaction="trip"),
     r.TransactionAborting(transaction="trip", reason="no room"),
     r.TransactionCommitted(transaction="trip"),
-    r.TransactionAborted(transaction="trip"),
+    r.TransactionAbortedRecord(transaction="trip"),
     r.TransactionParked(transaction="trip", why="unknown"),
     r.TransactionResolved(transaction="trip", word="retry", by="ann"),
 )
@@ -34,15 +34,15 @@ FOLLOWS: Final[dict[type[r.TransactionRecord], dict[str, str]]] = {
     r.TransactionCommitting: {"open": "committing"},
     r.TransactionAborting: {"open": "aborting", "committing": "aborting", "parked": "aborting"},
     r.TransactionCommitted: {"open": "committed", "committing": "committed", "parked": "committed"},
-    r.TransactionAborted: {"aborting": "aborted", "parked": "aborted"},
+    r.TransactionAbortedRecord: {"aborting": "aborted", "parked": "aborted"},
     r.TransactionParked: {"committing": "parked", "aborting": "parked", "aborted": "parked", "parked": "parked"},
     r.TransactionResolved: {"parked": "parked"},
 }
 """What may follow what, stated a second time."""
 
 
-def before(phase: str) -> Transaction | None:
-    return None if phase == "new" else Transaction("trip", phase)  # type: ignore[arg-type]  # a phase of the list above
+def before(phase: str) -> TransactionState | None:
+    return None if phase == "new" else TransactionState("trip", phase)  # type: ignore[arg-type]  # a phase of the list above
 
 
 @pytest.mark.parametrize("record", RECORDS, ids=lambda record: type(record).__name__)
@@ -58,12 +58,12 @@ def test_what_may_follow_what(record: r.TransactionRecord, phase: str):
 
 def test_it_is_opened_with_what_it_says_about_pivots():
     opened = follow(None, r.TransactionOpened(transaction="trip", pivot="best effort"), told=5)
-    assert opened == Transaction("trip", "open", pivot="best effort")
+    assert opened == TransactionState("trip", "open", pivot="best effort")
 
 
 def test_nobody_opens_the_boundary_of_the_whole_run():
     whole = follow(None, r.TransactionAborting(transaction=WHOLE_RUN, reason="undo", by="ann"), told=3)
-    assert whole == Transaction(WHOLE_RUN, "aborting", backward=True, told=3, reason="undo", by="ann")
+    assert whole == TransactionState(WHOLE_RUN, "aborting", backward=True, told=3, reason="undo", by="ann")
     for other in (
         r.TransactionAborting(transaction="trip", reason="undo"),
         r.TransactionCommitting(transaction=WHOLE_RUN),
@@ -73,12 +73,12 @@ def test_nobody_opens_the_boundary_of_the_whole_run():
 
 
 def test_undoing_a_run_goes_on_from_where_it_was_parked():
-    parked = Transaction(WHOLE_RUN, "parked", backward=True, tries=3, accepted=("a",))
+    parked = TransactionState(WHOLE_RUN, "parked", backward=True, tries=3, accepted=("a",))
     again = follow(parked, r.TransactionAborting(transaction=WHOLE_RUN, reason="undo", by="ann"), told=3)
     assert (again.tries, again.accepted) == (3, ("a",))
 
 
-PARKED: Final = Transaction(
+PARKED: Final = TransactionState(
     "trip", "parked", told=2, reason="no room", stuck=("b", "a"), why="it is unknown", undone=("c",),
     still_standing=("a",), accepted=("d",), parked_at=7, asks_until=9,
 )  # fmt: skip
@@ -92,7 +92,7 @@ def test_calling_it_off_forgets_what_it_was_parked_for():
 
 
 def test_its_end_says_what_was_undone():
-    record = r.TransactionAborted(transaction="trip", undone=("a", "c"), still_standing=("d",))
+    record = r.TransactionAbortedRecord(transaction="trip", undone=("a", "c"), still_standing=("d",))
     assert follow(PARKED, record, told=11) == replace(
         PARKED, phase="aborted", undone=("a", "c"), still_standing=("d",), stuck=(), why=""
     )
@@ -102,7 +102,7 @@ def test_parking_says_what_is_stuck_and_until_when_it_asks():
     record = r.TransactionParked(
         transaction="trip", why="it failed", stuck=("a",), undone=("b",), still_standing=("a", "c"), until=40, at=30
     )
-    assert follow(Transaction("trip", "aborting", backward=True), record, told=1) == Transaction(
+    assert follow(TransactionState("trip", "aborting", backward=True), record, told=1) == TransactionState(
         "trip", "parked", backward=True, why="it failed", stuck=("a",), undone=("b",), still_standing=("a", "c"),
         parked_at=30, asks_until=40,
     )  # fmt: skip
@@ -128,11 +128,11 @@ def test_it_is_over_when_it_stands_or_was_undone(phase: str):
 
 def test_the_boundaries_around_a_step_are_the_outermost_first():
     names = ("a", "a/b", "a/b/c#1", "ab", WHOLE_RUN)
-    found = {name: Transaction(name) for name in names}
+    found = {name: TransactionState(name) for name in names}
     assert [one.name for one in around("a/b/c#1", found)] == [WHOLE_RUN, "a", "a/b"]
     assert [one.name for one in around("a/x/c#1", found)] == [WHOLE_RUN, "a"]
     assert [one.name for one in around("abc#1", found)] == [WHOLE_RUN]
-    assert list(around("c#1", {"c#1": Transaction("c#1")})) == []
+    assert list(around("c#1", {"c#1": TransactionState("c#1")})) == []
 
 
 @pytest.mark.parametrize(

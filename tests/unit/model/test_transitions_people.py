@@ -7,12 +7,12 @@ from msgspec.structs import replace
 
 from holdfast.model import records as r
 from holdfast.model.outcome import ASKED_BACK, DECLINED, Basis
-from holdfast.model.policy import Facts, Ruling
+from holdfast.model.policy import PolicyFacts, Ruling
 from tests.unit.model.stories import HOUR, MINUTE, REACHED, STEP, VERIFIABLE, Story
 
 AMENDS = "desk/refund#1"
 ASK = Ruling("ask", "big")
-FACTS = Facts("charge", "desk", hour=9, weekday="mon", amount=700.0)
+FACTS = PolicyFacts("charge", "desk", hour=9, weekday="mon", amount=700.0)
 
 # --- a question and its answers ------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ import pytest
 
 from holdfast import Key, Run, agent, current_operation, tool
 from holdfast.control.command_sink import DirectSink
-from holdfast.control.service import Service
+from holdfast.control.service import ControlService
 from holdfast.engine.commands import Applied
 from holdfast.errors import JournalUnavailable, UsageError
 from holdfast.model import records as r
@@ -78,7 +78,7 @@ async def test_a_word_whose_process_died_is_had_by_its_run_once_it_is_said_again
     async with lab.app(desk) as app:
         await begun(app, desk)
         with pytest.raises(JournalUnavailable):
-            await Service(app.engine, Dying(app.engine)).resolve("r-ann/pay#1", "did_not_happen", by="bea")
+            await ControlService(app.engine, Dying(app.engine)).resolve("r-ann/pay#1", "did_not_happen", by="bea")
         assert not lab.of("r-ann", r.Resolved)
         with pytest.raises(UsageError, match="already resolved by bea"):
             await app.service.resolve("r-ann/pay#1", "did_not_happen", by="bea")
@@ -95,7 +95,7 @@ async def test_an_answer_whose_process_died_wakes_its_run_once_it_is_said_again(
         await begun(app, desk)
         before = await app.service.row("r-ann")
         with pytest.raises(JournalUnavailable):
-            await Service(app.engine, Dying(app.engine)).answer("r-ann/ask#1", "Rome", by="bea")
+            await ControlService(app.engine, Dying(app.engine)).answer("r-ann/ask#1", "Rome", by="bea")
         with pytest.raises(UsageError, match="already answered by bea"):
             await app.service.answer("r-ann/ask#1", "Rome", by="bea")
         woken = await app.service.row("r-ann")

@@ -274,7 +274,7 @@ async def test_what_is_on_record_of_an_exception_is_bounded(lab: Lab):
     async with lab.app(desk, poll_ms=600_000) as app:
         with pytest.raises(ExceptionGroup):
             await app.run(desk, "ann")
-    (stopped,) = lab.of("trip-ann", r.RunStopped)
+    (stopped,) = lab.of("trip-ann", r.RunStoppedRecord)
     assert len(encode(stopped)) < 6000
     assert len(stopped.frames) == 8
     assert "the first of them: ValueError: xxx" in stopped.error
@@ -282,6 +282,6 @@ async def test_what_is_on_record_of_an_exception_is_bounded(lab: Lab):
 
 @virtual
 async def test_a_run_of_the_system_itself_asks_nobody(lab: Lab):
-    stopped = r.RunStopped(reason="error", error="x", at=1, up=1)
+    stopped = r.RunStoppedRecord(reason="error", error="x", at=1, up=1)
     assert stopped_change(stopped, "holdfast:notify", None).waits == b"[]"
     assert stopped_change(stopped, "desk", None).waits != b"[]"

@@ -21,7 +21,7 @@ from holdfast.cli.config import journal_option, located
 from holdfast.control.code_location import note_code, stop_if_loading
 from holdfast.control.housekeeping import HousekeepingTasks
 from holdfast.control.input_checks import check
-from holdfast.control.service import Service
+from holdfast.control.service import ControlService
 from holdfast.engine.engine import Engine
 from holdfast.engine.environment import Environment, checked_loop, gather_bounded, system_environment
 from holdfast.engine.housekeeping import Loop
@@ -61,7 +61,7 @@ AnyAgent = Agent[Any, Any]
 AnyTool = Tool[Any, Any]
 
 
-class Done(msgspec.Struct, Generic[T, R], frozen=True):
+class RunResult(msgspec.Struct, Generic[T, R], frozen=True):
     """How one run of `desk.map` ended. `error` is None where it completed with `result`."""
 
     run: str
@@ -186,7 +186,7 @@ class Holdfast:
         if self._address is not None and engine.identity.trust == "trusted":
             await note_code(engine.journal, self.agents.values())
         notify = notifications.begin(engine) if notifications is not None else None
-        self._errands = HousekeepingTasks(Service(engine), notifier.agent, notify)
+        self._errands = HousekeepingTasks(ControlService(engine), notifier.agent, notify)
         if self._recovers and self.agents:
             looking = Recovery(engine, self.drive, self._errands.run)
             self._recovery = engine.housekeeping.keep("the task that looks for abandoned runs", looking.keep_looking)
@@ -248,9 +248,9 @@ class Holdfast:
             await self._errands.run()
 
     @property
-    def service(self) -> Service:
+    def service(self) -> ControlService:
         """The use cases that the command line and other interfaces offer."""
-        return Service(self.engine)
+        return ControlService(self.engine)
 
     # --- running ---------------------------------------------------------------------------------------------
 
@@ -275,10 +275,10 @@ class Holdfast:
         name = checked_run_id(run_id) if run_id is not None else agent.run_id_for(given)
         return RunHandle(name, asyncio.get_running_loop().create_task(self.run(agent, given, run_id=name, by=by)))
 
-    def map(self, agent: Agent[T, R], inputs: Iterable[T], *, concurrency: int = 20) -> AsyncGenerator[Done[T, R]]:
+    def map(self, agent: Agent[T, R], inputs: Iterable[T], *, concurrency: int = 20) -> AsyncGenerator[RunResult[T, R]]:
         """Run the agent over many inputs, `concurrency` at a time, in the order in which they end.
 
-        Never raises for one run: each `Done` says how it ended.
+        Never raises for one run: each `RunResult` says how it ended.
         """
         if concurrency < 1:
             raise UsageError(f"concurrency={concurrency}", next_step="give at least 1")
@@ -316,16 +316,16 @@ class Holdfast:
     def _notifications(self) -> Notifications | None:
         return None if self._reach is None else notifications_of(self._reach, self._journal, self._seams.rng)
 
-    async def _one(self, agent: Agent[T, R], given: T) -> Done[T, R]:
+    async def _one(self, agent: Agent[T, R], given: T) -> RunResult[T, R]:
         name = ""
         try:
             name = agent.run_id_for(given)
             result: R = await self.run(agent, given, run_id=name)
-            return Done(name, given, result)
+            return RunResult(name, given, result)
         except JournalError:
             raise
         except Exception as error:  # noqa: BLE001 - one run's error is that run's result here
-            return Done(name, given, error=error)
+            return RunResult(name, given, error=error)
 
     async def _conclude(
         self, run: str, agent: AnyAgent | None, given: Input | None, *, reopener: str = ""

@@ -11,8 +11,8 @@ from holdfast.agent.agent import Agent
 from holdfast.errors import UsageError
 
 if TYPE_CHECKING:
-    from holdfast.app import Done, Holdfast
-    from holdfast.control.service import Service
+    from holdfast.app import Holdfast, RunResult
+    from holdfast.control.service import ControlService
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -54,7 +54,7 @@ class SyncHoldfast:
         return self._wait(self._app.resume(run_id, by=by))
 
     @property
-    def service(self) -> Service:
+    def service(self) -> ControlService:
         """The use cases: `app.wait(app.service.resolve(...))`."""
         return self._app.service
 
@@ -62,7 +62,7 @@ class SyncHoldfast:
         """Run a coroutine of the app on its loop, and return its result."""
         return self._wait(coroutine)
 
-    def map(self, agent: Agent[T, R], inputs: Iterable[T], *, concurrency: int = 20) -> Iterator[Done[T, R]]:
+    def map(self, agent: Agent[T, R], inputs: Iterable[T], *, concurrency: int = 20) -> Iterator[RunResult[T, R]]:
         """As `Holdfast.map`."""
         done = self._app.map(agent, inputs, concurrency=concurrency)
         try:

@@ -8,18 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast_console import Only, Pace
-from holdfast_console.notify.schedule import ChannelHistory, Missed, PendingItem, Sent, planned
+from holdfast_console.notify.schedule import ChannelHistory, Missed, NotifiableItem, Sent, planned
 
 MIN = 60_000
 HOUR = 60 * MIN
 EVERYTHING = Only()
 
 
-def asked(number: int, at: int = 0, **settings: int) -> PendingItem:
-    return PendingItem(f"r-{number}/refund#1", "approval", at, **settings)  # type: ignore[arg-type]  # only moments are given
+def asked(number: int, at: int = 0, **settings: int) -> NotifiableItem:
+    return NotifiableItem(f"r-{number}/refund#1", "approval", at, **settings)  # type: ignore[arg-type]  # only moments are given
 
 
-def days(pace: Pace, waiting: list[PendingItem], *, until: int, step: int = MIN) -> list[tuple[int, Sent]]:
+def days(pace: Pace, waiting: list[NotifiableItem], *, until: int, step: int = MIN) -> list[tuple[int, Sent]]:
     """What is sent over some time, looked at once a minute."""
     told, sent = ChannelHistory(), list[tuple[int, Sent]]()
     for now in range(0, until, step):

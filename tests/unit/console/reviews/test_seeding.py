@@ -8,7 +8,7 @@ import pytest
 
 from holdfast import Holdfast, Key, Run, agent, tool
 from holdfast.errors import ContractError, HoldfastError, RunSuspended, UsageError
-from holdfast.model.seeded_cases import Case
+from holdfast.model.seeded_cases import SeededCase
 from holdfast.model.system import PLANTED
 from holdfast.people import answers as a
 from holdfast.people.dossier import dossier
@@ -18,7 +18,7 @@ from holdfast_console.reviews.reader import read_reviews
 from holdfast_console.reviews.seeding import seed_cases
 from tests.unit.engine.lab import Lab, virtual
 
-BAD = Case("refund", {"cents": 900_000}, why="ten times the price")
+BAD = SeededCase("refund", {"cents": 900_000}, why="ten times the price")
 
 
 def desk_of(lab: Lab) -> Any:
@@ -40,7 +40,7 @@ async def asked(app: Any, desk: Any, *numbers: int) -> None:
             await app.run(desk, number)
 
 
-async def planted_in(app: Any, desk: Any, case: Case = BAD) -> str:
+async def planted_in(app: Any, desk: Any, case: SeededCase = BAD) -> str:
     await asked(app, desk, 17)
     done = await seed_cases(app.service.engine, [case], rate=1.0)
     [item] = done.items
@@ -138,7 +138,7 @@ async def test_the_rate_counts_what_was_asked_and_planted(lab: Lab):
     desk = desk_of(lab)
     async with lab.app(desk) as app:
         await asked(app, desk, *range(10))
-        first = await seed_cases(app.service.engine, [BAD, Case("refund", {"cents": 7}, why="x")], rate=0.3)
+        first = await seed_cases(app.service.engine, [BAD, SeededCase("refund", {"cents": 7}, why="x")], rate=0.3)
         assert len(first.items) in {3, 4}
         again = await seed_cases(app.service.engine, [BAD], rate=0.3)
         assert len(again.items) <= 1, "what was planted counts"
@@ -164,11 +164,11 @@ async def test_what_people_are_never_asked_about_cannot_be_planted(lab: Lab):
     async with lab.app(desk) as app:
         await asked(app, desk, 1)
         with pytest.raises(UsageError, match="nobody was asked about mail"):
-            await seed_cases(app.service.engine, [Case("mail", {}, why="x")])
+            await seed_cases(app.service.engine, [SeededCase("mail", {}, why="x")])
         with pytest.raises(UsageError, match="no cases"):
             await seed_cases(app.service.engine, [])
         with pytest.raises(UsageError, match="there is a run r-1 already"):
-            await seed_cases(app.service.engine, [Case("refund", {}, why="x", run="r-1")], rate=1.0)
+            await seed_cases(app.service.engine, [SeededCase("refund", {}, why="x", run="r-1")], rate=1.0)
 
 
 @pytest.mark.parametrize(("seen", "shown"), [("", ""), ("a mail of ann", '"a mail of ann"')])

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from holdfast.control.service import Service
+from holdfast.control.service import ControlService
 from holdfast.errors import UsageError
 from holdfast_console.auth.authorize import Grant
 from holdfast_console.auth.oidc import OidcClient, Provider
@@ -28,7 +28,7 @@ def test_a_browser_goes_to_the_provider_and_comes_back_signed_in():
             async with house.authenticator() as authenticator:
                 engine = authenticator._engine
                 elsewhere = OidcRoutes(OidcClient(authenticator, engine, known))
-                app = web(Service(engine), authenticator, loopback(80), elsewhere=elsewhere)
+                app = web(ControlService(engine), authenticator, loopback(80), elsewhere=elsewhere)
                 transport = httpx2.ASGITransport(app)
                 async with (
                     httpx2.AsyncClient(transport=transport, base_url=ORIGIN, trust_env=False) as browser,
@@ -55,7 +55,7 @@ def test_where_no_provider_is_there_is_no_way_to_one():
     async def told() -> None:
         house = await opened()
         async with house.authenticator() as authenticator:
-            app = web(Service(authenticator._engine), authenticator, loopback(80))
+            app = web(ControlService(authenticator._engine), authenticator, loopback(80))
             transport = httpx2.ASGITransport(app)
             async with httpx2.AsyncClient(transport=transport, base_url=ORIGIN, trust_env=False) as browser:
                 assert "/sign-in/provider" not in (await browser.get("/sign-in")).text

@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from holdfast import Key, Run, agent, tool
-from holdfast.control.service import Service
+from holdfast.control.service import ControlService
 from holdfast.engine.commands import command_post
 from holdfast.errors import RunSuspended, SignInNeeded
 from holdfast.model import records as r
 from holdfast.model.commands import Command
-from holdfast.model.preapproval import Standing
+from holdfast.model.standing_permission import StandingPermission
 from holdfast.people.loaded_item import load_item
 from holdfast.people.standing_permissions import add_standing
 from holdfast.policies import Gate, Require
@@ -93,7 +93,7 @@ async def test_a_name_that_was_typed_or_proven_without_a_password_is_no_fresh_si
     """Neither where it is said, nor where another program put it into the ledger."""
     async with standing(lab, agents=paying(lab)) as stand:
         with pytest.raises(SignInNeeded, match="still waits"):
-            await Service(stand.app.engine, via=via).approve(PAY, by="bea")
+            await ControlService(stand.app.engine, via=via).approve(PAY, by="bea")
         said = r.ApprovalGranted(step="pay#1", approval=await shown(stand), by="bea")
         word = Command("approve", "bea", record=said, via=via)
         await stand.app.engine.journal.post(command_post("pay-ann", msgspec.json.encode(word)))
@@ -107,7 +107,7 @@ async def test_a_name_that_was_typed_or_proven_without_a_password_is_no_fresh_si
 async def test_a_standing_permission_does_not_replace_the_sign_in(lab: Lab):
     (desk,) = paying(lab)
     async with lab.app(desk) as app:
-        await add_standing(app.engine, Standing("", "pay", "bea", 4_000_000_000_000))
+        await add_standing(app.engine, StandingPermission("", "pay", "bea", 4_000_000_000_000))
         with pytest.raises(RunSuspended):
             await app.run(desk, "ann")
     assert lab.sent == []

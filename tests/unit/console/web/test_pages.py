@@ -10,7 +10,7 @@ import pytest
 
 from holdfast import Run, agent, tool
 from holdfast.errors import RunSuspended, UsageError
-from holdfast.model.seeded_cases import Case
+from holdfast.model.seeded_cases import SeededCase
 from holdfast.people import answers as a
 from holdfast_console.auth.accounts import AccountNote
 from holdfast_console.auth.authorize import Grant
@@ -243,7 +243,7 @@ async def test_a_parameter_that_was_deleted_from_the_arguments_is_not_sent_silen
 
 @virtual
 async def test_who_answers_what_was_planted_is_told_on_the_page_also_of_one_among_several(lab: Lab):
-    case = Case("refund", {"cents": 900_000}, why="ten <b>times</b> the price")
+    case = SeededCase("refund", {"cents": 900_000}, why="ten <b>times</b> the price")
     async with standing(lab, begun=("ann", "ben")) as stand, await stand.client("bea") as client:
         one, other = (await seed_cases(stand.app.engine, [case], rate=0.5)).items
         told = await fill(client, f"/inbox/{quote(one)}", "decline")

@@ -15,7 +15,7 @@ from holdfast.engine.environment import SystemClock
 from holdfast.errors import UsageError
 from holdfast.inspect.text import count, duration, moment, safe
 from holdfast.model.policy import Policy
-from holdfast.model.seeded_cases import Case
+from holdfast.model.seeded_cases import SeededCase
 from holdfast.model.thresholds import Move
 from holdfast_console.reviews.alerts import Health, ReviewerLoad
 from holdfast_console.reviews.calibration import Proposal, apply, proposals
@@ -279,14 +279,14 @@ async def plant(call: CommandCall, cases: Path, rate: float, keep_days: float) -
     call.screen.line(f"{count(len(done.items), 'case')} planted{withdrawn}.")
 
 
-def _cases(path: Path) -> list[Case]:
+def _cases(path: Path) -> list[SeededCase]:
     """The cases of a file, one in each line. Raises `UsageError` naming the line."""
-    found: list[Case] = []
+    found: list[SeededCase] = []
     for number, line in enumerate(path.read_bytes().splitlines(), start=1):
         if not line.strip():
             continue
         try:
-            found.append(msgspec.json.decode(line, type=Case))
+            found.append(msgspec.json.decode(line, type=SeededCase))
         except (msgspec.DecodeError, msgspec.ValidationError) as error:
             raise UsageError(
                 f"{path}, line {number}: {error}",

@@ -20,9 +20,9 @@ from holdfast.inspect.text import safe, short
 from holdfast.model.contradiction import contradiction_text
 from holdfast.model.names import remarks
 from holdfast.model.operation import OperationState
-from holdfast.model.records import QuestionAsked, RunStopped
+from holdfast.model.records import QuestionAsked, RunStoppedRecord
 from holdfast.model.run_history import RunHistory
-from holdfast.model.transaction import Transaction
+from holdfast.model.transaction import TransactionState
 from holdfast.model.waits import AMENDABLE, DISPUTED, HALT, answer_with, is_whole, question_of
 from holdfast.model.waits import Item as Kind
 from holdfast.people.dossier import dossier
@@ -165,7 +165,7 @@ async def line_of(looking: JournalReader, about: NotifiedItem) -> LetterLine | N
         now = await with_ledger_answer(looking, item_in(history, step))
     except HoldfastError:
         return None  # the run is gone from this journal: nothing is asked
-    outlives = now.contradicted or isinstance(now.subject, RunStopped)
+    outlives = now.contradicted or isinstance(now.subject, RunStoppedRecord)
     if not now.open or (history.lifecycle.status in ENDED and not outlives):
         return None
     line = _line(history, now, about)
@@ -185,11 +185,11 @@ def _line(history: RunHistory, now: LoadedItem, about: NotifiedItem) -> LetterLi
                 now.run, kind, now.step, sent=operation.may_have_been_sent, shown=_shown(now, operation)
             )
             asked_ms = operation.approval.asked_at
-        case Transaction() as one:
+        case TransactionState() as one:
             asks = f"partly {'undone' if one.backward else 'committed'}: {one.why}"
             facts, due, asked_ms = _of_transaction(one), one.asks_until, one.parked_at
             answer = answer_with(now.run, "person", f"{now.step}/")
-        case RunStopped() as stopped:
+        case RunStoppedRecord() as stopped:
             asks, facts, due, asked_ms = f"it cannot go on: {stopped.error}", (), stopped.until, stopped.at
             answer = answer_with(now.run, HALT, "").split(" | ")[0]
         case _ as asked:
@@ -233,7 +233,7 @@ def _of_operation(operation: OperationState) -> Facts:
     )
 
 
-def _of_transaction(one: Transaction) -> Facts:
+def _of_transaction(one: TransactionState) -> Facts:
     return (
         ("Stuck at", ", ".join(one.stuck) or "nothing"),
         ("Undone", ", ".join(one.undone) or "nothing"),

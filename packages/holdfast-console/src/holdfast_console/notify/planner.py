@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.control.service import Service
+from holdfast.control.service import ControlService
 from holdfast.engine.outbox import Cursor, begin_asleep
 from holdfast.journal.entry_codec import readable, written
 from holdfast.journal.port import Post
@@ -20,7 +20,7 @@ from holdfast_console.notify.schedule import (
     NOTICES,
     ChannelHistory,
     Missed,
-    PendingItem,
+    NotifiableItem,
     Sent,
     missed_stream,
     planned,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 class NoticePlanner:
     """The notices of one app, with what was sent to its channels. Two planners at once send each message once."""
 
-    def __init__(self, service: Service, reach: Reach, sender: NoticeSender) -> None:
+    def __init__(self, service: ControlService, reach: Reach, sender: NoticeSender) -> None:
         self._service = service
         self._reach = reach
         self._sender = sender
@@ -57,13 +57,13 @@ class NoticePlanner:
                 await self._plan(channel, waiting)
         await self._hand_out()
 
-    async def waiting(self) -> list[PendingItem]:
+    async def waiting(self) -> list[NotifiableItem]:
         """The open items, with the tool if a channel filters by it."""
         by_tool = any(channel.only.tools for channel in self._reach.channels)
         found = await placed(self._service.looking, now_ms=self._service.engine.environment.clock.wall_ms())
         return [waiting_of(one, await self._tool(one) if by_tool else "") for one in found if one.asked_ms]
 
-    async def _plan(self, channel: Channel, waiting: list[PendingItem]) -> None:
+    async def _plan(self, channel: Channel, waiting: list[NotifiableItem]) -> None:
         now_ms = self._service.engine.environment.clock.wall_ms()
         told = await self._refresh(channel.name)
         for sent in planned(channel.only, channel.pace, told, waiting, now_ms):
@@ -110,8 +110,8 @@ class NoticePlanner:
         return self._tools[name]
 
 
-def waiting_of(one: PlacedItem, tool: str) -> PendingItem:
+def waiting_of(one: PlacedItem, tool: str) -> NotifiableItem:
     """An item of the inbox, as the planner takes it."""
-    return PendingItem(
+    return NotifiableItem(
         one.item, one.kind, one.asked_ms, one.due_ms, tool, one.queue, one.to, one.rests_ms, one.escalated, one.then
     )

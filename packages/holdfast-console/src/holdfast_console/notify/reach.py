@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.control.service import Service
+from holdfast.control.service import ControlService
 from holdfast.engine.engine import Engine
 from holdfast.engine.environment import Rng
 from holdfast.errors import UsageError
@@ -74,7 +74,7 @@ class ReachNotifications:
     def begin(self, engine: Engine) -> Callable[[], Awaitable[None]]:
         """Take part in an open engine; the function that is returned plans and sends what is due."""
         self._sender.engine = engine
-        return NoticePlanner(Service(engine), self._reach, self._sender).run
+        return NoticePlanner(ControlService(engine), self._reach, self._sender).run
 
 
 def reach_from(given: Iterable[Channel] | str | os.PathLike[str]) -> Reach:

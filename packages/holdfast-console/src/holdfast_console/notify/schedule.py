@@ -29,7 +29,7 @@ AGAIN_AT_MOST: Final = 2
 NoticeReason = Literal["new", "reminder", "escalated", "again"]
 
 
-class PendingItem(msgspec.Struct, frozen=True):
+class NotifiableItem(msgspec.Struct, frozen=True):
     """One open item, as notices are planned. Moments are wall clocks in milliseconds.
 
     `asked_ms` is when it was asked, as the records say; `rests_ms` until when it is snoozed; `urgent` how often it was
@@ -65,7 +65,7 @@ class Only(msgspec.Struct, frozen=True, omit_defaults=True):
     people: tuple[str, ...] = ()
     due_within: timedelta | None = None
 
-    def admits(self, one: PendingItem, now_ms: int) -> bool:
+    def admits(self, one: NotifiableItem, now_ms: int) -> bool:
         """True if a channel with this filter receives that item now."""
         asked = (
             (self.kinds, one.kind),
@@ -156,9 +156,9 @@ class ChannelHistory(msgspec.Struct):
             self.missed[identity] = (missed.at_ms, times + 1)
 
 
-def planned(only: Only, pace: Pace, told: ChannelHistory, waiting: Iterable[PendingItem], now_ms: int) -> list[Sent]:
+def planned(only: Only, pace: Pace, told: ChannelHistory, waiting: Iterable[NotifiableItem], now_ms: int) -> list[Sent]:
     """The messages that are to be sent to a channel now."""
-    due: list[tuple[PendingItem, NoticeReason]] = [
+    due: list[tuple[NotifiableItem, NoticeReason]] = [
         (one, word)
         for one in waiting
         if one.rests_ms <= now_ms and only.admits(one, now_ms) and (word := _word(one, pace, told, now_ms)) is not None
@@ -174,7 +174,7 @@ def planned(only: Only, pace: Pace, told: ChannelHistory, waiting: Iterable[Pend
     return [Sent(now_ms, tuple(abouts))]
 
 
-def _word(one: PendingItem, pace: Pace, told: ChannelHistory, now_ms: int) -> NoticeReason | None:
+def _word(one: NotifiableItem, pace: Pace, told: ChannelHistory, now_ms: int) -> NoticeReason | None:
     """The reason to notify the channel of it now, if any."""
     over = one.due_ms is not None and one.due_ms <= now_ms
     if over and one.then != "hold":
@@ -201,7 +201,7 @@ def _held(within: Sequence[tuple[int, int]], due: int, pace: Pace) -> bool:
     return bool(within) and (listed or due <= pace.most)
 
 
-def _presses(due: Sequence[tuple[PendingItem, NoticeReason]], within: Sequence[tuple[int, int]], pace: Pace) -> bool:
+def _presses(due: Sequence[tuple[NotifiableItem, NoticeReason]], within: Sequence[tuple[int, int]], pace: Pace) -> bool:
     """True if an item is due too soon to wait for the end of the pause."""
     until = max(at for at, _ in within) + milliseconds(pace.window)
     return any(one.due_ms is not None and one.due_ms - milliseconds(pace.remind_before) // 2 <= until for one, _ in due)

@@ -19,7 +19,7 @@ from holdfast_console.notify.schedule import (
     ChannelHistory,
     Missed,
     NoticeReason,
-    PendingItem,
+    NotifiableItem,
     Sent,
     missed_stream,
     planned,
@@ -131,7 +131,7 @@ async def due_now(looking: JournalReader, channels: Iterable[Channel], now_ms: i
     return [await _of(looking, channel, waiting, now_ms) for channel in channels]
 
 
-async def _of(looking: JournalReader, channel: Channel, waiting: list[PendingItem], now_ms: int) -> DueNotice:
+async def _of(looking: JournalReader, channel: Channel, waiting: list[NotifiableItem], now_ms: int) -> DueNotice:
     messages = planned(channel.only, channel.pace, await _told(looking, channel.name), waiting, now_ms)
     abouts = [about for message in messages for about in message.abouts]
     return DueNotice(channel.name, channel.receiver, [one.item for one in abouts], sorted({one.word for one in abouts}))

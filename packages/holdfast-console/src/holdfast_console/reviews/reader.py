@@ -16,7 +16,7 @@ from holdfast.model import records as r
 from holdfast.model.commands import command_stream
 from holdfast.model.ids import operation_id
 from holdfast.model.outcome import ASKED_BACK, EXPIRED
-from holdfast.model.seeded_cases import Ended
+from holdfast.model.seeded_cases import SeededCaseEnd
 from holdfast.model.shadow import SAID, SHADOW, Judged, Left, Traits
 from holdfast.model.system import is_planted, is_system, shown_agent
 from holdfast.model.transaction import WHOLE_RUN
@@ -160,7 +160,7 @@ class RunReviews:
 
     def _end(self, record: r.RunCompleted) -> None:
         """End a planted case: its result says how."""
-        ended = msgspec.json.decode(record.result, type=Ended)
+        ended = msgspec.json.decode(record.result, type=SeededCaseEnd)
         if ended.end != "withdrawn":
             said: ReviewAnswer = "approved" if ended.end == "missed" else "declined"
             for step, met in self._met.items():

@@ -19,7 +19,7 @@ from holdfast.journal.record_codec import encode
 from holdfast.journal.run_log import RunLog, beginning, genesis
 from holdfast.model import records as r
 from holdfast.model.ids import approval_digest, checked_run_id, operation_id
-from holdfast.model.seeded_cases import Case, ending
+from holdfast.model.seeded_cases import SeededCase, ending
 from holdfast.model.system import PLANTED, is_planted, is_system
 from holdfast.model.waits import ListedWait, call_text, is_whole
 
@@ -49,7 +49,7 @@ class SeedingResult(msgspec.Struct, frozen=True):
 
 
 async def seed_cases(
-    engine: Engine, cases: Sequence[Case], rate: float = RATE, kept_days: float = KEPT_DAYS
+    engine: Engine, cases: Sequence[SeededCase], rate: float = RATE, kept_days: float = KEPT_DAYS
 ) -> SeedingResult:
     """Bring the planted cases of the last week up to `rate` for each question that people were asked.
 
@@ -105,7 +105,7 @@ async def _learn(looking: JournalReader, row: RunRow, models: dict[str, CaseTemp
     return asked
 
 
-def _checked(cases: Sequence[Case], models: dict[str, CaseTemplate]) -> None:
+def _checked(cases: Sequence[SeededCase], models: dict[str, CaseTemplate]) -> None:
     if unlike := sorted({case.tool for case in cases} - models.keys()):
         raise UsageError(
             f"nobody was asked about {unlike[0]} in the last week",
@@ -114,17 +114,17 @@ def _checked(cases: Sequence[Case], models: dict[str, CaseTemplate]) -> None:
         )
 
 
-def _drawn(engine: Engine, cases: Sequence[Case], count: int) -> list[Case]:
+def _drawn(engine: Engine, cases: Sequence[SeededCase], count: int) -> list[SeededCase]:
     """So many cases by chance, none of them twice before all were used."""
-    left: list[Case] = []
-    found: list[Case] = []
+    left: list[SeededCase] = []
+    found: list[SeededCase] = []
     for _ in range(count):
         left = left or list(cases)
         found.append(left.pop(min(len(left) - 1, int(engine.environment.rng.uniform(0, len(left))))))
     return found
 
 
-async def seed_case(engine: Engine, case: Case, model: CaseTemplate) -> str:
+async def seed_case(engine: Engine, case: SeededCase, model: CaseTemplate) -> str:
     """Plant one case like `model`; its item. Raises `UsageError` where its run exists already."""
     run = case.run or await _free_name(engine, model.run)
     step = model.parked.step
@@ -157,7 +157,7 @@ async def seed_case(engine: Engine, case: Case, model: CaseTemplate) -> str:
 
 
 def _records(
-    engine: Engine, case: Case, model: CaseTemplate, question: str, place: tuple[str, int], stamp: Stamp
+    engine: Engine, case: SeededCase, model: CaseTemplate, question: str, place: tuple[str, int], stamp: Stamp
 ) -> list[r.Record]:
     """A run that asks like the model, about other arguments. It claims no business key: it blocks no other run."""
     run, until = place
@@ -182,7 +182,7 @@ def _records(
     return [*records, r.OperationPlanned(step=model.parked.step, intent=intent, waits_for="a person", **stamp), parked]
 
 
-def _title(engine: Engine, case: Case, model: CaseTemplate) -> str:
+def _title(engine: Engine, case: SeededCase, model: CaseTemplate) -> str:
     """The title of the case, or the one that its tool gives to such a call; none where the model has none."""
     code = engine.tools.get(case.tool)
     if not model.intent.title:
@@ -192,7 +192,7 @@ def _title(engine: Engine, case: Case, model: CaseTemplate) -> str:
     return code.title_of(msgspec.json.encode(case.arguments))
 
 
-def _question(case: Case, model: CaseTemplate, item: str) -> str:
+def _question(case: SeededCase, model: CaseTemplate, item: str) -> str:
     """The question of the model, with this call in it."""
     call = call_text(case.tool, msgspec.json.encode(case.arguments, order="deterministic"), item)
     _, _, because = model.parked.why.partition(" be sent?")

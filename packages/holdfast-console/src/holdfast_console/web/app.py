@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match, Route
 
-from holdfast.control.service import Service
+from holdfast.control.service import ControlService
 from holdfast_console.auth.authenticator import Authenticator
 from holdfast_console.auth.guard import API, SIGN_IN, Guard
 from holdfast_console.auth.oidc import BACK
@@ -26,7 +26,7 @@ from holdfast_console.web.use_cases import UseCases
 
 
 def web(
-    service: Service,
+    service: ControlService,
     authenticator: Authenticator,
     site: Site,
     *,

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 import uvicorn
 
-from holdfast.control.service import Service
+from holdfast.control.service import ControlService
 from holdfast.errors import UsageError
 from holdfast.webhooks.connections import PER_PEER, ConnectionLimits, server_config, tls_context
 from holdfast_console.auth.authenticator import Authenticator
@@ -74,7 +74,7 @@ class ServerOptions(msgspec.Struct, frozen=True):
         return Site(*self.origins)
 
 
-async def listen(service: Service, where: ServerOptions, by: str, tell: Callable[[str], None]) -> None:
+async def listen(service: ControlService, where: ServerOptions, by: str, tell: Callable[[str], None]) -> None:
     """Serve until a signal comes. `by` is who answers while there is no account. Raises `UsageError`."""
     authenticator, proxy, provider = Authenticator(service.engine), where.proxy, where.provider
     elsewhere = OidcRoutes(OidcClient(authenticator, service.engine, provider)) if provider is not None else None

@@ -8,14 +8,14 @@ from functools import cache
 from typing import Final
 
 from holdfast.control.approvals import checked_proof
-from holdfast.control.service import Service
+from holdfast.control.service import ControlService
 from holdfast.engine.commands import Applied
 from holdfast.errors import NotAllowed, SignInNeeded, UnknownRun, UsageError
 from holdfast.inspect.reader import JournalReader, ReadRecord
 from holdfast.inspect.timeline import Timeline, timeline
 from holdfast.journal.port import Post, RunRow, RunStatus
 from holdfast.model.operation import OperationState
-from holdfast.model.transaction import Transaction
+from holdfast.model.transaction import TransactionState
 from holdfast.people import answers as a
 from holdfast.people.answers import OneOf, answer_all
 from holdfast.people.assignments import handed
@@ -31,7 +31,7 @@ from holdfast_console.web.listing import ItemsPage, ItemsQuery, listed
 class UseCases:
     """The use cases of the web application over one open service."""
 
-    def __init__(self, service: Service, authenticator: Authenticator) -> None:
+    def __init__(self, service: ControlService, authenticator: Authenticator) -> None:
         self.service: Final = service
         self.authenticator: Final = authenticator
         self._reports: Final = ReportCache(service.looking)
@@ -117,9 +117,9 @@ class UseCases:
         applied = {one.run: one for one in await answer_all(self._voice(who), said, by=who.name, also=also)}
         return [applied.get(now.run, Applied(now.run, at_once=True)) for now, _ in judged]  # hand-over notifies no run
 
-    def _voice(self, who: Principal) -> Service:
+    def _voice(self, who: Principal) -> ControlService:
         """The same service, which records with each answer how its giver was authenticated."""
-        return Service(self.service.engine, via=who.via, proven_ms=who.proven_ms)
+        return ControlService(self.service.engine, via=who.via, proven_ms=who.proven_ms)
 
     async def _judged(self, who: Principal, item: str, given: a.Answer, shown: str) -> LoadedItem:
         now, about = await self._seen(who, item)
@@ -147,7 +147,7 @@ class UseCases:
             if may(who, "look"):
                 raise
             raise hidden from None
-        step = f"{now.step}/" if isinstance(now.subject, Transaction) else now.step
+        step = f"{now.step}/" if isinstance(now.subject, TransactionState) else now.step
         given = await handed(self.looking.journal, now.run, step)
         about = PermissionScope(now.item, now.tool, given.queue_now(now.queue, now.asked_ms))
         if not may(who, "look", about.tool, about.queue):

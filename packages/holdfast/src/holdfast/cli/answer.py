@@ -16,7 +16,7 @@ from holdfast.cli.control import about_contradicted
 from holdfast.cli.dossier import show_dossier
 from holdfast.cli.inputs import any_json, any_object, read_moment
 from holdfast.control.command_ack import wait_until_applied
-from holdfast.control.service import Service
+from holdfast.control.service import ControlService
 from holdfast.engine.commands import Applied
 from holdfast.engine.environment import SystemClock
 from holdfast.errors import UsageError
@@ -168,7 +168,7 @@ async def _one(call: CommandCall, seen: tuple[str, str], value: str, meant: Answ
     _tell(call, AnswerOutput(applied.run, item, _shown(given, value), by, next_step), applied, note)
 
 
-async def _after(service: Service, now: LoadedItem, given: a.Answer, run: str) -> tuple[str, str]:
+async def _after(service: ControlService, now: LoadedItem, given: a.Answer, run: str) -> tuple[str, str]:
     """A sentence about the consequences, where there is one, and the next command."""
     word = str(type(given).__struct_config__.tag)
     if isinstance(given, a.HappenedAnswer | a.DidNotHappenAnswer | a.CompensateAnswer):
@@ -291,7 +291,7 @@ async def _several(
     call.screen.next("holdfast worker")
 
 
-async def _refreshed(service: Service, one: OneOf) -> OneOf:
+async def _refreshed(service: ControlService, one: OneOf) -> OneOf:
     """The same answer, with what its run recorded while a person read."""
     assert one.loaded is not None, one.item
     return msgspec.structs.replace(one, loaded=await refresh_item(service.looking, one.loaded))

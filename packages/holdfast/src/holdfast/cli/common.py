@@ -23,7 +23,7 @@ from holdfast.journal.backends import Address
 from holdfast.journal.port import Reader
 
 if TYPE_CHECKING:
-    from holdfast.control.service import Service
+    from holdfast.control.service import ControlService
     from holdfast.engine.tool_protocol import ToolCode
 
 T = TypeVar("T")
@@ -75,7 +75,7 @@ class CommandCall:
         *,
         create: bool = False,
         private_webhooks: bool = False,
-    ) -> AbstractAsyncContextManager[Service]:
+    ) -> AbstractAsyncContextManager[ControlService]:
         """Open the journal to give commands. No agent's code is needed for that; `tools` is the code at hand."""
         address = journal_address(self.journal) if create else existing_journal(self.journal)
         return service_over(address, tools, private_webhooks=private_webhooks)
@@ -181,12 +181,12 @@ def _speak_plainly() -> None:
 @asynccontextmanager
 async def service_over(
     address: Address, tools: Mapping[str, ToolCode], *, private_webhooks: bool
-) -> AsyncGenerator[Service]:
+) -> AsyncGenerator[ControlService]:
     """Open the journal for commands, in the name of the person who types them.
 
     The engine is imported here: a command that only reads starts without it.
     """
-    from holdfast.control.service import Service  # noqa: PLC0415 - see above
+    from holdfast.control.service import ControlService  # noqa: PLC0415 - see above
     from holdfast.engine.engine import Engine  # noqa: PLC0415 - as above
     from holdfast.engine.environment import system_environment  # noqa: PLC0415 - as above
     from holdfast.engine.settings import Settings  # noqa: PLC0415 - as above
@@ -196,6 +196,6 @@ async def service_over(
     engine = Engine(address.journal(), system_environment(), settings, tools, {}, host.this_process)
     try:
         await engine.open()
-        yield Service(engine, via="typed")
+        yield ControlService(engine, via="typed")
     finally:
         await engine.close()

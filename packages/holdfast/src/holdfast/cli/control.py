@@ -12,7 +12,7 @@ from holdfast.cli.common import CommandCall, by_option, command
 from holdfast.cli.inputs import any_json
 from holdfast.cli.screen import Screen
 from holdfast.control.command_ack import wait_until_applied
-from holdfast.control.service import Service
+from holdfast.control.service import ControlService
 from holdfast.engine.commands import Applied
 from holdfast.engine.durable_waits import signal_command
 from holdfast.errors import UsageError
@@ -212,7 +212,7 @@ async def unpause(call: CommandCall, run: str | None, tool: str | None, by: str)
     )
 
 
-async def _still_under_way(service: Service, run: str, what: str) -> RunRow:
+async def _still_under_way(service: ControlService, run: str, what: str) -> RunRow:
     """Refuse a command to a run that is over: it must not be reported as effective, since it changes nothing."""
     row = await service.row(run)
     if row.status in _OVER:

@@ -88,11 +88,11 @@ async def resume(call: CommandCall, run_id: str, targets: tuple[str, ...], by: s
     async with app_of(call, agents) as app:
         ended = await result_of(app, run_id, app.resume(run_id, by=by))
         if (await app.service.row(run_id)).status == "undone":  # it went on, and came to the end that was ordered
-            ended = RunResult(run_id, "undone", DONE)
+            ended = RunOutput(run_id, "undone", DONE)
     return _tell_one(call, ended)
 
 
-def _tell_one(call: CommandCall, ended: RunResult) -> int:
+def _tell_one(call: CommandCall, ended: RunOutput) -> int:
     tell_end(call.screen, ended)
     return ended.exit_status
 
@@ -137,7 +137,7 @@ async def worker(call: CommandCall, targets: tuple[str, ...], concurrency: int, 
 _STYLES: Final = {"completed": "bold green", "undone": "bold green", "suspended": "bold yellow"}
 
 
-class RunResult(msgspec.Struct, frozen=True, omit_defaults=True):
+class RunOutput(msgspec.Struct, frozen=True, omit_defaults=True):
     """One run after it was driven. `line` is where its input stood in a file of inputs."""
 
     run: str
@@ -150,7 +150,7 @@ class RunResult(msgspec.Struct, frozen=True, omit_defaults=True):
     line: int | None = None
 
 
-async def result_of(app: Holdfast, run: str, driving: Awaitable[Any], line: int | None = None) -> RunResult:
+async def result_of(app: Holdfast, run: str, driving: Awaitable[Any], line: int | None = None) -> RunOutput:
     """Wait for a run and return its end. Raises `JournalError` and `UsageError`: those are about the command."""
     try:
         await driving
@@ -162,16 +162,16 @@ async def result_of(app: Holdfast, run: str, driving: Awaitable[Any], line: int 
         return await _stopped(app, run, error, line)
     except RunSuspended as error:
         row = await app.service.row(run)
-        return RunResult(
+        return RunOutput(
             run, "suspended", WAITS, reason=row.reason, waits=waits_of(row), problem=problem_of(error), line=line
         )
     except Exception as error:  # noqa: BLE001 - an error of agent code is the end of its run
         return await _stopped(app, run, error, line)
     completed = (await app.service.history(run)).lifecycle.completed
-    return RunResult(run, "completed", DONE, result=completed.result if completed else NOTHING, line=line)
+    return RunOutput(run, "completed", DONE, result=completed.result if completed else NOTHING, line=line)
 
 
-async def _stopped(app: Holdfast, run: str, error: Exception, line: int | None) -> RunResult:
+async def _stopped(app: Holdfast, run: str, error: Exception, line: int | None) -> RunOutput:
     refused = isinstance(error, ParameterMismatch)
     status = FAILED if isinstance(error, UsageError) else status_of(error)  # agent code raised it: its run failed
     if isinstance(error, RunStopped) and error.reason == "diverged":
@@ -186,7 +186,7 @@ async def _stopped(app: Holdfast, run: str, error: Exception, line: int | None) 
         problem = msgspec.structs.replace(problem, message=reason or name, known=_place(error), next_step="")
     if state == "stopped" and not problem.next_step:
         problem = msgspec.structs.replace(problem, next_step=f"holdfast show {run}; after a fix: holdfast resume {run}")
-    return RunResult(
+    return RunOutput(
         run, state, status, reason=reason, line=line,
         problem=msgspec.structs.replace(problem, exit_status=status),
     )  # fmt: skip
@@ -208,7 +208,7 @@ def _place(error: BaseException) -> str:
     return f"raised at {frames[-1].filename}:{frames[-1].lineno}, in {frames[-1].name}" if frames else ""
 
 
-def tell_end(screen: Screen, ended: RunResult) -> None:
+def tell_end(screen: Screen, ended: RunOutput) -> None:
     """Print the result on standard output; remarks go to standard error."""
     if screen.as_json:
         screen.document(ended)
@@ -231,7 +231,7 @@ def tell_end(screen: Screen, ended: RunResult) -> None:
             screen.err.print(prose(problem.difference))
 
 
-def waiting_lines(ended: RunResult) -> list[str]:
+def waiting_lines(ended: RunOutput) -> list[str]:
     """The waits of a suspended run, and the commands that answer."""
     lines: list[str] = []
     for wait in ended.waits:
@@ -255,12 +255,12 @@ class Summary(msgspec.Struct, frozen=True):
 
     outcomes: dict[str, int]
     exit_status: int
-    runs: list[RunResult]
+    runs: list[RunOutput]
 
 
 async def run_many(call: CommandCall, agent: AnyAgent, inputs: str, concurrency: int) -> int:
     """Run the agent once per line. The status is the worst of all."""
-    ends: list[RunResult] = []
+    ends: list[RunOutput] = []
     total = lines_in(inputs) if inputs == "-" else _counted(agent, inputs)
     async with app_of(call, [agent], create=True) as app:
         with _progress(call.screen, total) as advance:
@@ -288,7 +288,7 @@ def _counted(agent: AnyAgent, inputs: str) -> int | None:
         return sum(1 for _ in lines_of(agent, inputs))  # reports an unreadable file
 
 
-async def _one(app: Holdfast, agent: AnyAgent, line: InputLine) -> RunResult:
+async def _one(app: Holdfast, agent: AnyAgent, line: InputLine) -> RunOutput:
     run = ""
     if line.problem:
         return _refused(run, line, UsageError(line.problem))
@@ -302,13 +302,13 @@ async def _one(app: Holdfast, agent: AnyAgent, line: InputLine) -> RunResult:
         return _refused(run, line, error)
 
 
-def _refused(run: str, line: InputLine, error: Exception) -> RunResult:
+def _refused(run: str, line: InputLine, error: Exception) -> RunOutput:
     problem = problem_of(error)
-    return RunResult(run, "refused", problem.exit_status, reason=problem.message, problem=problem, line=line.number)
+    return RunOutput(run, "refused", problem.exit_status, reason=problem.message, problem=problem, line=line.number)
 
 
 @contextmanager
-def _progress(screen: Screen, total: int | None) -> Generator[Callable[[RunResult], None]]:
+def _progress(screen: Screen, total: int | None) -> Generator[Callable[[RunOutput], None]]:
     """A bar on standard error if it is a terminal; otherwise nothing."""
     if screen.as_json or not screen.err.is_terminal:
         yield lambda _: None
@@ -325,7 +325,7 @@ def _progress(screen: Screen, total: int | None) -> Generator[Callable[[RunResul
     with Progress(*columns, console=screen.err, transient=True) as progress:
         bar = progress.add_task("", total=total)
 
-        def advance(ended: RunResult) -> None:
+        def advance(ended: RunOutput) -> None:
             outcomes[ended.status] += 1
             text = ", ".join(f"{number} {status}" for status, number in outcomes.items())
             progress.update(bar, advance=1, description=text)
@@ -357,7 +357,7 @@ def _tell(screen: Screen, summary: Summary) -> None:
         screen.next("holdfast inbox (for people), holdfast pending (for answers)")
 
 
-def _short(ended: RunResult) -> str:
+def _short(ended: RunOutput) -> str:
     if ended.status == "suspended":
         return ended.reason
     problem = ended.problem

@@ -9,7 +9,7 @@ from holdfast.cli.common import CommandCall, by_option, command
 from holdfast.cli.inputs import read_moment
 from holdfast.engine.environment import SystemClock
 from holdfast.inspect.text import moment, safe
-from holdfast.model.preapproval import Standing
+from holdfast.model.standing_permission import StandingPermission
 from holdfast.people.standing_permissions import ListedPermission, add_standing, list_standing, revoke_standing
 
 
@@ -42,7 +42,7 @@ async def add(call: CommandCall, tool: str, until: str, times: int, total: float
     overspend it. It never replaces the second of two approvers.
     """
     now_ms = SystemClock().wall_ms()
-    wanted = Standing(
+    wanted = StandingPermission(
         "", tool, said["by"], read_moment(until, now_ms), said["where"], times, total, said["amount"], said["why"]
     )
     tools = await all_tools_at_hand(call)

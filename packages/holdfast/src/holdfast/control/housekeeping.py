@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from holdfast.agent.agent import Agent
-from holdfast.control.service import Service
+from holdfast.control.service import ControlService
 from holdfast.engine.deferred import arrived_stream
 from holdfast.engine.engine import LOG
 from holdfast.engine.late_reports import DELIVERIES, AnswerNotice
@@ -16,7 +16,7 @@ from holdfast.errors import HoldfastError, JournalUnavailable, Unreadable
 from holdfast.inspect.signed_heads import HeadPosts
 from holdfast.journal.entry_codec import read, set_aside
 from holdfast.journal.port import LedgerEntry
-from holdfast.model.webhooks import Message
+from holdfast.model.webhooks import WebhookMessage
 
 PATIENCE_MS: Final = 3_600_000  # how long a deliverer may take between saying what it brings and storing it
 
@@ -28,7 +28,10 @@ class HousekeepingTasks:
     """
 
     def __init__(
-        self, service: Service, sender: Agent[Message, Any], reach: Callable[[], Awaitable[None]] | None = None
+        self,
+        service: ControlService,
+        sender: Agent[WebhookMessage, Any],
+        reach: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._service = service
         self._sender = sender
@@ -45,7 +48,7 @@ class HousekeepingTasks:
             await self._done(self._reach())
         await self._finish_deliveries()
 
-    def _stored(self, message: Message) -> Input:
+    def _stored(self, message: WebhookMessage) -> Input:
         return self._sender.stored_input(message, self._service.engine.identity.secret)
 
     async def _finish_deliveries(self) -> None:

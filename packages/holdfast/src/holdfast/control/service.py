@@ -63,7 +63,7 @@ class DeliveryResult(msgspec.Struct, frozen=True):
 
 
 @validated
-class Service:
+class ControlService:
     """Use cases over one open engine. With another `sink` the same commands are checked, and go there instead.
 
     `via` is how the names of those who give commands are known, and `proven_ms` when they gave a password; both are
@@ -99,14 +99,16 @@ class Service:
         """The engine that applies the commands."""
         return self._engine
 
-    def about(self, loaded: LoadedItem, shown: str) -> Service:
+    def about(self, loaded: LoadedItem, shown: str) -> ControlService:
         """The same use cases for an item that was loaded."""
-        return Service(self._engine, self._sink, via=self.via, proven_ms=self.proven_ms, shown=shown, loaded=loaded)
+        return ControlService(
+            self._engine, self._sink, via=self.via, proven_ms=self.proven_ms, shown=shown, loaded=loaded
+        )
 
-    def over(self, sink: CommandSink) -> Service:
+    def over(self, sink: CommandSink) -> ControlService:
         """The same use cases with another sink."""
         shown, loaded = self._shown, self._loaded
-        return Service(self._engine, sink, via=self.via, proven_ms=self.proven_ms, shown=shown, loaded=loaded)
+        return ControlService(self._engine, sink, via=self.via, proven_ms=self.proven_ms, shown=shown, loaded=loaded)
 
     # --- reading -----------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from holdfast.model.contract import Contract
 from holdfast.model.ids import operation_id
 from holdfast.model.operation import OperationState
 from holdfast.model.run_history import RunHistory, members_of
-from holdfast.model.transaction import WHOLE_RUN, Transaction
+from holdfast.model.transaction import WHOLE_RUN, TransactionState
 
 Can = Literal["restore", "amend", "stands", "unknown"]
 ENDED: Final = ("completed", "stopped")
@@ -89,7 +89,7 @@ def call_off_reason(why: str, by: str) -> str:
     return why or f"called off by {by}"
 
 
-def checked_parked(history: RunHistory, transaction: str) -> Transaction:
+def checked_parked(history: RunHistory, transaction: str) -> TransactionState:
     """The parked transaction of that name. Raises `UsageError` saying which there are."""
     found = _named(history, transaction)
     if found.phase != "parked":
@@ -109,7 +109,7 @@ def checked_open(history: RunHistory, transaction: str) -> None:
         )
 
 
-def _named(history: RunHistory, transaction: str) -> Transaction:
+def _named(history: RunHistory, transaction: str) -> TransactionState:
     found = history.boundaries.by_name.get(transaction)
     if found is None:
         known = ", ".join(history.boundaries.by_name) or "none"

@@ -26,14 +26,14 @@ from holdfast.model.decision import moves as m
 from holdfast.model.names import is_among, same_person
 from holdfast.model.operation import OTHERWISE, OperationState
 from holdfast.model.policy import terms
-from holdfast.model.preapproval import GIVEN, Spent, Standing, Use, spent_by, uses_stream, why_not
+from holdfast.model.standing_permission import GIVEN, Spent, StandingPermission, Use, spent_by, uses_stream, why_not
 from holdfast.model.waits import call_text
 
 if TYPE_CHECKING:
     from holdfast.engine.operation_driver import OperationDriver
 
 
-def what_is_asked(driver: OperationDriver, move: m.Gate) -> str:
+def what_is_asked(driver: OperationDriver, move: m.RequestApproval) -> str:
     """The question to a person, with the call and the rule that requires the approval."""
     intent, gate, guard = driver.operation.intent, driver.contract().gate, driver.found.elsewhere
     ruling = driver.operation.judgement.ruling
@@ -48,7 +48,7 @@ def what_is_asked(driver: OperationDriver, move: m.Gate) -> str:
     return f"may {call} be sent? {move.rule}" + (f": {because}" if because else "")
 
 
-async def ask(driver: OperationDriver, move: m.Gate) -> None:
+async def ask(driver: OperationDriver, move: m.RequestApproval) -> None:
     """Ask people to approve it, on the terms of the tool's gate and of the policy."""
     operation, stamp = driver.operation, driver.log.stamp()
     otherwise_ms = driver.log.process.settings.answer_within_ms
@@ -90,17 +90,17 @@ async def _note(driver: OperationDriver, record: r.OperationParked) -> None:
 # processes overspend one, and nothing is sent under one after it was revoked.
 
 
-class StandingPermit(msgspec.Struct, frozen=True):
+class CoveringPermission(msgspec.Struct, frozen=True):
     """A standing permission that covers an operation, as this process last read it. `cost` is the cost of one use."""
 
-    standing: Standing
+    standing: StandingPermission
     cost: float
     arguments: msgspec.Raw
 
 
-async def standing_permissions(journal: Journal) -> list[Standing]:
+async def standing_permissions(journal: Journal) -> list[StandingPermission]:
     """Every permission that was ever given, the oldest first."""
-    return await values_in(journal, GIVEN, Standing)
+    return await values_in(journal, GIVEN, StandingPermission)
 
 
 async def permission_usage(journal: Journal, permission: str) -> Spent:
@@ -145,7 +145,7 @@ def _one_approval_suffices(driver: OperationDriver) -> bool:
     return on.people == 1 and (gate is not None or (ruling is not None and ruling.asks))
 
 
-async def permit_use_post(driver: OperationDriver, permit: StandingPermit) -> Post | None:
+async def permit_use_post(driver: OperationDriver, permit: CoveringPermission) -> Post | None:
     """The ledger entry that uses a permit now; None if it no longer covers this."""
     engine = driver.log.process
     spent = await permission_usage(engine.journal, permit.standing.id)
@@ -155,7 +155,7 @@ async def permit_use_post(driver: OperationDriver, permit: StandingPermit) -> Po
     return use_post(permit.standing.id, spent, Use(driver.id, permit.cost, spent.sum + permit.cost))
 
 
-def _fitting(driver: OperationDriver, standing: Standing) -> StandingPermit | None:
+def _fitting(driver: OperationDriver, standing: StandingPermission) -> CoveringPermission | None:
     """The permit, if tool and condition match. A condition that cannot be judged does not match."""
     tool, intent = driver.tool, driver.operation.intent
     if tool is None or standing.tool != intent.tool or same_person(_proposed_by(driver), standing.by):
@@ -167,7 +167,7 @@ def _fitting(driver: OperationDriver, standing: Standing) -> StandingPermit | No
     except (ArgumentError, ValueError):
         return None
     cost = _number(arguments.get(standing.amount)) if standing.amount else 0.0
-    return None if cost is None else StandingPermit(standing, cost, intent.arguments)
+    return None if cost is None else CoveringPermission(standing, cost, intent.arguments)
 
 
 def _proposed_by(driver: OperationDriver) -> str:

@@ -39,7 +39,7 @@ from holdfast.model.names import is_among
 from holdfast.model.operation import OperationState
 from holdfast.model.questions import why_ended
 from holdfast.model.run_history import RunHistory, members_of
-from holdfast.model.seeded_cases import Ended, ending, told
+from holdfast.model.seeded_cases import SeededCaseEnd, ending, told
 from holdfast.model.system import is_planted
 from holdfast.model.transaction import TRANSACTION_MOVES, WHOLE_RUN
 from holdfast.model.transitions import MOVES, apply
@@ -289,7 +289,7 @@ async def _end_planted(process: Process, row: RunRow, history: RunHistory, log: 
     await log.append(bodies, change)
     if history.lifecycle.completed is None:
         return ""
-    return told(msgspec.json.decode(history.lifecycle.completed.result, type=Ended))
+    return told(msgspec.json.decode(history.lifecycle.completed.result, type=SeededCaseEnd))
 
 
 async def take_commands(active: ActiveRun) -> None:

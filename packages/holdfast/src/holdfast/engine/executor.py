@@ -54,7 +54,9 @@ from holdfast.model.operation import OperationState
 from holdfast.model.outcome import FINAL, INTERRUPTED
 from holdfast.model.transitions import apply
 
-OtherMove: TypeAlias = m.Observe | m.Verify | m.Wait | m.Judge | m.Gate | m.Hold | m.Reuse | m.Settle | m.Park | m.Done
+OtherMove: TypeAlias = (
+    m.Observe | m.Verify | m.Wait | m.Judge | m.RequestApproval | m.Hold | m.Reuse | m.Settle | m.Park | m.Done
+)
 _FOLDED: Final = {"succeeded", "failed"}  # outcomes that are recorded together with the end of their attempt
 _ANSWERED: Final = {"returned", "rejected", "key_in_progress"}  # the system works, whatever its answer
 
@@ -98,7 +100,7 @@ async def drive(driver: DrivenOperation) -> OperationState:
         move = next_move(driver, operation, now)
         if closing and not isinstance(move, m.Settle):
             break  # a cancelled run settles what it can from what it knows, and does nothing more
-        if isinstance(move, m.Attempt):
+        if isinstance(move, m.Send):
             await _attempt(driver, operation, now)
         else:
             await _perform(driver, move)
@@ -162,7 +164,7 @@ async def _perform(driver: DrivenOperation, move: OtherMove) -> None:
         case m.Judge():
             await judge(driver)
         case _:
-            assert isinstance(move, m.Gate), "a final outcome ends the loop"
+            assert isinstance(move, m.RequestApproval), "a final outcome ends the loop"
             if not await find_permit(driver):
                 await ask(driver, move)
 
@@ -182,7 +184,7 @@ async def _attempt(driver: DrivenOperation, operation: OperationState, now: Now)
         engine.isolation.enter(run)
     try:
         # Much may have changed during a wait: then the decision is made again.
-        if not waits or type(next_move(driver, operation, now)) is m.Attempt:
+        if not waits or type(next_move(driver, operation, now)) is m.Send:
             await _attempt_now(driver, operation, now)
     finally:
         engine.isolation.exit(run, chances=chances)

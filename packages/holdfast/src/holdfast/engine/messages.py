@@ -36,7 +36,7 @@ Messages = tuple[r.MessageReceived, ...]
 async def may_still_begin(driver: DrivenOperation, operation: OperationState, now: Now) -> bool:
     """True if the decision is still to send, after pending records of others are in the history."""
     await driver.log.after_pending()
-    return type(next_move(driver, operation, now)) is m.Attempt
+    return type(next_move(driver, operation, now)) is m.Send
 
 
 def delivery_at_cancelled(driver: DrivenOperation) -> tuple[r.MessageHeard, ...]:

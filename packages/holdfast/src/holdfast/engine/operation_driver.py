@@ -22,7 +22,7 @@ from holdfast.model.view import Operation
 
 if TYPE_CHECKING:
     from holdfast.engine.active_run.log import RunRecorder
-    from holdfast.engine.approvals import StandingPermit
+    from holdfast.engine.approvals import CoveringPermission
     from holdfast.engine.claims import ClaimHolder
     from holdfast.engine.suspension import Pause
     from holdfast.engine.tool_protocol import ToolCode
@@ -46,7 +46,7 @@ class Findings(msgspec.Struct):
     things_taken: int | None = None  # how many attempts about the same thing were known when it was checked
     gate: bool | None = None  # True if the contract requires an approval; None: not evaluated yet
     judged: r.Raw = r.NOTHING  # the arguments for which it was evaluated
-    permit: StandingPermit | None = None  # the standing permission that covers this operation
+    permit: CoveringPermission | None = None  # the standing permission that covers this operation
     key_age_ms: int = 0
     waiting_since: int | None = None  # when it first looked for effects of others
     hung: str = ""  # the process whose call was given up and may still run, in words; empty: no process is known

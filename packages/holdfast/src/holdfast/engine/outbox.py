@@ -23,10 +23,10 @@ from holdfast.model.webhooks import (
     OUTBOX,
     Endpoint,
     Kind,
-    Message,
     Note,
     Notice,
     Waiting,
+    WebhookMessage,
     delivery_run,
     endpoints,
     worded,
@@ -74,7 +74,7 @@ class Outbox:
         notice = Notice(kind, history.run, started.agent, now, reason[:500], asked, turn)
         return (Post(OUTBOX, "", written(notice)),)
 
-    async def hand_out(self, process: Process, stored: Callable[[Message], Input]) -> int:
+    async def hand_out(self, process: Process, stored: Callable[[WebhookMessage], Input]) -> int:
         """Begin a run for every notice and endpoint that has none yet; return how many were begun."""
         entries = await self._cursor.news()
         if not entries:
@@ -84,7 +84,7 @@ class Outbox:
         for entry, notice in await readable(self._journal, entries, Notice):
             for one in self.endpoints.values():
                 if one.open and notice.kind in one.kinds and one.since < entry.id:
-                    message = Message(one.name, worded(notice))
+                    message = WebhookMessage(one.name, worded(notice))
                     begun += await begin_asleep(process, delivery_run(one.name, notice), stored(message))
             await self._cursor.passed(entry.id)
         await self._cursor.passed(entries[-1].id)  # past one that was set aside, too
@@ -115,7 +115,7 @@ async def begin_asleep(process: Process, run: str, given: Input, agent: str = AG
     records: tuple[r.Record, ...] = (
         r.RunStarted(agent=agent, input=r.Raw(given.stored), digest=given.digest, version="", at=wall, up=now.ms),
         r.Claimed(worker=process.worker.id, token=1, boot=now.boot, number=1, at=wall, up=now.ms),
-        r.RunSuspended(reason="to be sent", at=wall, up=now.ms),
+        r.RunSuspendedRecord(reason="to be sent", at=wall, up=now.ms),
     )
     change = RunChange("suspended", "to be sent", wall, release=True)
     new = beginning(process.identity.namespace, run, agent, map(encode, records), change)

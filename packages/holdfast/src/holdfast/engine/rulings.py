@@ -18,7 +18,7 @@ from holdfast.model import records as r
 from holdfast.model.canonical.plain import plain_arguments
 from holdfast.model.ids import operation_id
 from holdfast.model.operation import OperationState
-from holdfast.model.policy import WEEKDAYS, Facts, Past, Ruling, asked_before, chance, policy_stream
+from holdfast.model.policy import WEEKDAYS, Past, PolicyFacts, Ruling, asked_before, chance, policy_stream
 from holdfast.model.shadow import Left, Traits, asked_afterwards, shadow_stream
 from holdfast.model.tool_history import Deed, deed_of, deeds_stream, past_of
 
@@ -44,7 +44,7 @@ async def judge(driver: OperationDriver) -> None:
     await driver.record(*first, record, ride=True, posts=_looked_at(driver, ruling, facts))
 
 
-def _looked_at(driver: OperationDriver, ruling: Ruling, facts: Facts) -> tuple[Post, ...]:
+def _looked_at(driver: OperationDriver, ruling: Ruling, facts: PolicyFacts) -> tuple[Post, ...]:
     """The ledger entries for an operation that was drawn for a later review: they go with the ruling."""
     if not ruling.shadow:
         return ()
@@ -54,11 +54,13 @@ def _looked_at(driver: OperationDriver, ruling: Ruling, facts: Facts) -> tuple[P
     return (Post(shadow_stream(run, step), "", written(left)),)
 
 
-async def _facts(driver: OperationDriver, policy: PolicyCode, arguments: Mapping[str, Any], wall_ms: int) -> Facts:
+async def _facts(
+    driver: OperationDriver, policy: PolicyCode, arguments: Mapping[str, Any], wall_ms: int
+) -> PolicyFacts:
     log, intent, contract = driver.log, driver.operation.intent, driver.contract()
     started, moment = log.history.lifecycle.started, datetime.fromtimestamp(wall_ms / 1000, UTC)
     subject = policy.subject(intent.tool, arguments)
-    return Facts(
+    return PolicyFacts(
         tool=intent.tool,
         agent=started.agent if started is not None else "",
         hour=moment.hour,

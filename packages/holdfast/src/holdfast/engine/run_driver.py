@@ -278,7 +278,7 @@ async def _stopped(active: ActiveRun, error: BaseException) -> Conclusion:
     )
     active.seal(f"it stopped: {reason}")
     stamp = active.log.stamp()
-    record = r.RunStopped(
+    record = r.RunStoppedRecord(
         reason=reason, error=said.error, detail=detail, frames=said.frames, open=_open(active),
         renews=called_off_by(error), until=asks_until(reason, stamp["at"], active.process.settings), **stamp,
     )  # fmt: skip
@@ -286,7 +286,7 @@ async def _stopped(active: ActiveRun, error: BaseException) -> Conclusion:
     return Conclusion(active.run, "stopped", reason, said.error, error=error)
 
 
-async def _stop(active: ActiveRun, record: r.RunStopped) -> None:
+async def _stop(active: ActiveRun, record: r.RunStoppedRecord) -> None:
     posts = active.process.outbox.posts(active.history, "run.stopped", f"{record.reason}: {record.error}")
     await active.log.append(
         record, change=stopped_change(record, _agent_of(active), first_reading_due(active)), posts=posts
@@ -361,7 +361,7 @@ async def _stopped_without_error(active: ActiveRun, ending: Ending) -> Conclusio
     )
     stamp = active.log.stamp()
     until = asks_until(reason, stamp["at"], active.process.settings)
-    record = r.RunStopped(reason=reason, error=ending.reason, open=_open(active), until=until, **stamp)
+    record = r.RunStoppedRecord(reason=reason, error=ending.reason, open=_open(active), until=until, **stamp)
     await _stop(active, record)
     return Conclusion(active.run, "stopped", reason, ending.reason)
 
@@ -375,7 +375,7 @@ async def _suspended(active: ActiveRun, ending: Ending) -> Conclusion:
         waits=encode_waits(ending.waits),
         release=True,
     )
-    record = r.RunSuspended(reason=ending.reason or ending.kind, **active.log.stamp())
+    record = r.RunSuspendedRecord(reason=ending.reason or ending.kind, **active.log.stamp())
     notices = active.process.outbox.posts(active.history, "run.waits_for_person", ending.reason, ending.waits)
     try:
         await active.log.append(record, change=change, posts=(release_post(active.run, active.lease.token), *notices))

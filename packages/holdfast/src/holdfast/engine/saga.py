@@ -29,7 +29,7 @@ from holdfast.model.saga import (
     AwaitOperations,
     Backlog,
     Closing,
-    Confirm,
+    ConfirmReservations,
     Finish,
     Member,
     ParkTransaction,
@@ -41,7 +41,7 @@ from holdfast.model.saga import (
     serving,
     standing,
 )
-from holdfast.model.transaction import Transaction, encloses
+from holdfast.model.transaction import TransactionState, encloses
 
 _AGAIN: Final = "//"  # not a valid step name
 
@@ -135,14 +135,14 @@ async def _finish(active: ActiveRun, transaction: str) -> None:
             await _perform(active, boundary, close(boundary, members.now()), members)
 
 
-async def _perform(active: ActiveRun, boundary: Transaction, move: Closing, members: Members) -> None:
+async def _perform(active: ActiveRun, boundary: TransactionState, move: Closing, members: Members) -> None:
     match move:
         case AwaitOperations():
             _drive_held(active, boundary, members.now())
             await _rest(active, boundary, Pause("operation", exit_of(boundary.name)))
         case StartCompensations(steps):
             _start_companions(active, boundary, steps, UNDO)
-        case Confirm(steps):
+        case ConfirmReservations(steps):
             _start_companions(active, boundary, steps, CONFIRM)
         case Reread(steps):
             for step in steps:
@@ -158,7 +158,7 @@ async def _perform(active: ActiveRun, boundary: Transaction, move: Closing, memb
             await _end(active, boundary, move)
 
 
-def _drive_held(active: ActiveRun, boundary: Transaction, members: list[Member]) -> None:
+def _drive_held(active: ActiveRun, boundary: TransactionState, members: list[Member]) -> None:
     """Drive held operations, which have no driver: cancel them on the way back, and finish those already sent."""
     for member in members:
         operation = member.operation
@@ -167,12 +167,12 @@ def _drive_held(active: ActiveRun, boundary: Transaction, members: list[Member])
             start_driver(driver_of(active, member.step))
 
 
-async def _rest(active: ActiveRun, boundary: Transaction, pause: Pause) -> None:
+async def _rest(active: ActiveRun, boundary: TransactionState, pause: Pause) -> None:
     slice_ms = active.process.settings.slice_ms
     await active.waiters.rest(exit_of(boundary.name), pause, slice_ms / 1000, None)
 
 
-def _start_companions(active: ActiveRun, boundary: Transaction, steps: tuple[str, ...], kind: str) -> None:
+def _start_companions(active: ActiveRun, boundary: TransactionState, steps: tuple[str, ...], kind: str) -> None:
     """Plan the operations that make amends for these steps (or confirm them), and drive them."""
     history = active.history
     records: list[r.Record] = []
@@ -205,7 +205,7 @@ async def _reread(active: ActiveRun, step: str) -> Reading:
     return driver.found.reading
 
 
-async def _park(active: ActiveRun, boundary: Transaction, move: ParkTransaction, members: Members) -> None:
+async def _park(active: ActiveRun, boundary: TransactionState, move: ParkTransaction, members: Members) -> None:
     """Show a person the exact partial outcome, once, and wait for a word or for evidence."""
     if (boundary.why, boundary.stuck) != (move.why, move.stuck):
         (undone, still), stamp = standing(members.every()), active.log.stamp()
@@ -223,12 +223,14 @@ async def _park(active: ActiveRun, boundary: Transaction, move: ParkTransaction,
     await _rest(active, boundary, pause)
 
 
-async def _end(active: ActiveRun, boundary: Transaction, move: Finish) -> None:
+async def _end(active: ActiveRun, boundary: TransactionState, move: Finish) -> None:
     name, stamp = boundary.name, active.log.stamp()
     if boundary.backward:
         await _record(
             active,
-            r.TransactionAborted(transaction=name, undone=move.undone, still_standing=move.still_standing, **stamp),
+            r.TransactionAbortedRecord(
+                transaction=name, undone=move.undone, still_standing=move.still_standing, **stamp
+            ),
         )
     else:
         await _record(active, r.TransactionCommitted(transaction=name, **stamp))

@@ -73,7 +73,7 @@ class Ending(msgspec.Struct, frozen=True):
 _ENDS: Final[dict[str, Literal["cancelled", "handed_over"]]] = {"cancel": "cancelled", TAKE_OVER: "handed_over"}
 
 
-def stopped_change(stopped: r.RunStopped, agent: str, due_ms: int | None) -> RunChange:
+def stopped_change(stopped: r.RunStoppedRecord, agent: str, due_ms: int | None) -> RunChange:
     """The listing of a stopped run of that agent. `due_ms`: when to verify its unknown effects again."""
     why = f"{stopped.reason}: {stopped.error}"
     asks = Pause(HALT, asks=why, at=stopped.at, until=stopped.until, then="hold")
@@ -110,5 +110,5 @@ def records_on_stopped(history: RunHistory, order: r.CommandApplied, stamp: Stam
     if stopped is None or stopped.reason not in HALTED or order.command not in _ENDS:
         return (order,)
     reason = _ENDS[order.command]
-    left = r.RunStopped(reason=reason, error=why_ended(order), open=stopped.open, renews=stopped.renews, **stamp)
+    left = r.RunStoppedRecord(reason=reason, error=why_ended(order), open=stopped.open, renews=stopped.renews, **stamp)
     return (order, left)

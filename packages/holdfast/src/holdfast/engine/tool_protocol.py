@@ -14,7 +14,7 @@ import msgspec
 from holdfast.engine.environment import Environment
 from holdfast.model.canonical.encode import canonical, digest
 from holdfast.model.contract import Contract
-from holdfast.model.policy import Draw, Facts, Ruling
+from holdfast.model.policy import Draw, PolicyFacts, Ruling
 
 if TYPE_CHECKING:
     from holdfast.errors import Ambiguous, KeyInProgress, NotSent, Rejected
@@ -212,7 +212,7 @@ class PolicyCode(Protocol):
         """The amount of a call; None if that is not declared, or unknown."""
         ...
 
-    def ruling(self, facts: Facts, arguments: Mapping[str, Any], draw: Draw, /) -> Ruling:
+    def ruling(self, facts: PolicyFacts, arguments: Mapping[str, Any], draw: Draw, /) -> Ruling:
         """The ruling of the policy. Total: a case that cannot be judged asks a person."""
         ...
 

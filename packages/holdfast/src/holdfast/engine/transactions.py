@@ -18,7 +18,7 @@ from holdfast.model import records as r
 from holdfast.model.records.transaction import Pivot
 from holdfast.model.run_history import exit_of
 from holdfast.model.saga import Finish, close
-from holdfast.model.transaction import Transaction, around
+from holdfast.model.transaction import TransactionState, around
 
 
 @sealing
@@ -111,7 +111,7 @@ async def _ended(scope: Scope, name: str) -> None:
         await active.waiters.wait(scope, active.waiters.watchers.setdefault(key, []), Pause("operation", key))
 
 
-async def aborted(scope: Scope, transaction: Transaction) -> TransactionAborted:
+async def aborted(scope: Scope, transaction: TransactionState) -> TransactionAborted:
     """The error that code inside a called-off boundary receives, in its turn."""
     active, key = scope.active, exit_of(transaction.name)
     await _ended(scope, transaction.name)
@@ -119,7 +119,7 @@ async def aborted(scope: Scope, transaction: Transaction) -> TransactionAborted:
     return _error(active, active.history.boundaries.exits[key])
 
 
-def _error(active: ActiveRun, state: Transaction) -> TransactionAborted:
+def _error(active: ActiveRun, state: TransactionState) -> TransactionAborted:
     return TransactionAborted(
         f"the transaction {active.run}/{state.name} was called off: {state.reason}",
         run=active.run,

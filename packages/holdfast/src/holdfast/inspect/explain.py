@@ -21,7 +21,7 @@ from holdfast.model.decision.evidence import AttemptEvidence, evidence_of, key_l
 from holdfast.model.decision.situation import Now, Situation
 from holdfast.model.operation import Attempt, OperationState, key_of
 from holdfast.model.outcome import RETURNED
-from holdfast.model.policy import Facts, Rule
+from holdfast.model.policy import PolicyFacts, Rule
 from holdfast.model.run_history import RunHistory
 from holdfast.model.transitions import apply
 from holdfast.people.earlier_answers import answers_about_step
@@ -36,10 +36,10 @@ _STANDING: Final = {
     "ambiguous": "may have landed",
 }
 _MOVES: Final = {
-    "Attempt": "send it", "Observe": "read its preconditions", "Verify": "read the world back", "Wait": "wait",
+    "Send": "send it", "Observe": "read its preconditions", "Verify": "read the world back", "Wait": "wait",
     "Judge": "let the policy judge it",
-    "Gate": "ask a person", "Hold": "hold it", "Reuse": "reuse an outcome that stands", "Settle": "record its outcome",
-    "Park": "ask a person", "Done": "nothing",
+    "RequestApproval": "ask a person", "Hold": "hold it", "Reuse": "reuse an outcome that stands",
+    "Settle": "record its outcome", "Park": "ask a person", "Done": "nothing",
 }  # fmt: skip
 
 
@@ -60,7 +60,7 @@ class Policing(msgspec.Struct, frozen=True):
     word: str
     rule: str
     says: str
-    facts: Facts | None
+    facts: PolicyFacts | None
     stratum: str
     sampled: bool
     shadow: bool

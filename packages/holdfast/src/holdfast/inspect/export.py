@@ -66,7 +66,7 @@ async def export(looking: JournalReader, run: str) -> tuple[Exported, bytes]:
             f"run {run} does not begin with its start, so it cannot be replayed", next_step="holdfast verify"
         )
     bodies = [encode(record) for record in _shareable(records)]
-    ended = any(isinstance(record, r.RunCompleted | r.RunStopped) for record in records[-2:])
+    ended = any(isinstance(record, r.RunCompleted | r.RunStoppedRecord) for record in records[-2:])
     raws = [msgspec.Raw(body) for body in bodies]
     found = Exported(FORMAT, run, started.agent, looking.identity.namespace, ended, _checksum(bodies), raws)
     return found, msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n"

@@ -24,7 +24,7 @@ from holdfast.model.ids import checked_run_id, operation_id
 from holdfast.model.operation import OperationState
 from holdfast.model.run_history import RunHistory, is_about_operation
 
-_LIFE: Final = (r.RunSuspended, r.RunReopened, r.RunStopped, r.RunCompleted, r.CommandApplied)
+_LIFE: Final = (r.RunSuspendedRecord, r.RunReopened, r.RunStoppedRecord, r.RunCompleted, r.CommandApplied)
 
 
 class Forked(msgspec.Struct, frozen=True):
@@ -62,7 +62,7 @@ async def fork(engine: Engine, parent: str, step: str, new: str, by: str) -> For
         up=engine.journal.now().ms,
     )
     reason = f"forked from {parent} before {step}: holdfast resume {new}"
-    rests = r.RunSuspended(reason=reason, at=origin.at, up=origin.up)
+    rests = r.RunSuspendedRecord(reason=reason, at=origin.at, up=origin.up)
     bodies = [encode(record) for record in (*_inherited(parent, prefix), origin, rests)]
     await _write(engine, new, whole, bodies, reason)
     later = (one for one in whole.operations.values() if one.step not in history.operations)

@@ -26,9 +26,9 @@ from holdfast.model.contradiction import ANSWERED, CONTRADICTED, Opened
 from holdfast.model.memory import Heeded, Remembered, Spoken
 from holdfast.model.pending import WAYS
 from holdfast.model.policy import Policy
-from holdfast.model.preapproval import GIVEN, Standing, Use
 from holdfast.model.questions import Answered
 from holdfast.model.shadow import Judged, Left
+from holdfast.model.standing_permission import GIVEN, StandingPermission, Use
 from holdfast.model.thresholds import Move
 from holdfast.model.tool_history import Deed
 from holdfast.model.webhooks import ENDPOINTS, OUTBOX, Note, Notice
@@ -61,7 +61,7 @@ KINDS: Final[Mapping[str, Any]] = {
     REFUSED: SetAside,
     "run": Command,
     "shadow": (Left, Judged),
-    GIVEN: (Standing, Use),
+    GIVEN: (StandingPermission, Use),
     "thresholds": Move,
 }
 PLAIN: Final = frozenset({"reused"})
@@ -85,7 +85,7 @@ def kind_of(entry: LedgerEntry) -> Any:
     if name == "shadow":
         return Judged if entry.key else Left
     if name == GIVEN:
-        return Standing if entry.stream == GIVEN else Use
+        return StandingPermission if entry.stream == GIVEN else Use
     return kinds().get(name)
 
 

@@ -223,7 +223,7 @@ def transaction_note(record: r.Record) -> tuple[str, str] | None:
             return "committed", name
         case r.TransactionAborting():
             return "calls off", f"{name}: {record.reason}"
-        case r.TransactionAborted():
+        case r.TransactionAbortedRecord():
             return "called off", f"{name}: {_amends(record)}"
         case r.TransactionParked():
             return "parked", f"{name}: {record.why}; {_amends(record)}"
@@ -234,7 +234,7 @@ def transaction_note(record: r.Record) -> tuple[str, str] | None:
             return None
 
 
-def _amends(record: r.TransactionAborted | r.TransactionParked) -> str:
+def _amends(record: r.TransactionAbortedRecord | r.TransactionParked) -> str:
     undone, still = ", ".join(record.undone) or "nothing", ", ".join(record.still_standing) or "nothing"
     return f"undone: {undone}; still standing: {still}"
 
@@ -283,7 +283,7 @@ def _person_note(record: r.OperationRecord | r.RunRecord | r.ReadRecorded) -> tu
 
 def _run_note(record: r.OperationRecord | r.RunRecord | r.ReadRecorded) -> tuple[str, str]:
     match record:
-        case r.RunSuspended():
+        case r.RunSuspendedRecord():
             return "suspended", record.reason
         case r.MessageReceived():
             return "told", message_text(record)
@@ -295,7 +295,7 @@ def _run_note(record: r.OperationRecord | r.RunRecord | r.ReadRecorded) -> tuple
             return "reopened", f"by {record.by}" + (f": {record.note}" if record.note else "")
         case r.RunCompleted():
             return "completed", stored(record.result)
-        case r.RunStopped():
+        case r.RunStoppedRecord():
             return "stopped", f"{record.reason}: {record.error}"
         case r.CommandApplied():
             said = "taken over" if record.command == "take_over" else record.command

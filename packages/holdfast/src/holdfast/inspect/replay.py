@@ -38,7 +38,7 @@ from holdfast.model.run_history import RunHistory
 AnyAgent = Agent[Any, Any]
 
 # The life of the run, as opposed to the actions of its code: a replay starts as if it had never been interrupted.
-_LIFE: Final = (r.RunSuspended, r.RunReopened, r.RunStopped, r.RunCompleted, r.CommandApplied)
+_LIFE: Final = (r.RunSuspendedRecord, r.RunReopened, r.RunStoppedRecord, r.RunCompleted, r.CommandApplied)
 _NEW: Final = (
     r.AttemptStarted, r.OperationPlanned, r.ReadRecorded, r.DecisionStarted, r.ValueRecorded, r.TimerSet, r.TimerFired,
     r.QuestionAsked, r.EventReceived, r.OutcomeReused, r.OperationParked, r.MessageHeard, r.HandedOff,

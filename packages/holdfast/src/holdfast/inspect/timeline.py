@@ -351,17 +351,21 @@ class _Teller:
         if isinstance(record, r.Claimed):
             claims = len(self.history.ownership.owners)
             label, text = ("taken up", f"again, by process number {claims}") if claims > 1 else ("", "")
-        if isinstance(record, r.RunSuspended):
+        if isinstance(record, r.RunSuspendedRecord):
             text = self._without_question(text)
             if self._still_waits(text):
                 return
         if label:
             mark: Mark = (
-                "failed" if isinstance(record, r.RunStopped) else "ok" if isinstance(record, r.RunCompleted) else "info"
+                "failed"
+                if isinstance(record, r.RunStoppedRecord)
+                else "ok"
+                if isinstance(record, r.RunCompleted)
+                else "info"
             )
             if label in _PAUSES:
                 self.last_pause = len(self.entries)
-            frames = record.frames if isinstance(record, r.RunStopped) else ()
+            frames = record.frames if isinstance(record, r.RunStoppedRecord) else ()
             notes = [TimelineNote(record.at, "in", str(frame)) for frame in frames]
             self.entries.append(TimelineEntry(record.at, "run", label, mark, text=text, notes=notes))
 

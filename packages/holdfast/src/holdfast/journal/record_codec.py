@@ -8,7 +8,7 @@ from typing import Final, Union
 import msgspec
 
 from holdfast.errors import ArgumentError, Unreadable
-from holdfast.model.records import Record
+from holdfast.model.records import Record, kind_of
 
 _DECODER: Final[msgspec.json.Decoder[Record]] = msgspec.json.Decoder(Union[Record])  # noqa: UP007  # a run-time union of an alias
 _ENCODER: Final = msgspec.json.Encoder()
@@ -25,7 +25,7 @@ def encode(record: Record) -> bytes:
         _DECODER.decode(body)
     except (msgspec.MsgspecError, ValueError, TypeError, OverflowError, RecursionError) as error:
         raise ArgumentError(
-            f"a record {type(record).__name__} cannot be stored: {error}",
+            f"a record {kind_of(record)} cannot be stored: {error}",
             next_step="nothing was stored; give values of the declared types, finite numbers and valid text",
         ) from error
     return body

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from holdfast.model.ids import claim_identity, idempotency_key, operation_id
 from holdfast.model.outcome import FINAL, SETTLED, Basis, Met, Phase, Status
-from holdfast.model.policy import Facts, OnExpiry, Ruling
+from holdfast.model.policy import OnExpiry, PolicyFacts, Ruling
 from holdfast.model.records import NOTHING, End, Intent, LateReport, Raw, RunStarted
 from holdfast.policies import Require, milliseconds
 
@@ -19,7 +19,7 @@ OTHERWISE: Final = "otherwise"
 SIGNED_IN: Final = frozenset({"password", "oidc", "proxy"})
 """How the name of a present person is known, as opposed to a program's, or a name that was only typed."""
 Charged = Literal["", "attempts", "in_progress"]
-Standing = Literal["open", "returned", "rejected", "unsent", "absent", "ambiguous"]
+AttemptStatus = Literal["open", "returned", "rejected", "unsent", "absent", "ambiguous"]
 
 
 class Attempt(msgspec.Struct, frozen=True, gc=False):
@@ -55,7 +55,7 @@ class Attempt(msgspec.Struct, frozen=True, gc=False):
         """True if the system answered that it still works on another request with our key."""
         return self.end is not None and self.end.kind == "key_in_progress"
 
-    def standing(self, absent_through: int) -> Standing:
+    def standing(self, absent_through: int) -> AttemptStatus:
         """The proof that this attempt gives, given that a believed absence covers attempts up to `absent_through`."""
         end = self.end
         if end is None:
@@ -71,7 +71,7 @@ class Attempt(msgspec.Struct, frozen=True, gc=False):
                 return "absent" if self.number <= absent_through else "ambiguous"
 
 
-class Wait(msgspec.Struct, frozen=True, gc=False):
+class ScheduledWait(msgspec.Struct, frozen=True, gc=False):
     """A pause the executor drew: `ms` from `up` on `boot`, about the wall clock's `until`.
 
     It is `charged` to the time for attempts (`Retry.elapsed`), or to the patience with a key that is in progress.
@@ -207,7 +207,7 @@ class PolicyJudgement(msgspec.Struct, frozen=True, gc=False):
     """The ruling of a policy, the facts that it judged by, and its version."""
 
     ruling: Ruling | None = None
-    facts: Facts | None = None
+    facts: PolicyFacts | None = None
     policy: str = ""
 
 
@@ -260,7 +260,7 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
     rule: str = ""
     reason: str = ""
     settlement: Settlement = Settlement()
-    wait: Wait | None = None
+    wait: ScheduledWait | None = None
     waits_for: str = ""
     pauses: Pauses = Pauses()
     observed: Raw = NOTHING

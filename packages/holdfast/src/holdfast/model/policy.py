@@ -159,7 +159,7 @@ class Queue(msgspec.Struct, frozen=True, omit_defaults=True):
     oldest_hours: float = 0.0
 
 
-class Facts(msgspec.Struct, frozen=True, omit_defaults=True):
+class PolicyFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     """The facts that a policy judges, beside the arguments. None: unknown, so a rule that uses it cannot be judged.
 
     `hour` and `weekday` (`mon` to `sun`) are in UTC. `origin` is `model` where a model chose the call,
@@ -185,7 +185,7 @@ class Facts(msgspec.Struct, frozen=True, omit_defaults=True):
         return {**{name: _plain(getattr(self, name)) for name in self.__struct_fields__}, "arguments": arguments}
 
 
-VARIABLES: Final = (*Facts.__struct_fields__, "arguments")
+VARIABLES: Final = (*PolicyFacts.__struct_fields__, "arguments")
 MEMBERS: Final[dict[str, tuple[str, ...]]] = {"history": Past.__struct_fields__, "queue": Queue.__struct_fields__}
 
 

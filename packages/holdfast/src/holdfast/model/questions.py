@@ -97,7 +97,7 @@ HALTED: Final = frozenset({"diverged", "error", "quarantined"})
 """Reasons of a stop without an end or a command: a person decides how it goes on."""
 
 
-class Ended(Protocol):
+class EndingCommand(Protocol):
     """A command that ends a run."""
 
     @property
@@ -116,7 +116,7 @@ class Ended(Protocol):
         ...
 
 
-def why_ended(order: Ended) -> str:
+def why_ended(order: EndingCommand) -> str:
     """Why a command ended a run, in words."""
     if order.command == TAKE_OVER:
         return f"{order.by} took it over" + (f": {order.note}" if order.note else "")

@@ -20,7 +20,7 @@ from holdfast.model.operation import OperationState
 from holdfast.model.outcome import FINAL, SETTLED
 from holdfast.model.questions import HALTED
 from holdfast.model.records.transaction import TransactionRecord
-from holdfast.model.transaction import WHOLE_RUN, Transaction, around, base_of, encloses, follow
+from holdfast.model.transaction import WHOLE_RUN, TransactionState, around, base_of, encloses, follow
 from holdfast.model.transitions import MOVES, apply
 
 Answer: TypeAlias = (
@@ -91,8 +91,8 @@ class Lifecycle(msgspec.Struct, eq=False):
     reason: str = ""
     started: r.RunStarted | None = None
     completed: r.RunCompleted | None = None
-    stopped: r.RunStopped | None = None
-    halted: r.RunStopped | None = None  # the last stop about which a person was asked
+    stopped: r.RunStoppedRecord | None = None
+    halted: r.RunStoppedRecord | None = None  # the last stop about which a person was asked
     cancelled: r.CommandApplied | None = None
     paused: r.CommandApplied | None = None
     forked_from: str = ""
@@ -214,8 +214,8 @@ class Deliveries(msgspec.Struct, eq=False):
 class Boundaries(msgspec.Struct, eq=False):
     """The transactions of a run, and what reopening and closing them changed."""
 
-    by_name: dict[str, Transaction] = {}
-    exits: dict[str, Transaction] = {}
+    by_name: dict[str, TransactionState] = {}
+    exits: dict[str, TransactionState] = {}
     """Each boundary as of its first end: what code receives about it, whatever is learned later."""
     spans: dict[str, Span] = {}
     renewed: dict[str, int] = {}
@@ -225,7 +225,7 @@ class Boundaries(msgspec.Struct, eq=False):
     raised: set[str] = set()
     """Operations that turned out otherwise since their transaction was called off."""
 
-    def called_off(self, step: str) -> Transaction | None:
+    def called_off(self, step: str) -> TransactionState | None:
         """The outermost boundary around `step` that is being called off, or was."""
         if not self.by_name:
             return None
@@ -399,7 +399,7 @@ class RunHistory:
         """The boundary is over: what its end reports correctly is not news any more."""
         for step in [step for step in self.boundaries.raised if encloses(record.transaction, step)]:
             operation = self.operations[step]
-            if isinstance(record, r.TransactionAborted):
+            if isinstance(record, r.TransactionAbortedRecord):
                 undone = step in record.undone and operation.links.overtaken != operation.links.compensated_by
                 truly = undone or step in record.still_standing or not operation.landed
             else:
@@ -504,7 +504,7 @@ class RunHistory:
             case r.Claimed():
                 self.ownership.claim(record)
                 lifecycle.status = "running" if lifecycle.status == "suspended" else lifecycle.status
-            case r.RunSuspended():
+            case r.RunSuspendedRecord():
                 lifecycle.status, lifecycle.reason = "suspended", record.reason
                 self.ownership.fruitless = ()  # its owner ended on its own: no process died of it
             case r.RunReopened():
@@ -514,7 +514,7 @@ class RunHistory:
                 self.ownership.fruitless = ()
             case r.RunCompleted():
                 lifecycle.status, lifecycle.completed = "completed", record
-            case r.RunStopped():
+            case r.RunStoppedRecord():
                 lifecycle.status, lifecycle.reason, lifecycle.stopped = "stopped", record.reason, record
                 lifecycle.halted = record if record.reason in HALTED else lifecycle.halted
             case _:
@@ -550,12 +550,12 @@ def _branch(step: str) -> str:
 # --- the transactions of a run, and their members -------------------------------------------------------------------
 
 
-def open_boundaries(history: RunHistory) -> list[Transaction]:
+def open_boundaries(history: RunHistory) -> list[TransactionState]:
     """Boundaries that have not come to their end and lie in no other such one."""
     return _outermost(one for one in history.boundaries.by_name.values() if not one.over)
 
 
-def closing_boundaries(history: RunHistory) -> list[Transaction]:
+def closing_boundaries(history: RunHistory) -> list[TransactionState]:
     """Boundaries that began to close and have not ended, and that lie in no other such one."""
     return _outermost(one for one in history.boundaries.by_name.values() if not one.over and one.phase != "open")
 
@@ -579,9 +579,9 @@ def members_of(history: RunHistory, transaction: str) -> list[OperationState]:
     ]
 
 
-def reopened(history: RunHistory) -> list[Transaction]:
+def reopened(history: RunHistory) -> list[TransactionState]:
     """Boundaries that were called off, and have to be closed once more for what turned out otherwise since."""
-    found: dict[str, Transaction] = {}
+    found: dict[str, TransactionState] = {}
     for step in sorted(history.boundaries.raised):
         if (
             all(one.over for one in around(step, history.boundaries.by_name))
@@ -591,6 +591,6 @@ def reopened(history: RunHistory) -> list[Transaction]:
     return list(found.values())
 
 
-def _outermost(boundaries: Iterable[Transaction]) -> list[Transaction]:
+def _outermost(boundaries: Iterable[TransactionState]) -> list[TransactionState]:
     found = list(boundaries)
     return [one for one in found if not any(other is not one and encloses(other.name, one.name) for other in found)]

@@ -18,7 +18,7 @@ import msgspec
 from holdfast.model.contract import Contract
 from holdfast.model.decision.situation import Reading
 from holdfast.model.operation import OperationState
-from holdfast.model.transaction import Transaction
+from holdfast.model.transaction import TransactionState
 
 UNDO: Final = "undo"
 CONFIRM: Final = "confirm"
@@ -122,7 +122,7 @@ class StartCompensations(msgspec.Struct, frozen=True):
     steps: tuple[str, ...]
 
 
-class Confirm(msgspec.Struct, frozen=True):
+class ConfirmReservations(msgspec.Struct, frozen=True):
     """Confirm these reservations, side by side."""
 
     steps: tuple[str, ...]
@@ -161,11 +161,11 @@ class Finish(msgspec.Struct, frozen=True):
 
 
 Closing: TypeAlias = (
-    AwaitOperations | StartCompensations | Confirm | Reread | Release | TurnBack | ParkTransaction | Finish
+    AwaitOperations | StartCompensations | ConfirmReservations | Reread | Release | TurnBack | ParkTransaction | Finish
 )
 
 
-def close(boundary: Transaction, members: Sequence[Member]) -> Closing:
+def close(boundary: TransactionState, members: Sequence[Member]) -> Closing:
     """The next thing to do for this boundary. Pure; total."""
     return _back(boundary, members) if boundary.backward else _forward(boundary, members)
 
@@ -173,7 +173,7 @@ def close(boundary: Transaction, members: Sequence[Member]) -> Closing:
 # --- back: what landed is compensated ---------------------------------------------------------------------
 
 
-def _back(boundary: Transaction, members: Sequence[Member]) -> Closing:
+def _back(boundary: TransactionState, members: Sequence[Member]) -> Closing:
     if any(member.on_its_way for member in members):
         return AwaitOperations()
     left = [member for member in members if not amended(boundary, member)]
@@ -192,7 +192,7 @@ def _back(boundary: Transaction, members: Sequence[Member]) -> Closing:
     )
 
 
-def amended(boundary: Transaction, member: Member) -> bool:
+def amended(boundary: TransactionState, member: Member) -> bool:
     """True if nothing is left to do for it on the way back."""
     if member.step in boundary.accepted or member.undone:
         return True
@@ -201,7 +201,7 @@ def amended(boundary: Transaction, member: Member) -> bool:
     return not member.landed or not member.contract.compensates
 
 
-def _blocked(boundary: Transaction, member: Member) -> bool:
+def _blocked(boundary: TransactionState, member: Member) -> bool:
     """True if only a person can decide what happens to it."""
     amends = member.amends
     if amends is not None and not _given_up(boundary, member):
@@ -211,12 +211,12 @@ def _blocked(boundary: Transaction, member: Member) -> bool:
     return not member.contract.compensates or not member.amendable
 
 
-def _due(boundary: Transaction, member: Member) -> bool:
+def _due(boundary: TransactionState, member: Member) -> bool:
     """True if its compensation has to be started now."""
     return member.amends is None or _given_up(boundary, member)
 
 
-def _given_up(boundary: Transaction, member: Member) -> bool:
+def _given_up(boundary: TransactionState, member: Member) -> bool:
     """True if its last compensation had no effect, and a person asked for another one since."""
     amends = member.amends
     if amends is None or attempt_number(amends.step) >= boundary.tries:
@@ -263,7 +263,7 @@ def standing(members: Sequence[Member]) -> tuple[tuple[str, ...], tuple[str, ...
 # --- forward: held effects are sent -------------------------------------------------------------------------
 
 
-def _forward(boundary: Transaction, members: Sequence[Member]) -> Closing:
+def _forward(boundary: TransactionState, members: Sequence[Member]) -> Closing:
     held = [member for member in members if member.held]
     if any(not member.operation.final for member in members if not member.held):
         return AwaitOperations()
@@ -292,7 +292,7 @@ def _forward(boundary: Transaction, members: Sequence[Member]) -> Closing:
     return _release(boundary, held)
 
 
-def _refusal(boundary: Transaction, held: Sequence[Member]) -> str:
+def _refusal(boundary: TransactionState, held: Sequence[Member]) -> str:
     """Why the commit cannot be made, as long as nothing was sent."""
     blunt = [member.step for member in held if not repeatable(member.contract)]
     if len(blunt) > 1 and boundary.pivot == "one":
@@ -311,7 +311,7 @@ def repeatable(contract: Contract) -> bool:
     return contract.idempotency is not None or contract.verifies
 
 
-def _confirm(boundary: Transaction, members: Sequence[Member], *, left: bool) -> Closing | None:
+def _confirm(boundary: TransactionState, members: Sequence[Member], *, left: bool) -> Closing | None:
     """Confirm every reservation; one that cannot be confirmed any more turns the transaction back."""
     due: list[str] = []
     refused: list[tuple[str, str]] = []
@@ -332,7 +332,7 @@ def _confirm(boundary: Transaction, members: Sequence[Member], *, left: bool) ->
     if refused and not pending:  # what is being confirmed ends first: only then is it known what to release
         return _fall(*refused[0], left=left)
     if due and not refused:
-        return Confirm(tuple(due))
+        return ConfirmReservations(tuple(due))
     return AwaitOperations() if pending else None
 
 
@@ -340,7 +340,7 @@ def _fall(why: str, step: str, *, left: bool) -> Closing:
     return ParkTransaction(why, (step,)) if left else TurnBack(why)
 
 
-def _release(boundary: Transaction, held: Sequence[Member]) -> Closing:
+def _release(boundary: TransactionState, held: Sequence[Member]) -> Closing:
     """Send held effects one after another: what cannot be repeated first, the others in order."""
     stuck: list[Member] = []
     for member in sorted(held, key=lambda one: repeatable(one.contract)):
@@ -374,7 +374,7 @@ class Backlog:
     those on which its answer depends: the operations in flight, and those whose turn it is.
     """
 
-    def __init__(self, boundary: Transaction, members: Sequence[Member]) -> None:
+    def __init__(self, boundary: TransactionState, members: Sequence[Member]) -> None:
         self._boundary = boundary
         self._place = {member.step: place for place, member in enumerate(members)}
         self._left: dict[str, Member] = {}  # something is left to do about them

@@ -17,7 +17,7 @@ from holdfast.model.run_history import RunHistory
 RULE: Final = "it was planted"
 
 
-class Case(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+class SeededCase(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """A call that no reviewer should let through, and `why`, which is shown afterwards.
 
     `run` names the run under which it is shown; empty: a name like that of another run. `confidence` and `thought` are
@@ -35,7 +35,7 @@ class Case(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
     title: str = ""
 
 
-class Ended(msgspec.Struct, frozen=True):
+class SeededCaseEnd(msgspec.Struct, frozen=True):
     """How a planted case ended, as the result of its run. `withdrawn`: it was never answered."""
 
     end: Literal["caught", "missed", "withdrawn"]
@@ -46,9 +46,9 @@ class Ended(msgspec.Struct, frozen=True):
 def ending(history: RunHistory, word: r.Record | None, by: str, at: int, up: int) -> list[r.Record]:
     """The records that end a planted run after a person's decision (`word`) about it; None: it is withdrawn."""
     assert history.lifecycle.started is not None, history.run
-    why = msgspec.json.decode(history.lifecycle.started.input, type=Case).why
+    why = msgspec.json.decode(history.lifecycle.started.input, type=SeededCase).why
     missed = isinstance(word, r.ApprovalGranted)
-    end = Ended("withdrawn" if word is None else "missed" if missed else "caught", by, why)
+    end = SeededCaseEnd("withdrawn" if word is None else "missed" if missed else "caught", by, why)
     settled = [
         r.OperationSettled(step=one.step, status="cancelled", basis=Basis("rule"), rule=RULE, reason=why, at=at, up=up)
         for one in history.operations.values()
@@ -57,7 +57,7 @@ def ending(history: RunHistory, word: r.Record | None, by: str, at: int, up: int
     return [*settled, r.RunCompleted(result=r.Raw(msgspec.json.encode(end)), at=at, up=up)]
 
 
-def told(ended: Ended) -> str:
+def told(ended: SeededCaseEnd) -> str:
     """The text shown to the person who answered."""
     end = "you caught it" if ended.end == "caught" else "you let it through"
     return f"This one was planted, and {end}: {ended.why}. Nothing was sent."

@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 
 from holdfast.model.ids import stream
-from holdfast.model.policy import Facts, Past
+from holdfast.model.policy import Past, PolicyFacts
 
 
 class Deed(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -37,6 +37,8 @@ def past_of(deeds: Iterable[Deed], since_ms: int) -> Past:
     return Past(len(sent), sum((deed.amount for deed in sent), 0.0), approved, declined)
 
 
-def deed_of(facts: Facts | None, word: Literal["sent", "approved", "declined"], operation: str, at: int) -> Deed | None:
+def deed_of(
+    facts: PolicyFacts | None, word: Literal["sent", "approved", "declined"], operation: str, at: int
+) -> Deed | None:
     """The history entry of an operation; None where its policy does not say whom it concerns."""
     return None if facts is None or not facts.subject else Deed(word, at, operation, facts.amount or 0.0)

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from holdfast.model.errors import HoldfastError
 from holdfast.model.records import transaction as r
+from holdfast.model.records.common import kind_of
 
 WHOLE_RUN: Final = ""
 TransactionPhase = Literal["open", "committing", "committed", "aborting", "aborted", "parked"]
@@ -23,7 +24,7 @@ TRANSACTION_MOVES: Final[dict[type[r.TransactionRecord], tuple[tuple[str, ...], 
     r.TransactionCommitting: (("open",), "committing"),
     r.TransactionAborting: (("open", "committing", "parked"), "aborting"),
     r.TransactionCommitted: (("open", "committing", "parked"), "committed"),
-    r.TransactionAborted: (("aborting", "parked"), "aborted"),
+    r.TransactionAbortedRecord: (("aborting", "parked"), "aborted"),
     r.TransactionParked: (("committing", "aborting", "aborted", "parked"), "parked"),
     r.TransactionResolved: (("parked",), None),
 }
@@ -33,12 +34,10 @@ class IllegalBoundary(HoldfastError):
     """A record does not fit the transaction it meets: a programming error, or a journal that was edited."""
 
     def __init__(self, phase: str, record: r.TransactionRecord) -> None:
-        super().__init__(
-            f"{type(record).__name__} does not apply to a transaction that is {phase}: {record.transaction}"
-        )
+        super().__init__(f"{kind_of(record)} does not apply to a transaction that is {phase}: {record.transaction}")
 
 
-class Transaction(msgspec.Struct, frozen=True, gc=False):
+class TransactionState(msgspec.Struct, frozen=True, gc=False):
     """The state of one boundary.
 
     `backward`: it is being called off, or was. `told` is how much code had received when that was decided: what
@@ -68,21 +67,21 @@ class Transaction(msgspec.Struct, frozen=True, gc=False):
         return self.phase in {"committed", "aborted"}
 
 
-def follow(before: Transaction | None, record: r.TransactionRecord, told: int) -> Transaction:
+def follow(before: TransactionState | None, record: r.TransactionRecord, told: int) -> TransactionState:
     """The transaction after `record`. Raises `IllegalBoundary` where the table does not allow it."""
     come_from, phase = TRANSACTION_MOVES[type(record)]
     if before is None and isinstance(record, r.TransactionAborting) and record.transaction == WHOLE_RUN:
-        before = Transaction(WHOLE_RUN)  # the run's own boundary is never opened
+        before = TransactionState(WHOLE_RUN)  # the run's own boundary is never opened
     if (before.phase if before is not None else "new") not in come_from:
         raise IllegalBoundary(before.phase if before is not None else "new", record)
     if isinstance(record, r.TransactionOpened):
-        return Transaction(record.transaction, pivot=record.pivot)
+        return TransactionState(record.transaction, pivot=record.pivot)
     assert before is not None, record
     after = before if phase is None else replace(before, phase=phase)
     match record:
         case r.TransactionAborting():
             return replace(after, backward=True, told=told, reason=record.reason, by=record.by, stuck=(), why="")
-        case r.TransactionAborted():
+        case r.TransactionAbortedRecord():
             return replace(after, undone=record.undone, still_standing=record.still_standing, stuck=(), why="")
         case r.TransactionParked():
             return replace(
@@ -97,7 +96,7 @@ def follow(before: Transaction | None, record: r.TransactionRecord, told: int) -
             return after
 
 
-def around(step: str, transactions: Mapping[str, Transaction]) -> Iterator[Transaction]:
+def around(step: str, transactions: Mapping[str, TransactionState]) -> Iterator[TransactionState]:
     """The boundaries that `step` lies in, the outermost first."""
     if (whole := transactions.get(WHOLE_RUN)) is not None:
         yield whole

@@ -25,8 +25,8 @@ from holdfast.model.operation import (
     Links,
     OperationState,
     PolicyJudgement,
+    ScheduledWait,
     Settlement,
-    Wait,
 )
 from holdfast.model.outcome import DECLINED, Basis, Phase, Status
 
@@ -47,7 +47,7 @@ class IllegalTransition(HoldfastError):
     """A record does not fit the state it meets: a programming error, or a journal that was edited."""
 
     def __init__(self, phase: str, record: r.OperationRecord) -> None:
-        super().__init__(f"{type(record).__name__} does not apply to an operation that is {phase}: {record.step}")
+        super().__init__(f"{r.kind_of(record)} does not apply to an operation that is {phase}: {record.step}")
         self.phase = phase
         self.record = record
 
@@ -236,7 +236,7 @@ def _scheduled(operation: OperationState, record: r.WaitScheduled, boot: str) ->
     charged: Charged = "in_progress" if operation.in_progress else "attempts"
     if record.shut or not operation.attempts:
         charged = ""  # nothing could be attempted meanwhile, or no attempt was made yet
-    wait = Wait(boot, record.up, record.ms, record.until, record.why, record.rule, charged)
+    wait = ScheduledWait(boot, record.up, record.ms, record.until, record.why, record.rule, charged)
     pauses = operation.pauses_until(boot, record.up, record.at)
     return replace(operation, phase=phase, wait=wait, pauses=pauses, waits_for=record.why)
 
@@ -260,7 +260,7 @@ def _deferred(operation: OperationState, record: r.OperationDeferred, boot: str)
     why = f"accepted, answer later: {record.evidence}"
     end = r.End("ambiguous", why=why, key_read=record.key_read, cost=record.cost, facts=record.facts)
     ms = max(0, record.until - record.at)
-    wait = Wait(boot, record.up, ms, record.until, "answer", "the answer comes later", "attempts")
+    wait = ScheduledWait(boot, record.up, ms, record.until, "answer", "the answer comes later", "attempts")
     attempts = _with_end(operation, record, end, _Over(boot, record.up + ms, record.until))
     return replace(
         operation, attempts=attempts, phase="awaiting", wait=wait, waits_for="its answer",

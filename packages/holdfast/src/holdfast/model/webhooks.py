@@ -94,7 +94,7 @@ class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
         return f"{self.run}\0{self.kind}\0{asked or self.turn}"
 
 
-class Message(msgspec.Struct, frozen=True):
+class WebhookMessage(msgspec.Struct, frozen=True):
     """One notice for one endpoint, worded once: every try sends these bytes."""
 
     endpoint: str

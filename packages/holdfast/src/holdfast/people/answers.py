@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from holdfast.control.command_sink import CollectingSink
-from holdfast.control.service import Service
+from holdfast.control.service import ControlService
 from holdfast.engine.commands import Applied
 from holdfast.engine.engine import Engine
 from holdfast.errors import LedgerTaken, UsageError
@@ -27,9 +27,9 @@ from holdfast.model.decision.evidence import key_left_ms
 from holdfast.model.decision.situation import Now, Situation
 from holdfast.model.operation import OperationState
 from holdfast.model.questions import Scalar
-from holdfast.model.records import RunStopped
+from holdfast.model.records import RunStoppedRecord
 from holdfast.model.shadow import Judged
-from holdfast.model.transaction import Transaction, around
+from holdfast.model.transaction import TransactionState, around
 from holdfast.model.waits import Item as Kind
 from holdfast.people.assignments import Handing, handing_post
 from holdfast.people.contradictions import review_contradiction
@@ -206,7 +206,9 @@ def _fits(kind: Kind, item: str, *, contradicted: bool) -> tuple[type[object], .
     return _FITS_HALTED if is_stopped_run(kind, item) else _FITS[kind]
 
 
-async def answer(service: Service, item: str | LoadedItem, given: Answer, *, by: str, shown: str = "") -> Applied:
+async def answer(
+    service: ControlService, item: str | LoadedItem, given: Answer, *, by: str, shown: str = ""
+) -> Applied:
     """Give an answer to an item, loaded or by name (RUN/STEP). The first one is final, and every one is on record.
 
     `shown` is the digest of what that person was shown: if the question has changed since, the answer is refused.
@@ -223,7 +225,7 @@ async def answer(service: Service, item: str | LoadedItem, given: Answer, *, by:
         waits = f"{'waits for' if now.open else 'was'} {_MEANT[now.kind]}"
         known = f"it takes: {', '.join(fitting_answers(now.kind, now.item, contradicted=now.contradicted))}"
         raise UsageError(f"{now.item} {waits}, and does not take this answer", known=known)
-    if isinstance(now.subject, RunStopped):
+    if isinstance(now.subject, RunStoppedRecord):
         return await _go_on(service, now, given, by)
     if isinstance(given, ReplyAnswer):
         await service.answer(now.item, given.value, by=by)
@@ -240,7 +242,7 @@ async def answer(service: Service, item: str | LoadedItem, given: Answer, *, by:
     return await _review(service, now, given, by)
 
 
-async def _go_on(service: Service, now: LoadedItem, given: Answer, by: str) -> Applied:
+async def _go_on(service: ControlService, now: LoadedItem, given: Answer, by: str) -> Applied:
     """Decide about a stopped run: take it over, call it off or reopen it. Raises `UsageError` for a second decision."""
     match given:
         case TakeOver():
@@ -252,7 +254,7 @@ async def _go_on(service: Service, now: LoadedItem, given: Answer, by: str) -> A
             return await decide_stopped_run(service, now, "reopen", by=by, why=given.why)
 
 
-async def _decide(service: Service, now: LoadedItem, given: Verdict, by: str) -> Applied:
+async def _decide(service: ControlService, now: LoadedItem, given: Verdict, by: str) -> Applied:
     match given:
         case Approve():
             return await service.approve(now.item, by=by, why=given.why, lasts=timedelta(hours=given.hours))
@@ -269,8 +271,8 @@ async def _decide(service: Service, now: LoadedItem, given: Verdict, by: str) ->
 # --- reviews -------------------------------------------------------------------------------------------
 
 
-async def _review(service: Service, now: LoadedItem, given: Review, by: str) -> Applied:
-    if isinstance(now.subject, Transaction):
+async def _review(service: ControlService, now: LoadedItem, given: Review, by: str) -> Applied:
+    if isinstance(now.subject, TransactionState):
         return await _review_transaction(service, now, given, by)
     if now.contradicted:
         return await _review_contradicted(service, now, given, by)
@@ -289,7 +291,7 @@ async def _review(service: Service, now: LoadedItem, given: Review, by: str) -> 
             return await service.cancel(now.run, by=by, why=f"{now.step} is abandoned: {given.why}".rstrip(": "))
 
 
-async def _review_contradicted(service: Service, now: LoadedItem, given: Review, by: str) -> Applied:
+async def _review_contradicted(service: ControlService, now: LoadedItem, given: Review, by: str) -> Applied:
     assert isinstance(now.subject, OperationState), now
     if isinstance(given, DidNotHappenAnswer) and given.then == "retry":
         raise UsageError(
@@ -303,9 +305,9 @@ async def _review_contradicted(service: Service, now: LoadedItem, given: Review,
     )
 
 
-async def _review_transaction(service: Service, now: LoadedItem, given: Review, by: str) -> Applied:
+async def _review_transaction(service: ControlService, now: LoadedItem, given: Review, by: str) -> Applied:
     transaction = now.subject
-    assert isinstance(transaction, Transaction), now
+    assert isinstance(transaction, TransactionState), now
     match given:
         case Abandon():
             return await service.resolve_transaction(now.run, now.step, "accept", by=by, why=given.why)
@@ -321,7 +323,7 @@ async def _review_transaction(service: Service, now: LoadedItem, given: Review, 
             )
 
 
-def _checked_key(service: Service, now: LoadedItem) -> None:
+def _checked_key(service: ControlService, now: LoadedItem) -> None:
     """Refuse to send again an operation that no system recognises by its key. Raises `UsageError`."""
     operation = now.subject
     assert isinstance(operation, OperationState), now.item
@@ -349,7 +351,7 @@ def _not_recognised(engine: Engine, contract: Contract | None, operation: Operat
     return "" if left_ms > 0 else "the system may have forgotten it"
 
 
-async def _compensate(service: Service, now: LoadedItem, given: CompensateAnswer, by: str) -> Applied:
+async def _compensate(service: ControlService, now: LoadedItem, given: CompensateAnswer, by: str) -> Applied:
     """Record that the effect happened and that the boundary around it compensates it: both answers, or none."""
     inside = [one for one in around(now.step, now.history.boundaries.by_name) if not one.over]
     if not inside:
@@ -373,7 +375,7 @@ async def _compensate(service: Service, now: LoadedItem, given: CompensateAnswer
 # --- handing over --------------------------------------------------------------------------------------
 
 
-async def _hand_over(service: Service, now: LoadedItem, given: Handover, by: str) -> Applied:
+async def _hand_over(service: ControlService, now: LoadedItem, given: Handover, by: str) -> Applied:
     if not now.open:
         raise UsageError(f"{now.item} is already answered", next_step=f"holdfast show {now.run}")
     match given:
@@ -392,7 +394,7 @@ async def _hand_over(service: Service, now: LoadedItem, given: Handover, by: str
 
 def _stream_step(now: LoadedItem) -> str:
     """The step as the listing names it: that of a transaction ends in `/`."""
-    return f"{now.step}/" if isinstance(now.subject, Transaction) else now.step
+    return f"{now.step}/" if isinstance(now.subject, TransactionState) else now.step
 
 
 class OneOf(msgspec.Struct, frozen=True):
@@ -405,7 +407,7 @@ class OneOf(msgspec.Struct, frozen=True):
 
 
 async def answer_all(
-    service: Service, answers: Sequence[OneOf], *, by: str, also: tuple[Post, ...] = ()
+    service: ControlService, answers: Sequence[OneOf], *, by: str, also: tuple[Post, ...] = ()
 ) -> list[Applied]:
     """Give all these answers in the name of `by`, or none of them. One `Applied` for each run that has an answer.
 

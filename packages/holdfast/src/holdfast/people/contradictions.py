@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.control.command_sink import CollectingSink
 from holdfast.control.messages import checked_by
-from holdfast.control.service import Service
+from holdfast.control.service import ControlService
 from holdfast.control.undo import ENDED, contract_of, preview
 from holdfast.engine.commands import Applied, command_post
 from holdfast.engine.late_reports import DELIVERIES, AnswerNotice
@@ -53,7 +53,7 @@ def _open_around(history: RunHistory, state: OperationState) -> str:
 
 
 async def review_contradiction(
-    service: Service, operation: str, *, word: str, by: str, evidence: str, shown: int
+    service: ControlService, operation: str, *, word: str, by: str, evidence: str, shown: int
 ) -> Applied:
     """Record the answer to the contradictions of an operation, up to number `shown`. The outcome stays as recorded.
 
@@ -96,7 +96,7 @@ def next_steps(history: RunHistory, word: str) -> str:
     return f"What relied on it stays as it is. To undo the whole run: holdfast undo {run}"
 
 
-async def _compensate(draft: Service, history: RunHistory, state: OperationState, *, by: str, why: str) -> None:
+async def _compensate(draft: ControlService, history: RunHistory, state: OperationState, *, by: str, why: str) -> None:
     """Order the compensation: of the transaction around it while that is open, else of the run once it has ended."""
     name = f"{history.run}/{state.step}"
     if not contract_of(history, state).compensates:

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.control.service import Service
+from holdfast.control.service import ControlService
 from holdfast.control.undo import contract_of
 from holdfast.inspect.contracts import clauses
 from holdfast.inspect.contradictions import relied_on
@@ -27,7 +27,7 @@ from holdfast.model.questions import Scalar
 from holdfast.model.run_history import RunHistory, exit_of
 from holdfast.model.shadow import asked_afterwards
 from holdfast.model.system import shown_agent
-from holdfast.model.transaction import Transaction, around
+from holdfast.model.transaction import TransactionState, around
 from holdfast.model.waits import AMENDABLE, DISPUTED, HALT, after_deadline, answer_with, brief, question_of, then_of
 from holdfast.model.waits import Item as Kind
 from holdfast.people.assignments import Handed, handed
@@ -143,14 +143,14 @@ class _Read:
         self.records.append(record)
 
 
-async def dossier(source: Service | JournalReader, item: str) -> Dossier:
+async def dossier(source: ControlService | JournalReader, item: str) -> Dossier:
     """The dossier of this item. Raises `UnknownRun`, and `UsageError` where the run never asked that."""
     return (await read_dossier(source, item))[0]
 
 
-async def read_dossier(source: Service | JournalReader, item: str) -> tuple[Dossier, LoadedItem]:
+async def read_dossier(source: ControlService | JournalReader, item: str) -> tuple[Dossier, LoadedItem]:
     """The dossier of an item, and the item as loaded: what is shown and answered is read once."""
-    looking = source.looking if isinstance(source, Service) else source
+    looking = source.looking if isinstance(source, ControlService) else source
     run, step = split_item(item)
     await looking.row(run)
     read = _Read(run, step)
@@ -169,8 +169,8 @@ async def read_dossier(source: Service | JournalReader, item: str) -> tuple[Doss
         sure.append(operation.intent.confidence)  # what the policy went by
     contract = contract_of(history, operation) if operation is not None else None
     asks, why = _question(about)
-    listed = exit_of(step) if isinstance(subject, Transaction) else step
-    halted = subject if isinstance(subject, r.RunStopped) else None
+    listed = exit_of(step) if isinstance(subject, TransactionState) else step
+    halted = subject if isinstance(subject, r.RunStoppedRecord) else None
     found = Dossier(
         item=about.item,
         kind=about.kind,
@@ -243,9 +243,9 @@ def _question(about: LoadedItem) -> tuple[str, str]:
             return question_of(operation), operation.rule
         case r.QuestionAsked() as question:
             return question.question.text, "the agent asks" if question.handoff is None else "the agent cannot go on"
-        case r.RunStopped() as stopped:
+        case r.RunStoppedRecord() as stopped:
             return stopped.error, f"{stopped.reason}: {why_stopped(stopped)}"
-        case Transaction() as transaction:
+        case TransactionState() as transaction:
             return transaction.why or transaction.phase, transaction.reason
 
 
@@ -303,7 +303,7 @@ def _evidence(about: LoadedItem, records: Sequence[r.Record]) -> tuple[str, ...]
             f"attempt {one.number} at {moment(one.at)}: {end_text(one.end) if one.end else 'no end on record'}"
             for one in operation.attempts
         )
-    if isinstance(about.subject, Transaction):
+    if isinstance(about.subject, TransactionState):
         found.append(f"undone: {', '.join(about.subject.undone) or 'nothing'}")
         found.append(f"still standing: {', '.join(about.subject.still_standing) or 'nothing'}")
     found.extend(
@@ -336,7 +336,7 @@ def _blocked(history: RunHistory, step: str) -> tuple[str, ...]:
 
 def _recommended(about: LoadedItem, similar: Precedents, contract: Contract | None) -> str:
     """A recommended answer with its reason; empty where the evidence is not clear."""
-    if isinstance(about.subject, r.RunStopped):
+    if isinstance(about.subject, r.RunStoppedRecord):
         return recommended_for(about.subject)
     if isinstance(about.subject, r.QuestionAsked):
         default = about.subject.default
@@ -359,9 +359,9 @@ def _due(about: LoadedItem) -> int | None:
     match about.subject:
         case OperationState() as operation:
             return operation.approval.until or None
-        case Transaction() as transaction:
+        case TransactionState() as transaction:
             return transaction.asks_until or None
-        case r.QuestionAsked() | r.RunStopped() as subject:
+        case r.QuestionAsked() | r.RunStoppedRecord() as subject:
             return subject.until or None
 
 
@@ -376,7 +376,7 @@ def _default(about: LoadedItem) -> str:
         case r.QuestionAsked() as asked:
             then = then_of(asked.default) if timed else ""
             return after_deadline(then) if then != "default" else f"the answer is {asked.default}"
-        case r.RunStopped():
+        case r.RunStoppedRecord():
             return f"{after_deadline('hold')}; nothing more is sent" if timed else "it stays, and nothing more is sent"
         case OperationState() as operation if about.kind == "approval":
             return after_deadline(operation.approval.on_expiry if timed else "")
@@ -390,14 +390,14 @@ def _commands(about: LoadedItem, listed: str, contract: Contract | None) -> tupl
         return ()
     if isinstance(about.subject, r.QuestionAsked):
         return (answer_with(about.run, about.kind, listed),)
-    if isinstance(about.subject, r.RunStopped):
+    if isinstance(about.subject, r.RunStoppedRecord):
         return tuple(answer_with(about.run, HALT, "").split(" | "))
     if about.kind == "shadow":
         return (answer_afterwards(about.item),)
     if about.contradicted and isinstance(about.subject, OperationState):
         amendable = contract is not None and contract.compensates
         return (answer_with(about.run, AMENDABLE if amendable else DISPUTED, listed),)
-    sent = isinstance(about.subject, Transaction) or about.subject.may_have_been_sent
+    sent = isinstance(about.subject, TransactionState) or about.subject.may_have_been_sent
     if about.kind == "approval":
         other = f"--edit JSON | --ask TEXT | --stand-in JSON --shown {brief(about.digest)} --by NAME"
         return (

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from holdfast.control.service import Service
+from holdfast.control.service import ControlService
 from holdfast.control.undo import call_off_reason
 from holdfast.engine.commands import Applied
 from holdfast.engine.durable_waits import question_stream
@@ -23,7 +23,7 @@ from holdfast.model.ids import split_operation_id
 from holdfast.model.names import same_person
 from holdfast.model.outcome import ASKED_BACK
 from holdfast.model.questions import Answered
-from holdfast.model.transaction import Transaction
+from holdfast.model.transaction import TransactionState
 from holdfast.people.answers import Answer, OneOf, answer, answer_all
 from holdfast.people.contradictions import note_of
 from holdfast.people.loaded_item import LoadedItem, load_item, refresh_item
@@ -36,7 +36,7 @@ _VERDICTS: Final = (r.ApprovalGranted, r.ApprovalRefused, r.ArgumentsEdited, r.R
 
 
 async def answer_idempotently(
-    service: Service, item: str | LoadedItem, given: Answer, *, by: str, shown: str = ""
+    service: ControlService, item: str | LoadedItem, given: Answer, *, by: str, shown: str = ""
 ) -> Applied:
     """As `answer`, and the same answer of the same person may be given again: it ends alike, and adds nothing."""
     try:
@@ -48,7 +48,7 @@ async def answer_idempotently(
         return applied
 
 
-async def answer_all_idempotently(service: Service, answers: Sequence[OneOf], *, by: str) -> list[Applied]:
+async def answer_all_idempotently(service: ControlService, answers: Sequence[OneOf], *, by: str) -> list[Applied]:
     """As `answer_all`, and the same answers of the same person may be given again: all of them were taken, or none."""
     try:
         return await answer_all(service, answers, by=by)
@@ -61,7 +61,7 @@ async def answer_all_idempotently(service: Service, answers: Sequence[OneOf], *,
         return applied
 
 
-async def _taken(service: Service, item: str | LoadedItem, given: Answer, by: str) -> Applied | None:
+async def _taken(service: ControlService, item: str | LoadedItem, given: Answer, by: str) -> Applied | None:
     """The result of an answer that was accepted before; None where it was not."""
     now = await (load_item(service.looking, item) if isinstance(item, str) else refresh_item(service.looking, item))
     applied = Applied(now.run, at_once=True)
@@ -72,7 +72,7 @@ async def _taken(service: Service, item: str | LoadedItem, given: Answer, by: st
 
 
 async def decide_transaction_idempotently(
-    service: Service, item: str, word: Literal["retry", "accept", "abort"], *, by: str, why: str
+    service: ControlService, item: str, word: Literal["retry", "accept", "abort"], *, by: str, why: str
 ) -> Applied:
     """Decide about a transaction. The same person may repeat the same decision, which adds nothing."""
     run, name = split_operation_id(item)
@@ -102,17 +102,17 @@ def _decides(records: Sequence[r.Record], transaction: str, word: str, by: str, 
     return (word, why) == (last.word, last.note)
 
 
-async def _was_taken(service: Service, now: LoadedItem, given: Answer, by: str) -> bool:
+async def _was_taken(service: ControlService, now: LoadedItem, given: Answer, by: str) -> bool:
     """True if the answer that counted is this one. An answer that came second is on record too, and does not count."""
-    if isinstance(now.subject, r.QuestionAsked | r.RunStopped) and now.open:
+    if isinstance(now.subject, r.QuestionAsked | r.RunStoppedRecord) and now.open:
         return False
     if isinstance(now.subject, r.QuestionAsked):
         entries = await service.engine.journal.entries(question_stream(now.run, now.step))
         return bool(entries) and _replies(now.subject, read(entries[0], Answered), given, by)
     records = [record async for _, record in service.looking.records(now.run)]
-    if isinstance(now.subject, r.RunStopped):
+    if isinstance(now.subject, r.RunStoppedRecord):
         return _ends(records, given, by)
-    if isinstance(now.subject, Transaction):
+    if isinstance(now.subject, TransactionState):
         word = _DECISIONS.get(_name(given), "retry")
         why = getattr(given, "why", "") or getattr(given, "evidence", "")
         meant = (word, "abort") if word == "retry" else (word,)  # before its end, compensation calls it off
@@ -125,7 +125,7 @@ async def _was_taken(service: Service, now: LoadedItem, given: Answer, by: str) 
     return bool(words) and same_person(words[-1].by, by) and _says(words[-1], given)
 
 
-async def _waits_for_the_run(service: Service, now: LoadedItem, given: Any, by: str, applied: set[int]) -> bool:
+async def _waits_for_the_run(service: ControlService, now: LoadedItem, given: Any, by: str, applied: set[int]) -> bool:
     """True if this answer is in the ledger, and is applied by the process that has the run's code."""
     entries = await service.engine.journal.entries(command_stream(now.run))
     waiting = [entry for entry in entries if entry.id not in applied]
@@ -136,7 +136,7 @@ async def _waits_for_the_run(service: Service, now: LoadedItem, given: Any, by: 
     return any(one.step == now.step and _says(one, given) for one in found)
 
 
-async def _answers_contradiction(service: Service, now: LoadedItem, given: Any, by: str) -> bool:
+async def _answers_contradiction(service: ControlService, now: LoadedItem, given: Any, by: str) -> bool:
     """True if the last answer to the contradictions of an operation is this one."""
     last = await last_answer(service.looking, now.run, now.step)
     return (

@@ -16,11 +16,11 @@ from holdfast.model.ids import operation_id
 from holdfast.model.operation import OperationState
 from holdfast.model.run_history import RunHistory
 from holdfast.model.shadow import SAID, SHADOW, shadow_item, shadow_stream
-from holdfast.model.transaction import WHOLE_RUN, Transaction
+from holdfast.model.transaction import WHOLE_RUN, TransactionState
 from holdfast.model.waits import BRIEF
 from holdfast.model.waits import Item as Kind
 
-Subject: TypeAlias = OperationState | r.QuestionAsked | r.RunStopped | Transaction
+Subject: TypeAlias = OperationState | r.QuestionAsked | r.RunStoppedRecord | TransactionState
 SHORTEST = 8
 """Shortest digest that is accepted, in digits."""
 ENDED = {"completed", "stopped", "undone"}
@@ -145,7 +145,7 @@ def _about(history: RunHistory, step: str) -> LoadedItem:
     )
 
 
-def _about_halted(history: RunHistory, halted: r.RunStopped) -> LoadedItem:
+def _about_halted(history: RunHistory, halted: r.RunStoppedRecord) -> LoadedItem:
     """A run that cannot continue: open until a person resumes it, takes it over or calls it off."""
     standing = [(one.step, one.phase, one.reason) for one in history.open_operations()]
     digest = _digest(halted.reason, halted.error, halted.detail, halted.at, standing)

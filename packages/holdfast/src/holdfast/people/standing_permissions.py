@@ -16,7 +16,7 @@ from holdfast.inspect.reader import JournalReader
 from holdfast.journal.entry_codec import written
 from holdfast.journal.port import Post
 from holdfast.model.names import same_person
-from holdfast.model.preapproval import GIVEN, Spent, Standing, Use, why_not
+from holdfast.model.standing_permission import GIVEN, Spent, StandingPermission, Use, why_not
 
 _REPEAT_MS: Final = 600_000  # `--until 7d` names another moment each time that it is typed
 _TRIES: Final = 1000  # of taking the next number, while others take it: each of them got further meanwhile
@@ -25,12 +25,12 @@ _TRIES: Final = 1000  # of taking the next number, while others take it: each of
 class ListedPermission(msgspec.Struct, frozen=True):
     """A permission and its use. `ended` says why it covers nothing any more; empty while it does."""
 
-    standing: Standing
+    standing: StandingPermission
     spent: Spent
     ended: str = ""
 
 
-async def add_standing(engine: Engine, wanted: Standing) -> Standing:
+async def add_standing(engine: Engine, wanted: StandingPermission) -> StandingPermission:
     """Give a permission under a new id; durable on return. Raises `UsageError` for one that could never be used.
 
     The same one again, unused and from the same person within ten minutes, is a repeat of the command: see `_repeated`.
@@ -45,7 +45,7 @@ async def add_standing(engine: Engine, wanted: Standing) -> Standing:
     return named if entry.fresh else await add_standing(engine, wanted)
 
 
-def _repeated(one: ListedPermission, wanted: Standing) -> bool:
+def _repeated(one: ListedPermission, wanted: StandingPermission) -> bool:
     """True if this permission exists already and is unused, as when the command is repeated after a crash."""
     before = one.standing
     alike = msgspec.structs.replace(before, id=wanted.id, until_ms=wanted.until_ms) == wanted
@@ -53,7 +53,7 @@ def _repeated(one: ListedPermission, wanted: Standing) -> bool:
     return alike and soon and not one.ended and not one.spent.times
 
 
-def _check(engine: Engine, wanted: Standing, now_ms: int) -> None:
+def _check(engine: Engine, wanted: StandingPermission, now_ms: int) -> None:
     if not wanted.by:
         raise UsageError("a permission has a name", next_step="say who gives it: --by NAME")
     if wanted.until_ms <= now_ms + engine.settings.clock_error_ms:
@@ -71,7 +71,7 @@ def _check(engine: Engine, wanted: Standing, now_ms: int) -> None:
         _fits(tool, wanted)
 
 
-def _fits(tool: ToolCode, wanted: Standing) -> None:
+def _fits(tool: ToolCode, wanted: StandingPermission) -> None:
     """Check its parameters, if the tool's code is at hand: a permission that names another one covers no call."""
     known = sorted(tool.judged)
     try:

@@ -8,7 +8,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from holdfast.control.messages import checked_by
-from holdfast.control.service import Service
+from holdfast.control.service import ControlService
 from holdfast.engine.commands import Applied
 from holdfast.errors import UsageError
 from holdfast.inspect.timeline import timeline
@@ -33,22 +33,22 @@ _FIRST: Final = {
 Way: TypeAlias = Literal["reopen", "take_over", "cancel"]
 
 
-def why_stopped(stopped: r.RunStopped) -> str:
+def why_stopped(stopped: r.RunStoppedRecord) -> str:
     """The meaning of such a stop."""
     return _WHY[stopped.reason]
 
 
-def recommended_for(stopped: r.RunStopped) -> str:
+def recommended_for(stopped: r.RunStoppedRecord) -> str:
     """The recommended answer, with its reason."""
     return _FIRST[stopped.reason]
 
 
-def difference_of(stopped: r.RunStopped) -> str:
+def difference_of(stopped: r.RunStoppedRecord) -> str:
     """The recorded step, and what the code did instead; empty where it did not diverge."""
     return stopped.detail if stopped.reason == "diverged" else ""
 
 
-def frames_of(stopped: r.RunStopped) -> tuple[str, ...]:
+def frames_of(stopped: r.RunStoppedRecord) -> tuple[str, ...]:
     """The lines of agent code that the exception came through, the innermost last."""
     return tuple(map(str, stopped.frames))
 
@@ -59,7 +59,7 @@ def last_steps(run: str, records: Sequence[r.Record]) -> tuple[str, ...]:
     return tuple(f"{one.step or one.name}: {one.status} {one.text}".rstrip() for one in steps[-LAST:])
 
 
-async def decide_stopped_run(service: Service, now: LoadedItem, way: Way, *, by: str, why: str) -> Applied:
+async def decide_stopped_run(service: ControlService, now: LoadedItem, way: Way, *, by: str, why: str) -> Applied:
     """Decide about a stopped run. The first decision is final; a later one is recorded and raises `UsageError`."""
     run, history = now.run, await service.history(now.run)
     if not now.open or history.lifecycle.stopped != now.subject:

@@ -12,7 +12,7 @@ from holdfast.control.undo import contract_of
 from holdfast.errors import UsageError
 from holdfast.model.operation import OperationState
 from holdfast.model.records import NOTHING, QuestionAsked, Raw
-from holdfast.model.transaction import Transaction, around
+from holdfast.model.transaction import TransactionState, around
 from holdfast.people import answers as a
 from holdfast.people.loaded_item import LoadedItem
 
@@ -112,7 +112,7 @@ def _words(now: LoadedItem) -> Words:
         case "shadow":
             return _SHADOW
         case "review":
-            return _TRANSACTION if isinstance(now.subject, Transaction) else _REVIEW
+            return _TRANSACTION if isinstance(now.subject, TransactionState) else _REVIEW
         case _:
             return {}
 
@@ -128,7 +128,7 @@ def _left_out(now: LoadedItem) -> set[str]:
         kept = {"happened", "did-not-happen"}
         amendable = isinstance(now.subject, OperationState) and contract_of(now.history, now.subject).compensates
         return _REVIEW.keys() - kept - ({"compensate"} if amendable else set[str]())
-    if isinstance(now.subject, Transaction):
+    if isinstance(now.subject, TransactionState):
         return {"compensate"} if now.subject.backward else set()
     if now.kind != "review" or not isinstance(now.subject, OperationState):
         return set()

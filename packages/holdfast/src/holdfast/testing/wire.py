@@ -22,7 +22,7 @@ LONG_MS: Final = 3_600_000
 """The time until the deadline of a request that is already on its way: it is not checked any more."""
 
 
-class Standing(Wire, Protocol):
+class HandlerWire(Wire, Protocol):
     """A wire that intercepts handlers too. `bodies`: the tools' own functions, by name."""
 
     bodies: dict[str, Code]
@@ -33,7 +33,7 @@ class Standing(Wire, Protocol):
 
 
 @contextmanager
-def between(tools: Iterable[AnyTool], wire: Standing) -> Generator[None]:
+def between(tools: Iterable[AnyTool], wire: HandlerWire) -> Generator[None]:
     """Intercept the calls of these tools; afterwards restore them."""
     former = [(tool, tool.body) for tool in tools]
     handlers = {id(tool.handlers): (tool, dict(tool.handlers)) for tool, _ in former}

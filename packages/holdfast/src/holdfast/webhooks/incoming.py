@@ -21,7 +21,7 @@ from typing import Any, Final, Literal
 import msgspec
 
 from holdfast.control.input_checks import decode_json
-from holdfast.control.service import Service
+from holdfast.control.service import ControlService
 from holdfast.engine.deferred import ArrivedAnswer
 from holdfast.errors import HoldfastError, NotAllowed, UsageError
 from holdfast.model.records import NOTHING, Raw
@@ -80,7 +80,7 @@ class WebhookSender(msgspec.Struct, frozen=True):
 class Hooks:
     """The app: `POST` anywhere below it. The sender is the one whose secret signed the delivery."""
 
-    def __init__(self, service: Service, senders: Sequence[WebhookSender]) -> None:
+    def __init__(self, service: ControlService, senders: Sequence[WebhookSender]) -> None:
         try:
             from standardwebhooks import Webhook  # noqa: PLC0415 - an extra
         except ModuleNotFoundError as error:

@@ -20,7 +20,7 @@ from holdfast.journal.entry_codec import written
 from holdfast.journal.port import Post
 from holdfast.model.contract import Key
 from holdfast.model.secret import Secret, SecretUnavailableError
-from holdfast.model.webhooks import AGENT, ENDPOINTS, TOOL, Endpoint, Message, Note
+from holdfast.model.webhooks import AGENT, ENDPOINTS, TOOL, Endpoint, Note, WebhookMessage
 from holdfast.policies import Retry
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Notifier:
 
     def __init__(self) -> None:
         self.engine: Process | None = None
-        self.agent: Final[Agent[Message, str]] = notify
+        self.agent: Final[Agent[WebhookMessage, str]] = notify
 
     def tool_for(self, name: str) -> Tool[[str], int]:
         """The tool that sends to one endpoint: each has a breaker and a retry budget of its own."""
@@ -112,7 +112,7 @@ class Notifier:
 
 
 @agent(name=AGENT, tools=())
-async def notify(run: Run, message: Message) -> str:
+async def notify(run: Run, message: WebhookMessage) -> str:
     """Send it until it is taken or given up. An endpoint that is gone, or takes nothing any more, is disabled."""
     scope = run.scope()
     engine = scope.active.process

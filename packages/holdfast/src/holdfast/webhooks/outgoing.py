@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from holdfast.control.service import Service
+from holdfast.control.service import ControlService
 from holdfast.errors import UsageError
 from holdfast.inspect.reader import JournalReader, waits_of
 from holdfast.journal.entry_codec import readable, written
@@ -40,7 +40,7 @@ class EndpointStatus(msgspec.Struct, frozen=True):
 class Webhooks:
     """Commands about endpoints."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, service: ControlService) -> None:
         self._service = service
         self._engine = service.engine
 

@@ -24,7 +24,7 @@ from holdfast.model.decision.evidence import (
     in_progress_ms,
     landing_ms,
 )
-from holdfast.model.decision.moves import Done, Gate, Move, Park, Settle, Verify, Wait
+from holdfast.model.decision.moves import Done, Move, Park, RequestApproval, Settle, Verify, Wait
 from holdfast.model.decision.send_rules import after_ambiguity, clear_to_send, ruled
 from holdfast.model.decision.situation import Now, Situation
 from holdfast.model.decision.verify_rules import (
@@ -143,7 +143,7 @@ def _gated(case: Case) -> Move | None:
     if (judged := ruled(case)) is not None:
         return judged
     if operation.approval.asks and situation.asks not in {"", operation.approval.asks}:
-        return Gate("what a person was asked about has changed")
+        return RequestApproval("what a person was asked about has changed")
     if operation.approval.expired(case.now.wall):
         return _expired(operation)
     return Wait("a person is asked", why="person", until_woken=True)
@@ -152,7 +152,7 @@ def _gated(case: Case) -> Move | None:
 def _expired(operation: OperationState) -> Move:
     """The question was not answered in time: it is refused, or the question goes on to others."""
     if operation.approval.on_expiry == "escalate":
-        return Gate("nobody answered in time, so others are asked", escalated=True)
+        return RequestApproval("nobody answered in time, so others are asked", escalated=True)
     return Settle("nobody answered in time", "failed", RULE, "nobody said yes or no in time", EXPIRED)
 
 

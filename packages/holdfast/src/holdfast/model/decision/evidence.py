@@ -13,7 +13,7 @@ from typing import Final, Literal, TypeAlias
 from holdfast.model.contract import remembered_until_ms
 from holdfast.model.decision.moves import Move
 from holdfast.model.decision.situation import Now, Situation
-from holdfast.model.operation import Attempt, OperationState, Standing
+from holdfast.model.operation import Attempt, AttemptStatus, OperationState
 from holdfast.model.outcome import Basis
 from holdfast.policies import milliseconds
 
@@ -51,7 +51,7 @@ class AttemptEvidence:
             self._repeat_safety = _repeat_safety(*self._of)
         return self._repeat_safety
 
-    def _add(self, attempt: Attempt, standing: Standing, live: frozenset[int]) -> None:
+    def _add(self, attempt: Attempt, standing: AttemptStatus, live: frozenset[int]) -> None:
         if standing == "returned":
             self.returned = attempt
         elif standing == "rejected":

@@ -13,7 +13,7 @@ class _Move(msgspec.Struct, frozen=True, tag=True, gc=False):
     rule: str
 
 
-class Attempt(_Move, frozen=True):
+class Send(_Move, frozen=True):
     """Send, once."""
 
 
@@ -50,7 +50,7 @@ class Judge(_Move, frozen=True):
     """Let the policy judge it, and record what it says."""
 
 
-class Gate(_Move, frozen=True):
+class RequestApproval(_Move, frozen=True):
     """Ask a person before sending. `escalated`: others than were asked before, who did not answer in time."""
 
     escalated: bool = False
@@ -89,4 +89,4 @@ class Done(_Move, frozen=True):
     """Nothing is left to do."""
 
 
-Move: TypeAlias = Attempt | Observe | Verify | Wait | Judge | Gate | Hold | Reuse | Settle | Park | Done
+Move: TypeAlias = Send | Observe | Verify | Wait | Judge | RequestApproval | Hold | Reuse | Settle | Park | Done

@@ -8,7 +8,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from holdfast.model.decision.evidence import RULE, Case, Rule, until_believable_ms
-from holdfast.model.decision.moves import Attempt, Gate, Hold, Judge, Move, Observe, Park, Reuse, Settle, Wait
+from holdfast.model.decision.moves import Hold, Judge, Move, Observe, Park, RequestApproval, Reuse, Send, Settle, Wait
 from holdfast.model.decision.situation import Elsewhere
 from holdfast.model.decision.verify_rules import (
     ask_about_hung,
@@ -23,7 +23,7 @@ from holdfast.model.outcome import MISMATCH, PENDING, REFUSED
 from holdfast.policies import Retry, milliseconds
 
 _SECOND: Final = timedelta(seconds=1)
-_FIRST: Final = Attempt("first attempt")
+_FIRST: Final = Send("first attempt")
 
 
 def clear_to_send(case: Case) -> Move | None:
@@ -67,7 +67,7 @@ def _elsewhere(case: Case) -> Move | None:
         return Reuse(f"{other.by} met a success", source=other.source)
     if other.then == "block":
         return Settle("repeat blocked", "failed", RULE, f"repeats {other.source}", "repeat")
-    return None if _approved(case) else Gate("a repeat has to be approved")
+    return None if _approved(case) else RequestApproval("a repeat has to be approved")
 
 
 def _pending(other: Elsewhere) -> Move:
@@ -109,8 +109,10 @@ def _gate(case: Case) -> Move | None:
             return Observe("an approval is bound to what it relies on", kept=True)
         return _preconditions(case)
     if operation.edits:
-        return Gate("its arguments were edited")
-    return Gate("the contract asks for a person" if case.situation.gate == "wanted" else "the policy asks for a person")
+        return RequestApproval("its arguments were edited")
+    return RequestApproval(
+        "the contract asks for a person" if case.situation.gate == "wanted" else "the policy asks for a person"
+    )
 
 
 def _approved(case: Case) -> bool:
@@ -162,7 +164,7 @@ def _send(case: Case) -> Move:
     for rule in (_backoff, _breaker, _preconditions):
         if (move := rule(case)) is not None:
             return move
-    return Attempt(_why_again(case)) if attempts else _FIRST
+    return Send(_why_again(case)) if attempts else _FIRST
 
 
 def _meanwhile(case: Case, otherwise: Move) -> Move:

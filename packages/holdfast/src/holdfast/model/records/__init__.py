@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from holdfast.model.records.common import NOTHING, Raw
+from holdfast.model.records.common import NOTHING, Raw, kind_of
 from holdfast.model.records.operation import (
     ApprovalGranted,
     ApprovalRefused,
@@ -64,8 +64,8 @@ from holdfast.model.records.run import (
     RunRecord,
     RunReopened,
     RunStarted,
-    RunStopped,
-    RunSuspended,
+    RunStoppedRecord,
+    RunSuspendedRecord,
     RunUndone,
     StepsDropped,
     TimerFired,
@@ -73,7 +73,7 @@ from holdfast.model.records.run import (
     ValueRecorded,
 )
 from holdfast.model.records.transaction import (
-    TransactionAborted,
+    TransactionAbortedRecord,
     TransactionAborting,
     TransactionCommitted,
     TransactionCommitting,
@@ -133,13 +133,13 @@ __all__ = [
     "RunRecord",
     "RunReopened",
     "RunStarted",
-    "RunStopped",
-    "RunSuspended",
+    "RunStoppedRecord",
+    "RunSuspendedRecord",
     "RunUndone",
     "StepsDropped",
     "TimerFired",
     "TimerSet",
-    "TransactionAborted",
+    "TransactionAbortedRecord",
     "TransactionAborting",
     "TransactionCommitted",
     "TransactionCommitting",
@@ -150,5 +150,6 @@ __all__ = [
     "ValueRecorded",
     "Verified",
     "WaitScheduled",
+    "kind_of",
     "values_of",
 ]

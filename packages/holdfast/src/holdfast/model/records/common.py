@@ -17,3 +17,8 @@ class Stamped(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="kind",
 
     at: int = 0
     up: int = 0
+
+
+def kind_of(record: Stamped) -> str:
+    """The kind of a record, as its JSON names it."""
+    return str(record.__struct_config__.tag)

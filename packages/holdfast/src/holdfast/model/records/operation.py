@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from holdfast.model.outcome import RETURNED, Basis, Met, VerdictKind
-from holdfast.model.policy import Facts, OnExpiry, Ruling
+from holdfast.model.policy import OnExpiry, PolicyFacts, Ruling
 from holdfast.model.records.common import NOTHING, Raw, Stamped
 from holdfast.policies import Require
 
@@ -121,7 +121,7 @@ class Ruled(Stamped, frozen=True):
     step: str
     policy: str
     ruling: Ruling
-    facts: Facts | None = None
+    facts: PolicyFacts | None = None
 
 
 class AttemptStarted(Stamped, frozen=True):

@@ -179,7 +179,7 @@ class CommandApplied(Stamped, frozen=True):
         return f"refused: {self.refused}" if self.refused else self.note
 
 
-class RunSuspended(Stamped, frozen=True):
+class RunSuspendedRecord(Stamped, frozen=True, tag="RunSuspended"):
     """Nothing can go on without a person, an event or a timer."""
 
     reason: str
@@ -213,7 +213,7 @@ class Frame(msgspec.Struct, frozen=True):
         return f"{place}: {self.source}" if self.source else place
 
 
-class RunStopped(Stamped, frozen=True):
+class RunStoppedRecord(Stamped, frozen=True, tag="RunStopped"):
     """The run ended before its end. `open` lists the operations that are not settled.
 
     `detail` is what the code did otherwise than the record, `frames` the lines of it that an exception came through,
@@ -292,10 +292,10 @@ RunRecord: TypeAlias = (
     | CallerLeft
     | StepsDropped
     | CommandApplied
-    | RunSuspended
+    | RunSuspendedRecord
     | RunReopened
     | RunCompleted
-    | RunStopped
+    | RunStoppedRecord
     | RunUndone
     | TransactionRecord
     | MessageRecord

@@ -37,7 +37,7 @@ class TransactionCommitted(Stamped, frozen=True):
     transaction: str
 
 
-class TransactionAborted(Stamped, frozen=True):
+class TransactionAbortedRecord(Stamped, frozen=True, tag="TransactionAborted"):
     """It was called off: `undone` was compensated, `still_standing` was not and could not be."""
 
     transaction: str
@@ -74,7 +74,7 @@ TransactionRecord: TypeAlias = (
     | TransactionCommitting
     | TransactionAborting
     | TransactionCommitted
-    | TransactionAborted
+    | TransactionAbortedRecord
     | TransactionParked
     | TransactionResolved
 )

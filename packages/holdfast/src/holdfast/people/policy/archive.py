@@ -10,7 +10,7 @@ import msgspec
 from holdfast.errors import Unreadable, UsageError
 from holdfast.inspect.reader import JournalReader
 from holdfast.journal.entry_codec import read
-from holdfast.model.policy import POLICIES, VARIABLES, Facts, Policy, Word, policy_stream, version_of_stream
+from holdfast.model.policy import POLICIES, VARIABLES, Policy, PolicyFacts, Word, policy_stream, version_of_stream
 
 if TYPE_CHECKING:
     from holdfast.people.policy.judge import PolicyJudge
@@ -86,19 +86,19 @@ def tried(judge: PolicyJudge, case: PolicyCase) -> Tried:
     return Tried(case.name, expect, ruling.word, ruling.rule, passed, ruling.why)
 
 
-def facts_of(given: dict[str, Any], judge: PolicyJudge | None) -> tuple[Facts, dict[str, Any]]:
+def facts_of(given: dict[str, Any], judge: PolicyJudge | None) -> tuple[PolicyFacts, dict[str, Any]]:
     """Facts as a case gives them: what it leaves out is unknown, and noon on a Monday. Raises `UsageError`."""
     if unknown := sorted(set(given) - set(VARIABLES)):
         raise UsageError(f"facts: there is no {unknown[0]}; there are: {', '.join(VARIABLES)}")
     values = dict(given)
     arguments: dict[str, Any] = values.pop("arguments", {})
-    facts = msgspec.convert({**_NOON, **values}, Facts)
+    facts = msgspec.convert({**_NOON, **values}, PolicyFacts)
     if judge is not None and facts.amount is None:
         facts = msgspec.structs.replace(facts, amount=judge.amount(facts.tool, arguments))
     return facts, arguments
 
 
-def facts_text(facts: Facts | None) -> str:
+def facts_text(facts: PolicyFacts | None) -> str:
     """The facts of a ruling, on one line: unknown and usual ones are left out."""
     if facts is None:
         return "nothing"

@@ -17,7 +17,7 @@ from holdfast.model import records as r
 from holdfast.model.canonical.plain import plain_arguments
 from holdfast.model.contract import Contract
 from holdfast.model.ids import operation_id
-from holdfast.model.policy import WEEKDAYS, Facts, Ruling, chance
+from holdfast.model.policy import WEEKDAYS, PolicyFacts, Ruling, chance
 from holdfast.model.system import is_system
 from holdfast.people.policy.judge import PolicyJudge
 
@@ -87,7 +87,7 @@ class _Past:
     def __init__(self, at: int, intent: r.Intent) -> None:
         self.at = at
         self.intent = intent
-        self.facts: Facts | None = None
+        self.facts: PolicyFacts | None = None
         self.asked = False
         self.override = self.by = ""
 
@@ -149,10 +149,10 @@ def _judged(judge: PolicyJudge, secret: bytes, name: str, one: _Past, setting: _
     return JudgedCall(name, one.asked, asks, ruling.word, ruling.rule, one.override, one.by, missed, ruling.why)
 
 
-def _facts(one: _Past, setting: _Setting) -> Facts:
+def _facts(one: _Past, setting: _Setting) -> PolicyFacts:
     """The recorded facts of an operation that no policy judged."""
     moment = datetime.fromtimestamp(one.at / 1000, UTC)
-    return Facts(
+    return PolicyFacts(
         tool=one.intent.tool,
         agent=setting.agent,
         hour=moment.hour,

@@ -12,7 +12,18 @@ from holdfast.agent.conditions import ConditionError, checked, holds, value_of
 from holdfast.errors import UsageError
 from holdfast.journal.entry_codec import readable
 from holdfast.journal.port import Journal
-from holdfast.model.policy import MEMBERS, VARIABLES, Draw, Facts, Policy, Rule, Ruling, choose, text_of, version_of
+from holdfast.model.policy import (
+    MEMBERS,
+    VARIABLES,
+    Draw,
+    Policy,
+    PolicyFacts,
+    Rule,
+    Ruling,
+    choose,
+    text_of,
+    version_of,
+)
 from holdfast.model.thresholds import THRESHOLDS, Move
 from holdfast.policies import milliseconds
 
@@ -60,7 +71,7 @@ class PolicyJudge:
         found = self._value(self.policy.subjects.get(tool), arguments)
         return str(found) if isinstance(found, (str, int)) and not isinstance(found, bool) else ""
 
-    def ruling(self, facts: Facts, arguments: Mapping[str, Any], draw: Draw) -> Ruling:
+    def ruling(self, facts: PolicyFacts, arguments: Mapping[str, Any], draw: Draw) -> Ruling:
         """The ruling on an operation. Total: an operation that cannot be judged is asked about."""
         values = {**facts.values(arguments), THRESHOLD: self._thresholds}
         return choose(self.policy, values, _holds, draw)

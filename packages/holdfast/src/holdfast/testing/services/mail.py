@@ -6,7 +6,7 @@ import asyncio
 from datetime import timedelta
 
 
-class Mail:
+class MailServer:
     """Mails. `lag` is the time until a sent one appears in the sent folder."""
 
     def __init__(self, lag: timedelta = timedelta(0)) -> None:

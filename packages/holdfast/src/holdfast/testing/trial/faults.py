@@ -54,7 +54,7 @@ class Mischief:
         self._passing = passing
         self._threads = threads
 
-    # --- the wire: see `Standing` --------------------------------------------------------------------------------
+    # --- the wire: see `HandlerWire` --------------------------------------------------------------------------------
 
     def fault(self, request: Request) -> Fault | None:
         """See `Wire.fault`."""
@@ -94,7 +94,7 @@ class Mischief:
         self.underway.add(request, after_s, contextvars.copy_context())
 
     def handler(self, tool: AnyTool, name: str, code: Code) -> Code:
-        """See `Standing.handler`."""
+        """See `HandlerWire.handler`."""
         if name not in {"verify", "observe", "compensate"}:
             return code
         call = self._waited_for(code)

@@ -111,7 +111,7 @@ class Outside:
         for service, state in zip(self.services, carried.services, strict=True):
             restore(service, state)
 
-    # --- the wire: see `Standing` ---------------------------------------------------------------------------------
+    # --- the wire: see `HandlerWire` ---------------------------------------------------------------------------------
 
     def fault(self, request: Request) -> Fault | None:
         """See `Wire.fault`: the requested faults, in their order."""
@@ -132,7 +132,7 @@ class Outside:
         self.underway.add(request, after_s, context)
 
     def handler(self, tool: AnyTool, name: str, code: Code) -> Code:
-        """See `Standing.handler`."""
+        """See `HandlerWire.handler`."""
         stub = self.stubs.get((tool.name, name))
         if stub is not None:
             return Code(stub, code.is_async, code.timeout_ms, frozenset())

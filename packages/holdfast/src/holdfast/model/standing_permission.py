@@ -16,7 +16,7 @@ GIVEN = "standing"
 """The ledger stream of all permissions that were ever given."""
 
 
-class Standing(msgspec.Struct, frozen=True, omit_defaults=True):
+class StandingPermission(msgspec.Struct, frozen=True, omit_defaults=True):
     """One permission. `where` is a condition in CEL over the parameters, `until_ms` a wall clock.
 
     `times` and `total` bound its uses, and the sum of the parameter `amount` over them; 0: no bound.
@@ -69,7 +69,7 @@ def spent_by(uses: Sequence[Use]) -> Spent:
     return Spent(len(uses), len(operations), uses[-1].sum, uses[-1].revoked_by, operations)
 
 
-def why_not(permission: Standing, spent: Spent, cost: float, now_ms: int) -> str:
+def why_not(permission: StandingPermission, spent: Spent, cost: float, now_ms: int) -> str:
     """Why this permission does not cover one more use of that cost now; empty where it does."""
     if spent.revoked_by:
         return f"it was revoked by {spent.revoked_by}"
