@@ -4,7 +4,7 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo test check e2e bench instructions examples sim mutants soak mutation year house docs fmt audit sbom lock
+.PHONY: help demo test check e2e bench instructions examples sim differential mutants soak mutation year house docs fmt audit sbom lock
 
 IN := @sh scripts/python scripts/environment.py
 
@@ -51,6 +51,9 @@ instructions: ## count a step's instructions with callgrind; skipped without val
 
 sim: ## simulate SEEDS=2000 seeds and check every invariant, or tell the story of SEED=42; JOURNAL=sqlite on real files
 	$(IN) dev python -m simulator $(if $(SEED),one $(SEED),many --seeds $(or $(SEEDS),2000)) $(if $(JOURNAL),--journal $(JOURNAL)) $(ARGS)
+
+differential: ## simulate SEEDS=2000 seeds with the fast path and without it, and compare; or show SEED=42
+	$(IN) dev python -m simulator differential $(if $(SEED),$(SEED),--seeds $(or $(SEEDS),2000)) $(ARGS)
 
 mutants: ## plant bugs in the product and let the simulator find each; fails on a miss (20 minutes)
 	$(IN) dev python -m simulator.mutations.planting $(ARGS)

@@ -5,8 +5,10 @@ Exit status: 0 where every invariant held and everything was reached, 1 where no
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import click
@@ -14,7 +16,7 @@ import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from simulator import campaign, failure
+from simulator import campaign, differential, failure
 from simulator.failure import shrink
 from simulator.generator.plans import draw
 from simulator.plan import Plan
@@ -65,6 +67,30 @@ def one(seed: int | None, plan: Path | None, save: Path | None, *, whole: bool, 
     sys.exit(_tell(chosen, save, journal, whole=whole or plan is not None))
 
 
+@main.command(name="differential", epilog="Example: python -m simulator differential --seeds 2000")
+@click.argument("seed", type=click.IntRange(0), required=False)
+@click.option("--seeds", type=click.IntRange(1), default=campaign.FULL, show_default=True, help="How many.")
+@click.option("--first", type=click.IntRange(0), default=0, show_default=True, help="The first of them.")
+@click.option("--jobs", type=click.IntRange(1), default=None, help="Processes; one for each core by default.")
+@click.option("--json", "as_json", is_flag=True, help="Print the figures as one JSON object.")
+def compared(seed: int | None, seeds: int, first: int, jobs: int | None, *, as_json: bool) -> None:
+    """Simulate seeds with the product's fast path and without it, and compare all that both sides did.
+
+    With SEED, compare that one, and show where the stories of the two sides part.
+    """
+    if seed is not None:
+        found = differential.compare(differential.plan_of(seed), story=True)
+        click.echo(differential.tell(found) if found.differs else f"seed {seed}: the two sides did the same")
+        sys.exit(1 if found.differs else 0)
+    with _progress("comparing", seeds) as tick:
+        figures = differential.run(range(first, first + seeds), jobs=jobs, tick=tick)
+    if as_json:
+        click.echo(msgspec.json.encode(figures))
+    else:
+        click.echo("\n".join(differential.lines_about(figures)))
+    sys.exit(1 if figures.different else 0)
+
+
 def _loaded(saved: Path) -> Plan:
     try:
         return failure.load(saved.read_bytes())
@@ -86,15 +112,21 @@ def _tell(plan: Plan, save: Path | None, journal: Journal, *, whole: bool) -> in
 
 
 def _done(seeds: range, jobs: int | None, journal: Journal) -> campaign.Campaign:
-    console = Console(stderr=True)
-    columns = (TextColumn("simulating"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[fell]}"))
-    with Progress(*columns, TimeRemainingColumn(), console=console) as progress:
-        task = progress.add_task("", total=len(seeds), fell="")
+    with _progress("simulating", len(seeds)) as tick:
+        return campaign.run(seeds, jobs=jobs, tick=tick, journal=journal)
+
+
+@contextlib.contextmanager
+def _progress(what: str, total: int) -> Generator[Callable[[int, int], None]]:
+    """A bar on standard error. It is given the number of seeds so far, and of those that fell."""
+    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[fell]}"))
+    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as progress:
+        task = progress.add_task("", total=total, fell="")
 
         def tick(done: int, fell: int) -> None:
             progress.update(task, completed=done, fell=f"{fell} fell" if fell else "")
 
-        return campaign.run(seeds, jobs=jobs, tick=tick, journal=journal)
+        yield tick
 
 
 def _say(done: campaign.Campaign, journal: Journal) -> None:

@@ -11,6 +11,7 @@ import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from html import escape
+from typing import TypeVar
 
 import msgspec
 
@@ -82,7 +83,8 @@ def run(
     started = time.perf_counter()
     campaign = Campaign(first=seeds.start)
     batches = [seeds[start : start + BATCH] for start in range(0, len(seeds), BATCH)]
-    for part in _parts(batches, jobs or os.cpu_count() or 1, journal):
+    work = functools.partial(batch, journal=journal)
+    for part in on_all_cores(work, batches, jobs or os.cpu_count() or 1):
         campaign.add(part)
         if tick is not None:
             tick(campaign.seeds, len(campaign.fallen))
@@ -90,15 +92,19 @@ def run(
     return campaign
 
 
-def _parts(batches: list[range], jobs: int, journal: Journal) -> Iterator[Part]:
+Done = TypeVar("Done")
+
+
+def on_all_cores(work: Callable[[range], Done], batches: list[range], jobs: int) -> Iterator[Done]:
+    """What `work` makes of each batch of seeds, in any order; in this process for one job, else in so many others."""
     if jobs == 1:
-        yield from map(functools.partial(_swept, journal=journal), batches)
+        yield from map(functools.partial(_swept, work), batches)
         return
     _warm_up()
     # What dead processes leave behind is full of cycles, and to look for them takes a quarter of the time. Here nobody
     # does: a worker simulates for a few seconds, and its end gives everything back at once.
     with multiprocessing.get_context("fork").Pool(jobs, gc.disable, maxtasksperchild=BATCHES_PER_PROCESS) as pool:
-        yield from pool.imap_unordered(functools.partial(batch, journal=journal), batches)
+        yield from pool.imap_unordered(work, batches)
 
 
 def _warm_up() -> None:
@@ -115,11 +121,11 @@ def batch(seeds: range, journal: Journal = "memory") -> Part:
     return part
 
 
-def _swept(seeds: range, journal: Journal) -> Part:
+def _swept(work: Callable[[range], Done], seeds: range) -> Done:
     """A batch in a process that lives on: garbage is collected, once the batch is done."""
     gc.disable()
     try:
-        part = batch(seeds, journal)
+        part = work(seeds)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # of coroutines that never began: their process died
             gc.collect()

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import functools
 import logging
 import random
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Mapping
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,16 +22,17 @@ from holdfast.testing.clock import EPOCH_MS
 from holdfast.testing.world.disk import Backup, Disk, Store
 from holdfast.testing.world.files import Files
 from holdfast.testing.world.files_disk import SqliteDisk
-from holdfast.testing.world.loop import Actor, Died, SimLoop, Stuck
+from holdfast.testing.world.loop import ACTOR, Actor, Died, SimLoop, Stuck
 from simulator.checkers.checker import Checker, Violation
 from simulator.coverage import Reach
+from simulator.draws import Draws
 from simulator.people.approvers import People
-from simulator.plan import Plan, WorkerPlan
-from simulator.processes.nemesis import Nemesis
+from simulator.plan import Fault, Plan, WorkerPlan
+from simulator.processes.nemesis import Nemesis, Place
 from simulator.processes.other_programs import Strangers
 from simulator.processes.worker import Life, settings_from
 from simulator.services.deferred import Office
-from simulator.services.service import CATALOGUE, Effect, Service
+from simulator.services.service import CATALOGUE, Effect, Request, Service
 
 Journal = Literal["memory", "sqlite"]
 QUICK: Final = Path("/dev/shm")  # noqa: S108 - a directory of our own is made in it
@@ -42,6 +44,22 @@ DRAIN_S: Final = 3600.0
 LOOK_S: Final = 20.0
 UNHURRIED: Final = {"poll_ms": 10_000, "recover_every_ms": 20_000, "lease_ms": 30_000}
 """Processes look around less often than real ones: hours pass here, and looking is most of the work."""
+
+
+class Conditions(msgspec.Struct, frozen=True):
+    """How a plan is simulated. `fast_path` is the setting of the product that has this name.
+
+    With `by_purpose` numbers are drawn by their purpose, and the order of processes is fixed: then the number of steps
+    that a process needs for the same work changes nothing. `strikes` says where the faults of processes strike, if a
+    simulation before this one has said so.
+    """
+
+    fast_path: bool = True
+    by_purpose: bool = False
+    strikes: Mapping[Place, Fault] | None = None
+
+
+ORDINARY: Final = Conditions()
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -63,16 +81,18 @@ class World:
     With a `directory` the journal is a SQLite file in it, without one it is in memory.
     """
 
-    def __init__(self, plan: Plan, *, story: bool = False, directory: Path | None = None) -> None:
+    def __init__(
+        self, plan: Plan, *, story: bool = False, directory: Path | None = None, conditions: Conditions = ORDINARY
+    ) -> None:
         self.plan: Final = plan
-        self.chance: Final = random.Random(f"world/{plan.seed}")  # noqa: S311 - a simulation is no secret
+        self.draws: Final = Draws(plan.seed, by_purpose=conditions.by_purpose)
         secret = random.Random(f"secret/{plan.seed}")  # noqa: S311 - as above
         self.canary: Final = f"canary-{secret.getrandbits(96):024x}"
         self.loop: Final = SimLoop(self._pick)
         self.reach: Final = Reach()
         self.people: Final = People(self)
         self.checker: Final = Checker(self)
-        self.nemesis: Final = Nemesis(self, plan.faults)
+        self.nemesis: Final = Nemesis(self, plan.faults, conditions.strikes)
         self.boot = "boot"
         self.skew_ms = plan.skew_ms
         self.store: Final = Store(self.now_ms, lambda: EPOCH_MS + self.now_ms() + self.skew_ms, namespace="simulated")
@@ -81,8 +101,11 @@ class World:
         self.files: Final = Files(self, directory, plan.seed, self.checker.stored) if directory else None
         self.journal: Final = self.files or self.store
         self.settings: Final = settings_from(
-            {"poll_ms": 10_000, "recover_every_ms": 20_000, "lease_ms": 30_000} | plan.settings
+            {"poll_ms": 10_000, "recover_every_ms": 20_000, "lease_ms": 30_000} | plan.settings,
+            fast_path=conditions.fast_path,
         )
+        self.requests: Final[list[tuple[int, Request]]] = []
+        """The writes that arrived at the services, in order, with the time of each."""
         self.newer: bool = False
         self.lives: dict[Actor, Life] = {}
         self.contained: dict[str, bool] = {}
@@ -102,8 +125,7 @@ class World:
         self._log: list[str] | None = [] if story else None
         self._noise = sha256()
         self.services: Final = {
-            name: Service(able, self.chance, self.now_ms, self.later, self._happened)
-            for name, able in CATALOGUE.items()
+            name: Service(able, self.draws, self.now_ms, self.later, self._happened) for name, able in CATALOGUE.items()
         }
         self.offices: Final = {name: Office(self, self.services[name]) for name in CATALOGUE if CATALOGUE[name].accepts}
 
@@ -239,9 +261,9 @@ class World:
         assert name == "vault", name
         return self.canary
 
-    async def travel(self) -> None:
+    async def travel(self, *message: object) -> None:
         """The time that a message takes."""
-        await asyncio.sleep(0.001 + self.chance.random() * 0.02)
+        await asyncio.sleep(0.001 + self.draws.of(*message).random() * 0.02)
 
     def disk_of(self, actor: Actor, *, contained: bool) -> Disk | SqliteDisk:
         """The journal as a new process sees it."""
@@ -252,7 +274,7 @@ class World:
     def disk_s(self) -> float:
         """How long the disk takes, in seconds."""
         slow = 500 if self.now_ms() < self.slow_until else 1
-        return self.chance.random() * self.plan.disk_ms * slow / 1000
+        return self.draws.of("disk", ACTOR.get(self.loop.world).name).random() * self.plan.disk_ms * slow / 1000
 
     def unreachable(self, actor: Actor, *, writing: bool) -> str:
         """Why the journal cannot be reached, or nothing."""
@@ -274,7 +296,7 @@ class World:
 
     def priority(self) -> float:
         """The priority of a new process, for schedules that have priorities."""
-        return self.chance.random()
+        return self.draws.of("priority").random()
 
     def tell(self, actor: Actor | None, what: str) -> None:
         """A line for the story, and for the digest that two equal seeds must share."""
@@ -294,28 +316,34 @@ class World:
 
     def _announce(self, effect: Effect) -> None:
         """A webhook, some time later: once or twice, and again until somebody acknowledges it."""
-        for _ in range(self.chance.choice((1, 1, 2))):
-            self.later(round(self.chance.random() * 60_000), lambda: self._deliver(effect, [False]))
+        chance = self.draws.of("announces", effect.service, effect.operation)
+        for _ in range(chance.choice((1, 1, 2))):
+            self.later(round(chance.random() * 60_000), lambda: self._deliver(effect, [False]))
 
     def _deliver(self, effect: Effect, heard: list[bool]) -> None:
         if heard[0] or self.closing:
             return
         awake = [life for life in self.lives.values() if life.app is not None and life.actor.alive]
         if awake:
-            life, run = self.chance.choice(awake), effect.operation.partition("/")[0]
+            chance, run = self.draws.of("webhook", effect.operation), effect.operation.partition("/")[0]
+            life = chance.choice(awake)
             acknowledge = functools.partial(heard.__setitem__, 0, True)
             self.loop.inside(life.actor, life.hear(run, "settled", effect.value, acknowledge))
         self.later(10_000, lambda: self._deliver(effect, heard))
 
     def _pick(self, actors: list[Actor]) -> Actor:
+        if self.draws.by_purpose:
+            # The first of a fixed order, until it has nothing more to do: the number of its steps changes nothing.
+            return actors[0] if self.plan.schedule == "fifo" else max(actors, key=_priority)
+        chance = self.draws.of()
         match self.plan.schedule:
             case "fifo":
                 return actors[0]
             case "random":
-                return self.chance.choice(actors)
+                return chance.choice(actors)
             case "priorities":
-                if self.chance.random() < 0.01:
-                    self.chance.choice(actors).priority = self.chance.random()
+                if chance.random() < 0.01:
+                    chance.choice(actors).priority = chance.random()
                 return max(actors, key=_priority)
 
     def _digest(self) -> str:
@@ -328,17 +356,26 @@ def _priority(actor: Actor) -> float:
     return actor.priority
 
 
-def simulate(plan: Plan, *, story: bool = False, journal: Journal = "memory") -> Report:
-    """Simulate one plan. The product's own log is silent meanwhile: what it warns of is done to it on purpose."""
+def simulate(
+    plan: Plan, *, story: bool = False, journal: Journal = "memory", conditions: Conditions = ORDINARY
+) -> Report:
+    """Simulate one plan."""
+    with in_silence():
+        if journal == "memory":
+            return World(plan, story=story, conditions=conditions).simulate()
+        with TemporaryDirectory(prefix="holdfast-", dir=QUICK if QUICK.is_dir() else None) as place:
+            return _on_files(World(plan, story=story, directory=Path(place), conditions=conditions))
+
+
+@contextlib.contextmanager
+def in_silence() -> Generator[None]:
+    """Without the product's own log and warnings: what it warns of is done to it on purpose."""
     log = logging.getLogger("holdfast")
     before, log.disabled = log.disabled, True
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)  # its process died
-            if journal == "memory":
-                return World(plan, story=story).simulate()
-            with TemporaryDirectory(prefix="holdfast-", dir=QUICK if QUICK.is_dir() else None) as place:
-                return _on_files(World(plan, story=story, directory=Path(place)))
+            yield
     finally:
         log.disabled = before
 

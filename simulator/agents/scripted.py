@@ -205,8 +205,8 @@ async def think(run: str, thing: str) -> str:
     life = LIFE.get()
     life.world.checker.asked(run, f"think {thing}", life.disk.workers)
     life.world.point(life.actor, "ask the model")
-    await life.world.travel()
-    return f"about {thing}: {life.world.chance.getrandbits(32):x}"
+    await life.world.travel("model", run, thing)
+    return f"about {thing}: {life.world.draws.of('answer', run, thing).getrandbits(32):x}"
 
 
 async def _hurry(run: Run, tools: Any, step: Step, ears: Ears) -> str:

@@ -62,8 +62,8 @@ async def ask_model(run: str, thing: str) -> str:
     fault = world.nemesis.of_call(MODEL)
     if fault is not None or world.outage(MODEL):
         raise ConnectionRefusedError("the model is down")
-    await world.travel()
-    return f"{run} about {thing}: {world.chance.getrandbits(32):x}"
+    await world.travel("model", run, thing)
+    return f"{run} about {thing}: {world.draws.of('answer', run, thing).getrandbits(32):x}"
 
 
 MODEL: Final = "model"
@@ -101,7 +101,7 @@ async def die() -> None:
     from simulator.agents.scripted import LIFE  # noqa: PLC0415 - it performs the steps that stand here
 
     life = LIFE.get()
-    await life.world.travel()
+    await life.world.travel("death", life.actor.name)
     if life.actor.alive:
         life.world.tell(life.actor, "dies of the run that it drives")
         life.world.checker.processes.died()

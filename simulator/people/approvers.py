@@ -60,7 +60,7 @@ class Errand:
             return
         awake = [life for life in world.lives.values() if life.app is not None and life.actor.alive]
         if awake:
-            life = world.chance.choice(awake)
+            life = world.draws.of("errand", self.what).choice(awake)
             world.loop.inside(life.actor, life.hear_out(self))
         world.later(self._again_ms, self._try)
 
@@ -156,7 +156,7 @@ class People:
         self, operation: str, shown: Mapping[str, str], question: r.OperationParked, editors: Sequence[str]
     ) -> None:
         """A question about edited arguments is on record: its last editor tries to approve it, and others answer."""
-        soon = round(self._world.chance.random() * SOON_MS)
+        soon = round(self._world.draws.of("approvers", operation).random() * SOON_MS)
         self._say(soon // 2, Word(operation, editors[-1], shown, question.asks))
         others = [name for name in NAMES if name not in editors]
         says: Literal["yes", "no"] = "yes" if len(others) >= question.people else "no"
@@ -169,10 +169,11 @@ class People:
         world = self._world
         fault = world.nemesis.of_call("people") or Fault("", 0)
         names = list(NAMES)
-        world.chance.shuffle(names)
+        chance = world.draws.of("approvers", operation)
+        chance.shuffle(names)
         first, second, third = (Word(operation, name, shown, question.asks) for name in names)
         voices = (first, second)[: question.people]
-        soon, ms = round(world.chance.random() * SOON_MS), fault.ms
+        soon, ms = round(chance.random() * SOON_MS), fault.ms
         match fault.kind:
             case "no":
                 first.says = "yes" if question.people > 1 else "no"

@@ -6,6 +6,7 @@ As the checker, it reads what people said, the durable records, and what agent c
 from __future__ import annotations
 
 import functools
+import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
@@ -176,9 +177,10 @@ class Questions:
         """Who answers, and how, is a matter of chance and of the plan."""
         world, asked = self._world, known.asked
         fault = world.nemesis.of_call("question") or Fault("", 0)
-        names = world.chance.sample(NAMES, 2)
-        first, second = (_Word(name, self._value(known)) for name in names)
-        soon = round(world.chance.random() * SOON_MS)
+        chance = world.draws.of("questions", known.run, known.step)
+        names = chance.sample(NAMES, 2)
+        first, second = (_Word(name, _value(known, chance)) for name in names)
+        soon = round(chance.random() * SOON_MS)
         match fault.kind:
             case "silent":
                 return
@@ -198,10 +200,6 @@ class Questions:
                     self._say(known, second, soon + fault.ms % 50)
             case _:
                 self._say(known, first, soon)
-
-    def _value(self, known: _Question) -> Scalar:
-        choices = known.asked.question.choices
-        return self._world.chance.choice(choices) if choices else self._world.chance.randrange(1_000)
 
     def _say(self, known: _Question, word: _Word, after_ms: int) -> None:
         name = operation_id(known.run, known.step)
@@ -256,6 +254,11 @@ class Questions:
 
     def _reached(self, what: str) -> None:
         self._world.reach.endings[f"question: {what}"] += 1
+
+
+def _value(known: _Question, chance: random.Random) -> Scalar:
+    choices = known.asked.question.choices
+    return chance.choice(choices) if choices else chance.randrange(1_000)
 
 
 async def _give(name: str, word: _Word, service: ControlService) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from holdfast.testing.world.loop import Actor, Died
 from simulator.plan import Fault
@@ -15,24 +15,39 @@ if TYPE_CHECKING:
     from simulator.world import World
 
 
+class Place(NamedTuple):
+    """Where a fault struck a process: at the n-th point of this name that this process reached."""
+
+    actor: str
+    label: str
+    number: int
+
+
 class Nemesis:
     """What goes wrong in one simulation, and what has gone wrong so far."""
 
-    def __init__(self, world: World, faults: tuple[Fault, ...]) -> None:
+    def __init__(self, world: World, faults: tuple[Fault, ...], strikes: Mapping[Place, Fault] | None = None) -> None:
         self._world = world
         self._at_points = {fault.at: fault for fault in faults if not fault.service}
         self._at_calls = {(fault.service, fault.at): fault for fault in faults if fault.service}
+        self._strikes_at = strikes
+        self._reached: Counter[tuple[str, str]] = Counter()
         self._calls: Counter[str] = Counter()
         self.points = 0
         self.struck: Final[list[Fault]] = []
+        self.places: Final[dict[Place, Fault]] = {}
+        """Where faults of processes struck."""
 
     def reached(self, actor: Actor, label: str) -> bool:
         """A process reached a point. True where it must stand still now. Raises `Died` where it dies here."""
         self.points += 1
         self._world.reach.point(label)
-        fault = self._at_points.get(self.points)
+        self._reached[actor.name, label] += 1
+        place = Place(actor.name, label, self._reached[actor.name, label])
+        fault = self._at_points.get(self.points) if self._strikes_at is None else self._strikes_at.get(place)
         if fault is not None and (life := self._world.lives.get(actor)) is not None:
             self.struck.append(fault)
+            self.places[place] = fault
             self._world.reach.fault(fault.kind, label)
             self._world.checker.meet(fault.kind)
             self._world.tell(actor, f"{fault.kind} at {label}" + (f", {fault.ms} ms" if fault.ms else ""))

@@ -79,7 +79,9 @@ class Office:
 
     def find(self, marker: str) -> Application | None:
         """Read back the best of all applications with that marker, on a replica that may not know the latest yet."""
-        seen_until = self._world.now_ms() - round(self._world.chance.random() * self._service.able.lag_ms)
+        seen_until = self._world.now_ms() - round(
+            self._world.draws.of("lag", marker).random() * self._service.able.lag_ms
+        )
         found = [one for one in self.applications if one.request.marker == marker and one.since_ms <= seen_until]
         return max(found, key=lambda one: _RANK[one.status], default=None)
 
@@ -97,7 +99,8 @@ class Office:
         self.applications.append(application)
         self._undecided += 1
         self._service.flying(request, 1)  # its effect may still come
-        delay = 0 if kind == "at_once" else round(50 * (LONGEST_MS / 50) ** world.chance.random())
+        chance = world.draws.of("decides", request.operation, request.attempt)
+        delay = 0 if kind == "at_once" else round(50 * (LONGEST_MS / 50) ** chance.random())
         if kind == "slowly":
             delay = OVERDUE_MS + ms
         world.later(delay, lambda: self._decide(application, declines=kind == "declined"))
@@ -185,7 +188,7 @@ class Office:
             return
         awake = [life for life in world.lives.values() if life.app is not None and life.actor.alive]
         if awake:
-            life = world.chance.choice(awake)
+            life = world.draws.of("webhook", message.key).choice(awake)
             world.loop.inside(life.actor, life.take_in(message))
         if not once:
             pause = PAUSES_MS[min(tries, len(PAUSES_MS) - 1)]

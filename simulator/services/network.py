@@ -42,7 +42,7 @@ class Traffic:
         if kind in {"refused", "blackout", "asleep"} or world.outage(request.service):
             raise ConnectionRefusedError(f"{request.service} is down")
         left_ms = world.now_ms()
-        await world.travel()
+        await world.travel(request.operation, request.attempt, "there")
         if world.now_ms() - left_ms > LONGEST_WAY_MS:  # the process stood still with the request in its hands
             world.checker.paused_before_the_first_byte(request)
         future: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
@@ -55,7 +55,7 @@ class Traffic:
             world.outside(lambda: self._arrive(request, fault, answer))
         async with asyncio.timeout(NEVER):
             reply = await future
-        await world.travel()
+        await world.travel(request.operation, request.attempt, "back")
         if world.point(actor, f"receive {request.service}"):
             await asyncio.sleep(0)
         if reply.status == 409:
@@ -80,29 +80,30 @@ class Traffic:
 
     async def find(self, service: str, *, marker: str = "", key: str = "") -> Effect | None:
         """See `Network.find`."""
-        await self._reading(service)
+        await self._reading(service, marker or key)
         return self._world.services[service].find(marker=marker, key=key)
 
     async def state(self, service: str, thing: str) -> str:
         """See `Network.state`."""
-        await self._reading(service)
+        await self._reading(service, thing)
         return self._world.services[service].state(thing)
 
     async def application(self, service: str, marker: str) -> Application | None:
         """See `Network.application`."""
-        await self._reading(service)
+        await self._reading(service, marker)
         return self._world.offices[service].find(marker)
 
-    async def _reading(self, service: str) -> None:
+    async def _reading(self, service: str, what: str) -> None:
         self._world.point(self._actor, f"read {service}")
         if self._world.outage(service):
             raise ConnectionRefusedError(f"{service} is down")
-        await self._world.travel()
+        await self._world.travel("read", service, what)
 
     def _arrive(self, request: Request, fault: Fault | None, tell: Callable[[Reply], None]) -> None:
         """The request is at the service. What it does there depends on the fault."""
         world = self._world
         service = world.services[request.service]
+        world.requests.append((world.now_ms(), request))
         world.checker.arrived(request)
         kind, ms = (fault.kind, fault.ms) if fault else ("", 0)
         match kind:

@@ -6,11 +6,12 @@ Only the checker reads that. Tools see answers, and what a service shows when it
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Mapping
 from typing import Final, Literal
 
 import msgspec
+
+from simulator.draws import Draws
 
 
 class Capabilities(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -136,7 +137,7 @@ class Service:
     def __init__(
         self,
         able: Capabilities,
-        chance: random.Random,
+        draws: Draws,
         now: Callable[[], int],
         later: Callable[[int, Callable[[], None]], None],
         happened: Callable[[Effect], None],
@@ -145,7 +146,7 @@ class Service:
         self.effects: list[Effect] = []
         self.in_flight: dict[str, int] = {}
         """Requests that were taken in and may still take effect, by operation."""
-        self._chance = chance
+        self._draws = draws
         self._now = now
         self._later = later
         self._happened = happened
@@ -204,7 +205,7 @@ class Service:
 
     def find(self, *, marker: str = "", key: str = "") -> Effect | None:
         """Read back, from a replica that may be behind by up to the promised lag."""
-        seen_until = self._now() - round(self._chance.random() * self.able.lag_ms)
+        seen_until = self._now() - round(self._draws.of("lag", self.able.name, marker, key).random() * self.able.lag_ms)
         for effect in self.effects:
             named = (marker and effect.marker == marker) or (key and effect.key == key)
             if named and effect.at_ms <= seen_until:

@@ -17,6 +17,7 @@ TARGETS = {
     "bench",
     "instructions",
     "sim",
+    "differential",
     "mutants",
     "soak",
     "mutation",

@@ -1,0 +1,64 @@
+"""With the fast path of the product and without it, every seed does the same; what differs is noticed and shown."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from simulator import differential
+from simulator.differential import compare, plan_of
+from simulator.mutations.mutation import Mutant
+
+SEEDS = 1_000
+CHUNK = 50
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, CHUNK))
+def test_both_sides_do_the_same(first: int):
+    figures = differential.run(range(first, first + CHUNK), jobs=1)
+    assert not figures.different, differential.tell(figures.different[0])
+
+
+def once(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The same function, but its third result is changed."""
+
+    def twist(original: Any) -> Any:
+        calls = 0
+
+        @functools.wraps(original)
+        def changed(*args: Any, **named: Any) -> Any:
+            nonlocal calls
+            calls += 1
+            result = original(*args, **named)
+            return change(result) if calls == 3 else result
+
+        return changed
+
+    return twist
+
+
+RECORD = Mutant(
+    "another record", "one attempt is recorded a moment later", "holdfast.engine.executor:_started",
+    once(lambda started: replace(started, at=started.at + 1)),
+)  # fmt: skip
+REQUEST = Mutant(
+    "another request", "one request has another key", "holdfast.engine.invoke:key_of", once(lambda key: f"{key}!")
+)
+
+
+@pytest.mark.parametrize("side", ["fast", "slow"])
+@pytest.mark.parametrize(("mutant", "part"), [(RECORD, "records of run-"), (REQUEST, "requests")])
+def test_one_difference_on_one_side_is_noticed(mutant: Mutant, part: str, side: differential.Side):
+    found = compare(plan_of(4), mutant, side)
+    assert any(one.part.startswith(part) for one in found.differences)
+    assert not compare(plan_of(4), mutant, "both").differences
+
+
+def test_a_difference_is_shown_with_both_stories_and_the_command_that_repeats_it():
+    text = differential.tell(compare(plan_of(4), RECORD, "fast", story=True))
+    assert '"kind":"AttemptStarted"' in text
+    assert "with the fast path:" in text
+    assert "without it:" in text
+    assert text.endswith("repeat: make differential SEED=4")
