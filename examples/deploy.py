@@ -3,7 +3,7 @@
     python -m examples deploy
 
 Nothing here dedupes on a key. The commit carries the operation's marker as a trailer, so that it is found again when
-nobody knows whether it was made; the revert carries its own.
+it is not known whether it was made; the revert carries its own.
 """
 
 from __future__ import annotations

@@ -27,6 +27,6 @@ def holdfast(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lab]:
 
 @pytest.fixture
 def asking(holdfast: Lab) -> Lab:
-    """The desk after a run that waits for a person: nobody knows whether the shelf was stocked."""
+    """The desk after a run that waits for a person: it is not known whether the shelf was stocked."""
     assert holdfast("run", "desk.py:desk", holdfast.ticket("1", mode="lost")).status == 3
     return holdfast

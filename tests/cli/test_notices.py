@@ -50,7 +50,7 @@ def work(lab: Lab) -> None:
 
 
 def test_a_worker_tells_who_is_asked_and_the_listing_says_so(asked: Lab):
-    assert asked("notices").lines == ["Nobody was told anything yet."]
+    assert asked("notices").lines == ["No notifications were sent yet."]
     with post_office() as office:
         asked.write("reach.yaml", reach(office))
         due = asked("notices", "--reach", "reach.yaml").lines
@@ -63,7 +63,7 @@ def test_a_worker_tells_who_is_asked_and_the_listing_says_so(asked: Lab):
     assert "holdfast answer t-A-17/refund#1 yes" in plain(message)
     assert "https://desk.example.com/links/" in plain(message)
     shown = asked("notices").lines
-    assert shown[:2] == ["ann  1 message", "  0 on the way, 0 where nobody can tell, 0 not sent"]
+    assert shown[:2] == ["ann  1 message", "  0 on the way, 0 unknown, 0 not sent"]
     assert shown[2].startswith("  sent  ")
     assert shown[2].endswith("t-A-17/refund#1")
     (channel,) = asked("notices", "--json").json["channels"]
@@ -95,7 +95,7 @@ def test_a_test_notice_goes_through_each_channel_now_and_its_end_is_said(holdfas
         assert "answered 550" in one["said"]
     assert [message["Subject"] for message in office.box] == ["Holdfast: a test notice, asked for by bea"]
     shown = holdfast("notices").lines
-    assert shown[1] == "  0 on the way, 0 where nobody can tell, 1 not sent"
+    assert shown[1] == "  0 on the way, 0 unknown, 1 not sent"
     assert "holdfast show notice-ann-000002" in shown[4]
     assert holdfast("notices", "test", "bob", "--reach", "reach.yaml").status == 2
     assert holdfast("notices", "test").status == 2

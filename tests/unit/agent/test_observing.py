@@ -69,7 +69,7 @@ async def test_where_nobody_answers_in_time_the_guess_is_taken_and_says_so(lab: 
             return [guessed.value, guessed.inferred, guessed.source, run.facts.get("day")]
         return []
 
-    told = ["JFK", True, "history; nobody answered in time", None]
+    told = ["JFK", True, "history; no answer came in time", None]
     async with lab.app(desk, hold_ms=3_600_000) as app:
         assert await app.run(desk, "ann") == told
         assert await app.run(desk, "ann") == told

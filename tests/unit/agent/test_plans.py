@@ -293,7 +293,7 @@ async def test_no_fallback_while_the_tool_itself_says_that_nobody_knows(lab: Lab
     @agent(run_id="u-{given}", tools=[pay])
     async def payer(run: Run, given: str) -> Any:
         steps = (step("pay", "pay", {"cents": 1}, fallbacks=(Call("pay", {"cents": 2}),)),)
-        with pytest.raises(PlanStepFailed, match="nobody knows"):
+        with pytest.raises(PlanStepFailed, match="outcome is unknown"):
             await run.execute(Plan(goal="g", steps=steps, together=False))
         return "told"
 

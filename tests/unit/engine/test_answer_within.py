@@ -39,7 +39,7 @@ async def test_an_approval_without_a_time_of_its_own_expires_and_is_not_called_a
         (row,) = await lab.journal.runs(run="r-ann")
         assert row.due_ms == until, "it wakes by itself"
         await lab.pass_time(days=7)
-        assert await app.resume("r-ann") == "expired: nobody said yes or no in time"
+        assert await app.resume("r-ann") == "expired: no yes or no came in time"
     (parked,) = lab.of("r-ann", r.OperationParked)
     assert parked.until == until
     assert lab.sent == []
@@ -106,9 +106,9 @@ async def test_a_question_without_a_time_has_its_default_or_says_that_nobody_ans
     async with lab.app(desk, **QUIET) as app:
         item, about = await asked(app, desk)
         assert (item.due_ms, item.then) == (lab.clock.wall_ms() + 7 * DAY_MS, then)
-        assert about.default == ("the answer is Rome" if default else "the agent is told that nobody answered")
+        assert about.default == ("the answer is Rome" if default else "the agent gets a TimeoutError")
         await lab.pass_time(days=7)
-        assert await app.resume("r-ann") == (default or "nobody answered 'Which city?' in time")
+        assert await app.resume("r-ann") == (default or "no answer to 'Which city?' came in time")
 
 
 @virtual

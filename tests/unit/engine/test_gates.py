@@ -236,7 +236,7 @@ async def test_what_cannot_be_judged_is_asked_about(lab: Lab):
         ("amount > 1", {}, "it uses amount; there are: cents"),
         ("cents >", {}, "gate='cents >'"),
         ("token == 'x'", {"redact": ["token"]}, "it uses token"),
-        ("cents > 1", {"effect": "read"}, "nobody is asked"),
+        ("cents > 1", {"effect": "read"}, "it needs no approval"),
     ],
 )
 def test_a_gate_that_cannot_be_judged_is_refused_where_it_is_declared(gate: str, clauses: Any, says: str):
@@ -320,7 +320,7 @@ async def test_nobody_answers_in_time_and_the_agent_is_told_so(lab: Lab):
         (row,) = await app.service.runs()
         assert row.due_ms == lab.of("r-ann", r.OperationParked)[0].until
         await lab.pass_time(hours=3)
-        assert await app.run(desk, "ann") == "expired: nobody said yes or no in time"
+        assert await app.run(desk, "ann") == "expired: no yes or no came in time"
         assert (await app.service.history("r-ann")).operations["refund#1"].settlement.code == "expired"
         with pytest.raises(UsageError, match="waits for no approval"):
             await app.service.approve(REFUND, by="bea")
@@ -335,7 +335,7 @@ async def test_a_yes_after_the_time_for_it_is_none_although_nobody_has_looked_si
         await lab.pass_time(hours=3)
         with pytest.raises(UsageError, match="the time to answer about r-ann/refund#1 is over"):
             await app.service.approve(REFUND, by="bea")
-        assert await app.run(desk, "ann") == "expired: nobody said yes or no in time"
+        assert await app.run(desk, "ann") == "expired: no yes or no came in time"
     assert lab.sent == []
 
 

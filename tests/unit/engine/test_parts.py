@@ -270,7 +270,7 @@ async def test_a_transaction_that_is_called_off_waits_for_the_parts_before_it_ma
             await app.service.deliver("copy", ArrivedAnswer("m1"))
         else:
             await lab.pass_time(hours=2)
-            with pytest.raises(RunSuspended, match="nobody knows whether mailing/send#1/part#1 happened"):
+            with pytest.raises(RunSuspended, match="it is not known whether mailing/send#1/part#1 happened"):
                 await app.run(desk, "ann")
             assert lab.sent == []
             await app.service.resolve("t-ann/mailing/send#1/part#1", word, by="bea")

@@ -46,7 +46,7 @@ def desk(lab: Lab, *, settle: timedelta | None, keyed: bool = False, raises: boo
 
 
 async def cancelled(lab: Lab, writer, **settings: int) -> None:
-    """The run, called off while nobody knows whether its effect happened."""
+    """The run, called off while it is not known whether its effect happened."""
     async with lab.app(writer, poll_ms=600_000, **settings) as app:
         with pytest.raises(RunSuspended):
             await app.run(writer, "x")

@@ -89,7 +89,7 @@ def test_what_is_not_listed_as_unsent_is_ambiguous(error: BaseException) -> None
 
 def test_the_rule_is_named() -> None:
     assert classify(ConnectionRefusedError()) == Classification(
-        "not_sent", "nobody listens there; no connection was made", "builtins.ConnectionRefusedError"
+        "not_sent", "no process listens there; no connection was made", "builtins.ConnectionRefusedError"
     )
     assert classify(TypeError()).rule == "unlisted"
 

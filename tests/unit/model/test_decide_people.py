@@ -65,7 +65,7 @@ def test_a_key_that_was_forgotten_is_named_where_the_order_cannot_be_followed():
 
 def test_a_question_that_nobody_answered_goes_on_to_others():
     story = Story().planned().asked(until=1, on_expiry="escalate").later(HOUR)
-    assert story.decide(asks="a1") == m.RequestApproval("nobody answered in time, so others are asked", escalated=True)
+    assert story.decide(asks="a1") == m.RequestApproval("no answer came in time, so others are asked", escalated=True)
 
 
 @pytest.mark.parametrize(
@@ -152,12 +152,12 @@ def test_a_question_is_over_at_the_moment_it_was_limited_to():
     story.asked(until=story.wall + HOUR).later(HOUR - 1)
     assert story.says() == A_PERSON_IS_ASKED
     assert story.later(1).decide() == m.Settle(
-        "nobody answered in time", "failed", Basis("rule"), "nobody said yes or no in time", EXPIRED
+        "no answer came in time", "failed", Basis("rule"), "no yes or no came in time", EXPIRED
     )
 
 
 def test_any_limit_is_a_limit_and_none_is_for_ever():
-    assert Story().planned().asked(until=1).says() == "failed(expired): nobody answered in time"
+    assert Story().planned().asked(until=1).says() == "failed(expired): no answer came in time"
     assert Story().planned().asked(until=0).later(DAY).says() == A_PERSON_IS_ASKED
 
 

@@ -120,9 +120,9 @@ def test_what_was_begun_is_not_judged_again():
 @pytest.mark.parametrize(
     ("on_expiry", "says"),
     [
-        ("refuse", "failed(expired): nobody answered in time"),
+        ("refuse", "failed(expired): no answer came in time"),
         ("hold", "wait for person: a person is asked"),
-        ("escalate", "request approval: nobody answered in time, so others are asked"),
+        ("escalate", "request approval: no answer came in time, so others are asked"),
     ],
 )
 def test_what_happens_when_nobody_answers_is_said_by_the_policy(on_expiry: Any, says: str):

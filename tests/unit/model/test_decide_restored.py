@@ -67,7 +67,7 @@ def test_before_anybody_has_looked_at_a_copy_nothing_is_called_unsent():
 def test_after_a_restore_silence_about_an_approval_does_not_say_that_nothing_was_sent():
     story = Story(PLAIN).planned().asked(until=1, on_expiry="refuse")
     assert story.later(HOUR).says(began_doubtful=True, asks="a1") == "park: restored journal"
-    assert story.says(asks="a1") == "failed(expired): nobody answered in time"
+    assert story.says(asks="a1") == "failed(expired): no answer came in time"
 
 
 def test_after_a_restore_a_reading_says_whether_what_is_called_off_was_sent():

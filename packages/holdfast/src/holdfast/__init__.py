@@ -1,7 +1,7 @@
 """Holdfast: a transactional runtime for agents that use tools.
 
-Every effect has an identity before it is attempted, a record before it can be lost, and an outcome
-that somebody can prove.
+Every tool call is written down before it is sent. After a crash Holdfast repeats it, checks it or asks a
+person; it never guesses.
 """
 
 from importlib import import_module

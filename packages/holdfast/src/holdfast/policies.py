@@ -92,7 +92,7 @@ class Gate(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def __post_init__(self) -> None:
         if self.people < 1:
-            raise ValueError(f"people={self.people}: somebody has to say yes")
+            raise ValueError(f"people={self.people}: at least one person has to say yes")
         if self.within is not None and milliseconds(self.within) <= 0:
             raise ValueError(f"within={self.within}: people need some time")
 

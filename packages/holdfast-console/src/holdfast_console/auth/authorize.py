@@ -122,8 +122,8 @@ def check_permission(principal: Principal, permission: Permission, about: Permis
         where = "".join((f" for {about.tool}" if about.tool else "", f" in {about.queue}" if about.queue else ""))
         raise NotAllowed(
             f"{principal.name} may not {permission} {about.item}",
-            known=f"that takes the role {REQUIRED_ROLES[permission]}{where}",
-            next_step="ask an admin for it, or leave it to somebody who has it",
+            known=f"this requires the role {REQUIRED_ROLES[permission]}{where}",
+            next_step="ask an admin for the role, or let a person who has it do this",
         )
 
 

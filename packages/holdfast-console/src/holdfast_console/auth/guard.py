@@ -209,7 +209,7 @@ class Guard:
             judged = await self._judged(scope, receive)
         except HoldfastError as error:  # the journal is unreachable: every request is refused
             LOG.warning("a request could not be judged: %s", error)
-            judged = Refusal(503, "nobody can be known at this moment", "try again")
+            judged = Refusal(503, "sign-ins cannot be checked at this moment", "try again")
         secure = any(origin.startswith("https://") for origin in self._site.origins)
         guarded = with_headers(send, hsts=secure)
         if isinstance(judged, Refusal):

@@ -57,7 +57,9 @@ class Passwords:
 
     def __init__(self, hasher: Hasher | None = None) -> None:
         self._hasher = hasher or argon2id()
-        self._nobody = self._hasher.hash("nobody has this one")  # the salt is random: no password can be tried on it
+        self._decoy = self._hasher.hash(
+            "no account has this password"
+        )  # the salt is random: no password can be tried on it
 
     def hashed(self, password: str, name: str) -> str:
         """The hash to store. Raises `UsageError` for a password that is too weak."""
@@ -68,7 +70,7 @@ class Passwords:
         if len(password) > LONGEST:
             password = ""
         try:
-            right = self._hasher.verify(kept or self._nobody, normal(password))
+            right = self._hasher.verify(kept or self._decoy, normal(password))
         except Exception:  # noqa: BLE001 - whatever the library says about it, it does not fit
             return False
         return right and bool(kept)

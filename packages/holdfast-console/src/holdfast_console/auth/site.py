@@ -62,8 +62,8 @@ def checked_bind(host: str, *, accounts: int, encrypted: bool) -> None:
         return
     if not accounts:
         raise UsageError(
-            f"nobody has an account, so it does not listen on {host or 'every address'}",
-            known="without accounts it is for this machine alone",
+            f"no account exists, so the server does not listen on {host or 'every address'}",
+            known="without accounts, the inbox serves this machine only",
             next_step="holdfast accounts add NAME --role admin; or listen on 127.0.0.1",
         )
     if not encrypted:

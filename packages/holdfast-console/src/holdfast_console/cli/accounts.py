@@ -36,7 +36,7 @@ async def audit(call: CommandCall, name: str, refused: bool, limit: int) -> None
 
     Each answer, order and sign-in is there, allowed or refused, recorded before it was
     done. Looking, and strangers that are turned away, are there once an hour for each
-    session or address. What was typed on the command line is not: there nobody signs in.
+    session or address. Commands typed on this machine are not: they need no sign-in.
     """
     async with call.looking() as looking:
         found = [one for one in await AccessLog(looking.journal).read(name) if not (refused and one.access.allowed)]
@@ -86,7 +86,7 @@ def accounts() -> None:
     """Say who may look, answer, and give orders on the page and over the API.
 
     viewer < answerer < operator < admin; --tool and --queue say where. On the command
-    line nobody signs in: whoever can write the journal can do all of it.
+    line there is no sign-in: a user who can write the journal can do all of this.
 
     \b
     Examples:
@@ -134,7 +134,7 @@ async def listing(call: CommandCall) -> None:
         call.screen.document({"accounts": [_shown(one) for one in found]})
         return
     if not found:
-        call.screen.line("No accounts yet: nobody can sign in.")
+        call.screen.line("No accounts yet. Next: holdfast accounts add NAME --role admin")
     for one in found:
         _line(call, one)
 

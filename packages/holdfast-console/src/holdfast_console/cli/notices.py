@@ -73,7 +73,7 @@ async def notices(call: CommandCall, word: str, channel: str, **given: object) -
         call.screen.document({"channels": found, "due": due} if path is not None else {"channels": found})
         return None
     if not found:
-        call.screen.line("Nobody was told anything yet.")
+        call.screen.line("No notifications were sent yet.")
     for one in found:
         _show(call.screen, one)
     for next_one in due:
@@ -134,9 +134,7 @@ def _rotate(call: CommandCall) -> None:
 
 def _show(screen: Screen, one: ChannelStatus) -> None:
     screen.line((one.channel, "bold"), f"  {count(one.messages, 'message')}")
-    screen.line(
-        f"  {len(one.on_the_way)} on the way, {len(one.unknown)} where nobody can tell, {len(one.failed)} not sent"
-    )
+    screen.line(f"  {len(one.on_the_way)} on the way, {len(one.unknown)} unknown, {len(one.failed)} not sent")
     now_ms = SystemClock().wall_ms()
     for notice in one.notices:
         screen.line(

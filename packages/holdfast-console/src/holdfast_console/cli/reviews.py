@@ -60,7 +60,7 @@ async def figures(call: CommandCall, days: float) -> None:
 
 def _show_figures(screen: Screen, shown: ReviewMetrics, days: float) -> None:
     if not (shown.looks or shown.passed or shown.expired or shown.caught.of):
-        screen.line(f"Nobody was asked anything in the last {days:g} days.")
+        screen.line(f"No questions in the last {days:g} days.")
         return
     left = f", and {shown.passed:,} left without one" if shown.passed else ""
     screen.line(
@@ -70,7 +70,7 @@ def _show_figures(screen: Screen, shown: ReviewMetrics, days: float) -> None:
     )
     screen.line(f"Overruled: {shown.overrides} of what people saw.")
     if shown.passed:
-        screen.line(f"Wrong: {shown.wrong} of what was decided, samples standing for what nobody saw.")
+        screen.line(f"Wrong: {shown.wrong} of what was decided; samples represent what was not reviewed.")
     if shown.unseen:
         screen.line((f"Nothing is known about {shown.unseen:,} that left: nothing like them was looked at.", "yellow"))
     if shown.caught.of:
@@ -90,7 +90,7 @@ def _table(screen: Screen, title: str, groups: tuple[MetricsGroup, ...]) -> None
     rows = [(phrase((title, "bold")), phrase("looks"), phrase("overruled"), phrase("95 %"), phrase("median"))]
     rows += [
         (
-            phrase(one.name or "nobody"),
+            phrase(one.name or "(no name)"),
             phrase(f"{one.overrides.of:,.0f}"),
             phrase((_rate(one.overrides.rate), "dim" if one.overrides.of < FEW else "")),
             phrase((_span(one.overrides), "dim")),
@@ -150,7 +150,7 @@ async def show_health(call: CommandCall) -> int:
 def _show_workload(screen: Screen, found: Workload) -> None:
     now = found.health
     rows = [(screen.mark("failed"), phrase((one.name, "bold red")), phrase(one.says)) for one in found.alarms]
-    calm = phrase("nobody waits" if not now.depth else "people keep up")
+    calm = phrase("nothing is waiting" if not now.depth else "reviewers keep up")
     screen.show(grid(rows) if rows else grid([(screen.mark("ok"), calm)]))
     screen.line("")
     screen.show(grid([(phrase((f"  {name}", "dim")), phrase(said)) for name, said in _figures(now)], (26,)))
@@ -259,7 +259,7 @@ def _show_proposal(screen: Screen, one: Proposal) -> None:
 )  # fmt: skip
 @click.option(
     "--keep-days", type=click.FloatRange(min=0, min_open=True), default=KEPT_DAYS, show_default=True, metavar="N",
-    help="Withdraw what nobody answered in N days.",
+    help="Withdraw cases that are unanswered after N days.",
 )  # fmt: skip
 async def plant(call: CommandCall, cases: Path, rate: float, keep_days: float) -> None:
     """Plant known-bad CASES (JSON lines) among what waits for people.

@@ -27,7 +27,7 @@ from holdfast_console.web.server import ServerOptions, listen
 @click.option("--origin", "origins", multiple=True, metavar="URL", help="An address under which browsers know it.")
 @click.option("--cert", default="", metavar="FILE", help="A certificate with its chain, for TLS.")
 @click.option("--key", default="", metavar="FILE", help="The key of that certificate, if it is in another file.")
-@click.option("--proxy-header", default="", metavar="NAME", help="Where a trusted proxy names who somebody is.")
+@click.option("--proxy-header", default="", metavar="NAME", help="The header in which a trusted proxy names the user.")
 @click.option("--proxy-peer", "proxy_peers", multiple=True, metavar="ADDRESS", help="That proxy, or its network.")
 @click.option("--oidc-issuer", "issuer", default="", metavar="URL", help="An OpenID provider for signing in.")
 @click.option("--oidc-client", "client", default="holdfast", show_default=True, help="What that provider calls us.")

@@ -39,7 +39,7 @@ _SCHEME: Final = re.compile(
 _WORDS: Final[dict[NoticeReason, str]] = {
     "new": "",
     "reminder": "Reminder: ",
-    "escalated": "Nobody answered: ",
+    "escalated": "Still unanswered: ",
     "again": "Perhaps once more: ",
 }
 _ASKED: Final[dict[Kind, str]] = {

@@ -198,7 +198,7 @@ def _queue(now: Health, limits: AlertLimits) -> Iterable[Alarm]:
     hours = now.oldest_ms / 3_600_000
     if now.depth > limits.depth:
         left = now.days_to_work_off
-        pace = "nobody answers" if left is None else f"{left:.1f} days of work at the present pace"
+        pace = "no answers" if left is None else f"{left:.1f} days of work at the present pace"
         yield Alarm("queue", f"{now.depth:,} things wait, more than {limits.depth:,}: {pace}")
     if hours > limits.age_hours:
         yield Alarm("age", f"the oldest has waited for {hours:.0f} hours, more than {limits.age_hours:g}")

@@ -108,9 +108,9 @@ async def _learn(looking: JournalReader, row: RunRow, models: dict[str, CaseTemp
 def _checked(cases: Sequence[SeededCase], models: dict[str, CaseTemplate]) -> None:
     if unlike := sorted({case.tool for case in cases} - models.keys()):
         raise UsageError(
-            f"nobody was asked about {unlike[0]} in the last week",
-            known=f"people were asked about: {', '.join(sorted(models)) or 'nothing'}",
-            next_step="plant cases about what people are really asked: they have to look like it",
+            f"no question about {unlike[0]} was asked in the last week",
+            known=f"there were questions about: {', '.join(sorted(models)) or 'nothing'}",
+            next_step="plant cases about these tools: a planted case has to look like a real one",
         )
 
 

@@ -43,7 +43,9 @@ class Form(msgspec.Struct, frozen=True):
 
 
 _EVIDENCE: Final = Field("evidence", "How do you know?", "text", hint="It is recorded with your name.")
-_RESULT: Final = Field("result", "What it returned, as JSON", "json", hint="Leave it empty where nobody needs it.")
+_RESULT: Final = Field(
+    "result", "What it returned, as JSON", "json", hint="Leave it empty if the agent does not need it."
+)
 _TO: Final = Field("to", "To whom", hint="A name, or empty.")
 _QUEUE: Final = Field("queue", "To which queue", hint="Or empty.")
 _WHY: Final = Field("why", "Why", hint="It is recorded with your name.")
@@ -96,7 +98,7 @@ FORMS: Final = {
             "It happened, and the transaction around it is called off.", fields=(_EVIDENCE, _RESULT),
         ),
         Form(
-            "abandon", "Leave it open", "Leave it open", "Nobody is asked any more. A run is called off.",
+            "abandon", "Leave it open", "Leave it open", "Holdfast stops asking. A run is cancelled.",
             fields=(Field("why", "Why?", "text"),),
         ),
         Form("right", "It was right", "It was right", "Nothing changes: it has left already.", "yes", (_WHY,)),
@@ -109,7 +111,7 @@ FORMS: Final = {
             "The run ends, and you go on in its place: nothing more is sent for it.", "no", (_WHY,),
         ),
         Form(
-            "delegate", "Give it to somebody", "Give it away", "The item moves, nothing else.",
+            "delegate", "Delegate it", "Delegate", "Only the item moves.",
             fields=(_TO, _QUEUE, _WHY),
         ),
         Form(
@@ -185,7 +187,7 @@ def _edit(found: Dossier) -> Form:
 def _call_off(found: Dossier) -> Form:
     """A run that stopped anyway is called off: there is nothing to leave open."""
     del found
-    says = "The run ends as cancelled, and nobody is asked any more. What it did stands."
+    says = "The run ends as cancelled, and Holdfast stops asking. What it did stays in effect."
     return msgspec.structs.replace(FORMS["abandon"], title="Call it off", button="Call it off", says=says, tone="no")
 
 

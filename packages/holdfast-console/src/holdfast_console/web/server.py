@@ -68,8 +68,8 @@ class ServerOptions(msgspec.Struct, frozen=True):
             return Site(*self.origins) if self.origins else loopback(port, "https" if self.cert else "http")
         if not self.origins or not all(origin.startswith("https://") for origin in self.origins):
             raise UsageError(
-                f"nobody reaches it on {self.host or 'every address'} under a name of its own",
-                next_step="say which: --origin https://inbox.example.com",
+                f"listening on {self.host or 'every address'} requires --origin",
+                next_step="name the address that browsers use: --origin https://inbox.example.com",
             )
         return Site(*self.origins)
 

@@ -63,7 +63,7 @@ class LinkRoutes:
         """
         recipient = await self._desk.authenticator.accounts.find(plain_name(link.to))
         if recipient is not None and plain_name(recipient.name) != plain_name(who.name):
-            raise LinkRefused("this link was sent to somebody else", next_step="open the inbox and look there")
+            raise LinkRefused("this link was sent to another person", next_step="open the inbox and look there")
         await checked_unused(self._desk.looking.journal, link)
 
     def _read(self, token: str) -> Link:

@@ -152,7 +152,7 @@ def checked_gate(contract: Contract, gate: Gate, shape: Shape, redact: frozenset
     """Refuse a gate that cannot be judged. Raises `ContractError` naming the fix."""
     where = f"tool {contract.tool}: gate={gate.when!r}"
     if contract.effect == "read":
-        raise ContractError(f"{where}: a read changes nothing, so nobody is asked", next_step='drop effect="read"')
+        raise ContractError(f"{where}: a read changes nothing, so it needs no approval", next_step='drop effect="read"')
     known = sorted(set(shape.types) - redact)
     try:
         checked(gate.when, known)

@@ -43,7 +43,7 @@ async def ask(
     answer = await durable_waits.ask(scope, question, AnswerTerms(ms, kept), step, handoff)
     if answer.value is None:
         raise TimeoutError(
-            f"nobody answered {question.text!r} " + ("in time" if timeout is None else f"within {timeout}")
+            f"no answer to {question.text!r} came " + ("in time" if timeout is None else f"within {timeout}")
         )
     return question.checked(answer.value)
 

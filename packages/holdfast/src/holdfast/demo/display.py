@@ -128,6 +128,6 @@ def _cell(name: str, number: int) -> Text:
 
 LEGEND: Final = (
     "requested = once + twice + never + waiting + refused\n"
-    "waiting: a person is asked. never: not done, and nobody was told.\n"
+    "waiting: a person is asked. never: not done, and not reported.\n"
     "misreported: the side's own report differs from the service."
 )

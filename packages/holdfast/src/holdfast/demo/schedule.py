@@ -27,7 +27,7 @@ KILLS_PER_LANE: Final = 3
 
 
 class ScheduledFault(StrEnum):
-    """What a service does to one call."""
+    """The behaviour of a service in one call."""
 
     NONE = "none"
     SLOW = "slow"  # answers, but takes its time
@@ -166,7 +166,7 @@ def _kills(seed: int, first: dict[Spot, ScheduledFault]) -> Iterator[Kill]:
 
 
 def _fits(fault: ScheduledFault, moment: Moment) -> bool:
-    """Whether a first call that meets this fault is a spot for a kill.
+    """True if a worker can be killed in a first call that meets this fault.
 
     A refused call has no effect to cut off, and an outage leaves no tries for a worker that died first.
     """

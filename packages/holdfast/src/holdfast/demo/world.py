@@ -65,12 +65,12 @@ class Reply(Enum):
     DROPPED = "connection closed"
 
 
-async def _nobody_to_kill(_kill: Kill) -> None:
+async def _never_kill(_kill: Kill) -> None:
     """The default for services that run without workers."""
 
 
-def _nobody_listens(_effect: ServiceEffect) -> None:
-    """Used where nobody watches the effects."""
+def _ignore(_effect: ServiceEffect) -> None:
+    """Used where the effects are not displayed."""
 
 
 @dataclass
@@ -81,8 +81,8 @@ class DemoWorld:
     customers: list[CustomerRequest]
     pace: DemoPace = field(default_factory=DemoPace)
     clock: WorldClock = field(default_factory=LoopClock)
-    kill: Callable[[Kill], Awaitable[None]] = _nobody_to_kill
-    seen: Callable[[ServiceEffect], None] = _nobody_listens
+    kill: Callable[[Kill], Awaitable[None]] = _never_kill
+    seen: Callable[[ServiceEffect], None] = _ignore
     effects: list[ServiceEffect] = field(default_factory=list[ServiceEffect])
     _calls: Counter[tuple[Service, int]] = field(default_factory=Counter[tuple[Service, int]])
     _struck: set[Kill] = field(default_factory=set[Kill])

@@ -254,7 +254,7 @@ def _checked_editable(operation: OperationState) -> None:
         raise UsageError("it was attempted before with other arguments", next_step="approve it as it is, or decline it")
     if not operation.intent.executable:
         raise UsageError(
-            "some of its arguments are not stored, so nobody could say what would be sent",
+            "some of its arguments are not stored, so the edited call cannot be shown in full",
             next_step="approve it as it is, or decline it and say what is wanted",
         )
 

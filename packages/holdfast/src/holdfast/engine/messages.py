@@ -49,7 +49,7 @@ def delivery_at_cancelled(driver: DrivenOperation) -> tuple[r.MessageHeard, ...]
     if driver.scope is not None:
         heard = messages.since(driver.scope.host.heard)
     else:
-        assert since is not None, "what nobody calls has called off nothing"
+        assert since is not None, "a call outside a scope was called off by a message"
         heard = messages.since(since - 1)
     return (r.MessageHeard(step=driver.step, messages=heard, **driver.active.log.stamp()),)
 

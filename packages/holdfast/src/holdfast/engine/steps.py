@@ -172,7 +172,7 @@ def _draft(scope: Scope, step: str, call: ToolCall, written: Forms) -> Operation
         raise _beyond(scope.authority, tool)
     if tool.name not in active.process.tools:
         raise UnknownTool(
-            f"{tool.name} is not among the tools of this app, so after a crash nobody could go on with it",
+            f"{tool.name} is not among the tools of this app, so the run could not continue after a crash",
             known="nothing was sent",
             next_step=f"add it: @agent(tools=[...]) or Holdfast(..., tools=[{tool.name}])",
         )

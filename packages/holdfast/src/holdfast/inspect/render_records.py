@@ -178,7 +178,7 @@ def answered_text(answer: Answered) -> str:
         return f"{answer.by} took it over" + (f": {answer.note}" if answer.note else "")
     if answer.by:
         return f"{answer.value}, says {answer.by}"
-    return "nobody answered in time" if answer.late else f"{answer.value}: nobody answered in time"
+    return "no answer came in time" if answer.late else f"{answer.value}: no answer came in time"
 
 
 def record_note(record: r.OperationRecord | r.RunRecord | r.ReadRecorded) -> tuple[str, str]:

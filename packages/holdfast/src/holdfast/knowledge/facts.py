@@ -91,7 +91,7 @@ class Facts:
         except TimeoutError:
             if guess is None:
                 raise
-            return await self._infer(name, guess, f"{guess.source}; nobody answered in time")
+            return await self._infer(name, guess, f"{guess.source}; no answer came in time")
         await self.learn(name, answer, source="a person's answer")
         return self._known.facts[name]
 

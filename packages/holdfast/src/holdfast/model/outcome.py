@@ -272,7 +272,7 @@ def error_of(outcome: Outcome[Any]) -> Exception:
         )
     if outcome.status == "unknown":
         return OutcomeUnknown(
-            f"{name}: {outcome.reason or 'nobody can tell whether it happened'}",
+            f"{name}: {outcome.reason or 'it is not known whether it happened'}",
             outcome=outcome,
             known="intent and attempt are recorded, the outcome is not",
             next_step=f"holdfast resolve {outcome.operation} --happened | --did-not-happen",
@@ -323,7 +323,7 @@ def told_by(outcome: Outcome[Any]) -> Basis | None:
 def _said(outcome: Outcome[Any]) -> str:
     if (told := told_by(outcome)) is not None:
         do = "Do not call tools that change anything any more" if outcome.code == STOPPED else "Decide again"
-        return f"Not sent: {told.name or 'somebody'} says: {told.note}. {do}."
+        return f"Not sent: {told.name or 'a person'} says: {told.note}. {do}."
     reason = outcome.reason.removesuffix(".")  # a sentence of ours goes on behind it
     match outcome.status:
         case "succeeded":

@@ -23,7 +23,7 @@ LONGEST_S: Final = 30 * 24 * 3600
 
 
 class KnownStep(msgspec.Struct, frozen=True):
-    """What has to be known about a tool to check a call of it."""
+    """The properties of a tool that a check of its calls needs."""
 
     contract: Contract
     types: Mapping[str, Any]
@@ -126,7 +126,7 @@ def _of_call(plan: Plan, step: PlanStep, call: Call, ids: set[str], given: Given
 
 
 def _of_arguments(plan: Plan, call: Call, ids: set[str], given: Given, tool: KnownStep) -> Iterator[str]:
-    """What is known now has to fit the annotation; a reference has to fit as far as types can tell."""
+    """Faults of the arguments: a known value has to fit the annotation, and a reference as far as its type says."""
     known, facts = offered(tool.types, tool.required), given.facts or {}
     for name in sorted(call.arguments.keys() - known.keys()):
         yield f"{call.tool} has no parameter {name!r}; it has: {', '.join(known) or 'none'}"

@@ -243,9 +243,9 @@ def _why_stuck(member: Member) -> str:
     if amends is not None:
         return f"{amends.step} is {amends.phase}: {amends.reason or 'no reason is recorded'}"
     if member.half_confirmed:
-        return f"nobody knows whether {serving(operation.step, CONFIRM)} happened"
+        return f"it is not known whether {serving(operation.step, CONFIRM)} happened"
     if (doubtful := member.doubtful) is not None:
-        return f"nobody knows whether {doubtful.step} happened, and compensating it blindly is not declared harmless"
+        return f"it is not known whether {doubtful.step} happened, and compensating it blindly is not declared harmless"
     return f"the compensation of {operation.step} is not here any more"
 
 

@@ -36,7 +36,7 @@ _AFTER: Final[dict[Then, str]] = {
     "escalate": "others are asked",
     "hold": "it goes on waiting, first in the list",
     "default": "its default is the answer",
-    "timeout": "the agent is told that nobody answered",
+    "timeout": "the agent gets a TimeoutError",
 }
 
 

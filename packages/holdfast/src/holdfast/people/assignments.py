@@ -61,7 +61,7 @@ class Handed(msgspec.Struct, frozen=True, omit_defaults=True):
         return Handed(one.to, one.queue, 0, urgent, said, at_ms)
 
 
-NOBODY: Final = Handed()
+UNASSIGNED: Final = Handed()
 
 
 def item_stream(run: str, step: str) -> str:
@@ -96,7 +96,7 @@ async def all_handed(journal: Journal) -> dict[str, Handed]:
 
 
 def _fold(said: list[tuple[LedgerEntry, Handing]]) -> Handed:
-    now = NOBODY
+    now = UNASSIGNED
     for entry, one in said:
         now = now.after(one, entry.at_ms)
     return now

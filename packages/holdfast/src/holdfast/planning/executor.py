@@ -66,7 +66,7 @@ def check_plan(
 
 
 def known_of(tool: Tool[Any, Any]) -> KnownStep:
-    """What checking has to know about a tool."""
+    """The properties of a tool that a check of its calls needs."""
     return KnownStep(tool.contract, tool.shape.types, tool.shape.required, tool.shape.returns)
 
 
@@ -306,7 +306,7 @@ class PlanExecution:
     async def _after_failure(self, step: PlanStep, call: Call, outcome: Outcome[Any], reasons: list[str]) -> None:
         """Return if the next call may be tried: this one is proven to have failed, and its facts are unchanged."""
         if outcome.status not in {"failed", "cancelled"}:
-            await self._fail(step, [*reasons, "no fallback is tried while nobody knows"])
+            await self._fail(step, [*reasons, "no fallback is tried while the outcome is unknown"])
         await self._still_grounded(step, *reasons)
         if outcome.code == "stale":
             await self._chose(Chosen(step.id, STALE, call.tool, "; ".join(reasons)))

@@ -161,7 +161,7 @@ class JournalConformance(ListingConformance):
 
     def test_the_fate_of_workers(self, tmp_path: Path) -> None:
         async def check(journal: Journal) -> None:
-            unknown = await journal.fate("nobody")
+            unknown = await journal.fate("unregistered")
             assert (unknown.fate, unknown.silent_ms) == ("unknown", FOREVER_MS)
             await journal.beat(ALICE, LONG_MS)
             assert (await journal.fate("alice")).silent_ms == 0

@@ -11,7 +11,7 @@ from holdfast.journal.entry_codec import readable, written
 from holdfast.journal.port import Journal, Post
 
 STREAM: Final = "access/"
-NOBODY: Final = "-"
+ANONYMOUS: Final = "-"
 HOUR_MS: Final = 3_600_000
 _REMEMBERED: Final = 4096
 
@@ -75,7 +75,7 @@ class AccessLog:
 
 
 def _stream(access: Access) -> str:
-    return STREAM + (access.who or NOBODY)
+    return STREAM + (access.who or ANONYMOUS)
 
 
 def network(address: str) -> str:

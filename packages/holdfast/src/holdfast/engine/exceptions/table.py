@@ -63,7 +63,7 @@ def _httpx(client: str, core: str) -> tuple[ExceptionRule, ...]:
 STANDARD_LIBRARY: Final = (
     ExceptionRule("socket.gaierror", "not_sent", "the name was not resolved"),
     ExceptionRule("socket.herror", "not_sent", "the name was not resolved"),
-    ExceptionRule("builtins.ConnectionRefusedError", "not_sent", "nobody listens there; no connection was made"),
+    ExceptionRule("builtins.ConnectionRefusedError", "not_sent", "no process listens there; no connection was made"),
     ExceptionRule("ssl.SSLCertVerificationError", "not_sent", "the certificate is checked before application data"),
     ExceptionRule("ssl.SSLError", "ambiguous", "also raised while reading or writing"),
     ExceptionRule("builtins.TimeoutError", "ambiguous", "does not say what timed out (asyncio's and socket's too)"),

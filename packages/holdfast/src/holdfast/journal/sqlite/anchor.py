@@ -102,7 +102,7 @@ def doubt(kept: Anchor | None, found: Anchor, tails: LogEnds) -> str:
     if kept is None:
         if not found.record and not found.entry:
             return ""
-        return "the anchor file is missing, so nobody can tell whether this is a copy or a restored backup"
+        return "the anchor file is missing, so this may be a copy or a restored backup"
     if kept.machine != found.machine:
         return "the anchor was written on another machine: this is a copy"
     if kept.inode != found.inode or (kept.boot == found.boot and kept.device != found.device):

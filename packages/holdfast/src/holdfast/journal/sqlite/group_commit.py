@@ -148,14 +148,14 @@ class GroupCommit:
         for item in items:
             future, error = item.future, item.error
             if future is None or future.done():
-                self._nobody_waits(item)
+                self._keep_refusal(item)
             elif error is None:
                 future.set_result(item.result)
             else:
                 future.set_exception(self._first_error(item, error))
 
-    def _nobody_waits(self, item: CommitItem) -> None:
-        """True if no caller awaits it: it rode, or its caller was cancelled."""
+    def _keep_refusal(self, item: CommitItem) -> None:
+        """Keep the refusal of an item that no caller waits for: it rode, or its caller was cancelled."""
         if item.write is None:
             return
         self._unheard -= 1

@@ -152,8 +152,8 @@ def _gated(case: Case) -> Move | None:
 def _expired(operation: OperationState) -> Move:
     """The question was not answered in time: it is refused, or the question goes on to others."""
     if operation.approval.on_expiry == "escalate":
-        return RequestApproval("nobody answered in time, so others are asked", escalated=True)
-    return Settle("nobody answered in time", "failed", RULE, "nobody said yes or no in time", EXPIRED)
+        return RequestApproval("no answer came in time, so others are asked", escalated=True)
+    return Settle("no answer came in time", "failed", RULE, "no yes or no came in time", EXPIRED)
 
 
 def _held(case: Case) -> Move | None:

@@ -48,7 +48,7 @@ class PolicyError(UsageError):
 
 
 class PolicyJudge:
-    """One policy, checked. Raises `PolicyError` for conditions that nobody could judge."""
+    """One policy, checked. Raises `PolicyError` for conditions that cannot be judged."""
 
     def __init__(self, policy: Policy, where: str = "") -> None:
         if faults := tuple(faults_of(policy)):

@@ -106,8 +106,8 @@ def _chart(found: Report) -> str:
         return ""
     keys = "".join(f'<span class="key {arm}"></span>{NAMES[arm]}' for arm in found.arms)
     return (
-        "<h2>pass^k</h2><p>How likely it is that k repeats of a case all pass: what somebody meets who uses the agent "
-        f"k times.</p><p>{keys}</p>{curves({arm: one.curve for arm, one in found.arms.items()}, NAMES)}"
+        "<h2>pass^k</h2><p>How likely it is that k repeats of a case all pass: what a user who uses it "
+        f"k times experiences.</p><p>{keys}</p>{curves({arm: one.curve for arm, one in found.arms.items()}, NAMES)}"
     )
 
 

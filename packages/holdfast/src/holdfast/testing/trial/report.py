@@ -54,7 +54,7 @@ class Report(msgspec.Struct, frozen=True):
 
 
 class TrialPlan(msgspec.Struct, frozen=True):
-    """What to try: the inputs by their line, how often, from which seed."""
+    """The plan of a trial: the inputs by their line, how often, from which seed."""
 
     inputs: Mapping[int, object]
     shown: Mapping[int, str]

@@ -41,7 +41,7 @@ RIDE_S: Final = 0.005
 
 
 class DiskSetup(Protocol):
-    """What simulated processes stand on: one store, one machine, and somebody who may strike at any point."""
+    """The disk under simulated processes: one store, one machine, and a fault at any point."""
 
     boot: str
     contained: dict[str, bool]

@@ -29,7 +29,7 @@ ANCHOR_S: Final = 1.0
 
 
 class WorkingCopy(Protocol):
-    """What simulated processes stand on here; see `disk.Ground`."""
+    """The disk under simulated processes, as a copy of real files; see `disk.DiskSetup`."""
 
     boot: str
     contained: dict[str, bool]

@@ -52,7 +52,7 @@ class Outside:
         self.lag = Lag()
         self.underway = Underway(lambda request: self.perform(request, request.arguments))
         self.bodies: dict[str, Code] = {}
-        self.reached: Callable[[str], None] = _nobody_looks
+        self.reached: Callable[[str], None] = _ignore_label
         self.keyless: set[str] = set()
         """Tools that declare a key but were seen not to read it."""
         self._known: set[Name] = set()
@@ -190,7 +190,7 @@ def _name(request: Request) -> Name:
     return tool.name, repr((request.at.id if tool.serves else "", sorted(request.arguments.items())))
 
 
-def _nobody_looks(_label: str) -> None:
+def _ignore_label(_label: str) -> None:
     """Do nothing: outside an exploration no process dies at a boundary."""
 
 
