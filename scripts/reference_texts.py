@@ -180,6 +180,7 @@ SETTINGS: Final[dict[str, str]] = {
     "recover_every_ms": "How often to look for abandoned runs and those that are due.",
     "heads_every_ms": "How often the signed head of the journal is sent to the webhook endpoints that ask for it.",
     "private_webhooks": "Whether webhooks may go to loopback and private addresses, and unencrypted.",
+    "fast_path": "Whether the first attempt of an ordinary write takes the straight way. The records are the same.",
 }
 
 NEXT: Final[dict[str, str]] = {

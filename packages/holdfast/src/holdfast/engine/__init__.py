@@ -13,10 +13,11 @@ Read the core in this order, about 4,000 lines; everything else serves it:
 
 The rooms:
 
-- One operation: `executor`, `situation`, `operation_driver` (the protocol of performers), `driven_operation` (the
-  product's own), `invoke`, `calls` (time limits, and calls that outlive their attempts), `waiting`, `verification`,
-  `approvals`, `rulings` (the policy of the app), `deferred` and `pending` (outcomes that arrive later), `claims`
-  (business keys and repeats), `contradictions`, `late_reports`, `previous_owner`.
+- One operation: `executor`, `fast_path` (its way for an ordinary first attempt), `situation`, `operation_driver` (the
+  protocol of performers), `driven_operation` (the product's own), `invoke`, `calls` (time limits, and calls that
+  outlive their attempts), `waiting`, `verification`, `approvals`, `rulings` (the policy of the app), `deferred` and
+  `pending` (outcomes that arrive later), `claims` (business keys and repeats), `contradictions`, `late_reports`,
+  `previous_owner`.
 - Exceptions of tools: `exceptions/`: `classify`, `table`, `http`, `prior_send`, `call_end`.
 - One run: `run_start`, `run_driver`, `suspension`, `active_run/` (`log`, `replay`, `waiters`, `drivers`, `scopes`,
   `facts`), `sealing` (steps that come too late), `messages`, `durable_waits` (sleep, events, time limits).
@@ -27,6 +28,7 @@ The rooms:
   `steps` (what agent code calls), `current_operation` (what a tool can learn), `masking` (secrets).
 
 An operation comes in through `steps`, becomes a `DrivenOperation`, and is driven by `executor.drive` in the same way
-for first attempts, retries and recovery. `situation.py` alone builds what `decide` reads and alone asks it.
-Performers take an `OperationDriver`, and none of them imports `engine` or `run_driver`.
+for first attempts, retries and recovery; an ordinary first attempt takes the same steps in `fast_path`.
+`situation.py` alone builds what `decide` reads and alone asks it. Performers take an `OperationDriver`, and none of
+them imports `engine` or `run_driver`.
 """

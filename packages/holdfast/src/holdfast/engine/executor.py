@@ -244,7 +244,7 @@ async def _call(driver: DrivenOperation, started: r.AttemptStarted) -> None:
     """
     if driver.answer is None:
         driver.answer = await invoke(driver, started)
-    await _file_end(driver, started.number, driver.answer)
+    await file_end(driver, started.number, driver.answer)
 
 
 def _misfit(driver: DrivenOperation) -> str:
@@ -281,7 +281,7 @@ def _started(driver: DrivenOperation, operation: OperationState, now: Now, *, fi
     )
 
 
-async def _file_end(driver: DrivenOperation, number: int, answer: CallResult) -> None:
+async def file_end(driver: DrivenOperation, number: int, answer: CallResult) -> None:
     """File the end of a call. If it settles the operation, both are one record."""
     active, tool, now = driver.active, driver.tool, driver.active.log.now()
     assert tool is not None, driver.step

@@ -46,16 +46,19 @@ async def invoke(driver: DrivenOperation, started: r.AttemptStarted) -> CallResu
     limit_ms = left_ms = driver.limit_ms(started)
     if call is None:
         process.environment.crash.reached("before_send")
-        driver.calls[number] = call = _start_call(driver, started, limit_ms, over)
+        driver.calls[number] = call = start_call(driver, started, limit_ms, over)
     else:
         call.add_done_callback(lambda _: wake(over))
         left_ms = max(0, limit_ms - (process.journal.now().ms - started.up))
     await process.calls.timeouts.wait(over, left_ms / 1000)
     process.environment.crash.reached("after_send")
-    if not call.done():
-        return await _give_up(driver, started, call)
+    return take_answer(driver, number, call) if call.done() else await give_up(driver, started, call)
+
+
+def take_answer(driver: DrivenOperation, number: int, call: asyncio.Future[Any]) -> CallResult:
+    """The result of a call that has ended."""
     del driver.calls[number]
-    process.calls.ended(call)
+    driver.active.process.calls.ended(call)
     if call.cancelled():
         return _answer(driver, error=Ambiguous("the tool was cancelled from within"))
     error = call.exception()
@@ -72,7 +75,7 @@ def _answer(
     return CallResult(value, error, over, key_read, current.sends, current.cost, current.said)
 
 
-def _start_call(
+def start_call(
     driver: DrivenOperation, started: r.AttemptStarted, limit_ms: int, over: asyncio.Future[None]
 ) -> asyncio.Future[Any]:
     """Start the call in a context of its own, where `current_operation()` is this operation."""
@@ -104,7 +107,7 @@ def _enter(current: CurrentOperation, resolve: Callable[[str], str] | None, reve
         SCOPE.set(None)  # a tool is not a branch of the run: tasks that it starts are not numbered
 
 
-async def _give_up(driver: DrivenOperation, started: r.AttemptStarted, call: asyncio.Future[Any]) -> CallResult:
+async def give_up(driver: DrivenOperation, started: r.AttemptStarted, call: asyncio.Future[Any]) -> CallResult:
     """Give up a call whose time is over. A coroutine is cancelled and may still answer briefly; a thread runs on."""
     seconds = f"{driver.limit_ms(started) / 1000:g} s"
     tool = driver.tool

@@ -8,6 +8,7 @@ import msgspec
 
 from holdfast.errors import UsageError
 
+_SWITCHES: Final = ("private_webhooks", "fast_path")
 _AT_LEAST_ONE: Final = (
     "lease_ms",
     "poll_ms",
@@ -32,7 +33,8 @@ class Settings(msgspec.Struct, frozen=True):
     `answer_within_ms`: how long people have where nothing else says so; 0 lets them take as long as the run has.
     `recover_every_ms`: how often to look for abandoned runs and those that are due. `heads_every_ms`: how
     often the signed head of the journal is sent to the webhook endpoints that ask for it. `private_webhooks`:
-    whether outgoing webhooks may go to loopback and private addresses, and without encryption.
+    whether outgoing webhooks may go to loopback and private addresses, and without encryption. `fast_path`: whether
+    the first attempt of an ordinary write takes the straight way; without it the records are the same.
 
     Raises `UsageError` for a setting that is not a whole number, is too small, or contradicts another one.
     """
@@ -56,12 +58,16 @@ class Settings(msgspec.Struct, frozen=True):
     recover_every_ms: int = 5_000
     heads_every_ms: int = 3_600_000
     private_webhooks: bool = False
+    fast_path: bool = True
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
             value: object = getattr(self, name)
             least = 1 if name in _AT_LEAST_ONE else 0
-            if name != "private_webhooks" and (type(value) is not int or value < least):
+            if name in _SWITCHES:
+                if type(value) is not bool:
+                    raise UsageError(f"Settings({name}={value!r})", next_step="give True or False")
+            elif type(value) is not int or value < least:
                 raise UsageError(f"Settings({name}={value!r})", next_step=f"give a whole number of at least {least}")
         if self.margin_ms >= self.lease_ms:
             raise UsageError(

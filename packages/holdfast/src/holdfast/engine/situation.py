@@ -21,6 +21,9 @@ from holdfast.model.transaction import around, encloses
 if TYPE_CHECKING:
     from holdfast.engine.active_run.run import ActiveRun
     from holdfast.engine.driven_operation import DrivenOperation
+    from holdfast.engine.tool_protocol import PolicyCode
+    from holdfast.model.messages import Messages
+    from holdfast.model.records import RunStoppedRecord
 
 _NONE: Final[frozenset[int]] = frozenset()
 
@@ -32,9 +35,10 @@ def next_move(driver: DrivenOperation, operation: OperationState, now: Now) -> M
 
 def situation_of(driver: DrivenOperation, operation: OperationState) -> Situation:
     """Everything that `decide` has to know besides the operation."""
-    active, found, contract = driver.active, driver.found, driver.contract(operation)
-    process = active.process
+    active, found, intent = driver.active, driver.found, operation.intent
+    process, stopped = active.process, active.history.lifecycle.stopped
     settings, identity = process.settings, process.identity
+    contract = driver.contract(operation)
     gated = _gated(driver, contract)  # before `asks`, which reads its findings
     return Situation(
         contract=contract,
@@ -44,12 +48,12 @@ def situation_of(driver: DrivenOperation, operation: OperationState) -> Situatio
         began_doubtful=identity.trust == "doubtful",
         stop=_stop(driver, operation),
         gate="wanted" if gated and found.permit is None else "",
-        policy=_policy(driver, operation),
+        policy="" if process.policy is None else _policy(driver, operation, process.policy),
         permitted=found.permit is not None,
         asks=asks_of(driver, operation),
-        hold="" if operation.released else operation.intent.hold,
-        paused=process.pauses.get(operation.intent.tool, "") or _paused(active),
-        breaker_ms=process.breakers.wait_ms(operation.intent.tool, retry=bool(operation.attempts)),
+        hold="" if operation.released else intent.hold,
+        paused=process.pauses.get(intent.tool) or _paused(active),
+        breaker_ms=process.breakers.wait_ms(intent.tool, retry=bool(operation.attempts)),
         elsewhere=found.elsewhere,
         at_hand=driver.arguments is not None,
         live=frozenset(n for n, call in driver.calls.items() if not call.done()) if driver.calls else _NONE,
@@ -57,7 +61,7 @@ def situation_of(driver: DrivenOperation, operation: OperationState) -> Situatio
         key_age_ms=found.key_age_ms,
         deaths_allowed=settings.deaths_allowed,
         clock_error_ms=settings.clock_error_ms,
-        slow_verify_ms=_slow_verify_ms(active),
+        slow_verify_ms=settings.slow_verify_ms if stopped is None else _slow_verify_ms(active, stopped),
         hung=found.hung,
         hung_owner_ms=settings.hung_owner_ms,
     )
@@ -65,9 +69,12 @@ def situation_of(driver: DrivenOperation, operation: OperationState) -> Situatio
 
 def _paused(active: ActiveRun) -> str:
     """The reason why the run is paused; after a crash also a message that may correct facts of steps under way."""
-    if active.history.lifecycle.paused is not None:
+    history = active.history
+    if history.lifecycle.paused is not None:
         return "the run"
-    return "a message" if active.replay.catching_up and active.facts.undelivered() else ""
+    if history.messages is None or not active.replay.catching_up:
+        return ""
+    return "a message" if active.facts.undelivered() else ""
 
 
 def _gated(driver: DrivenOperation, contract: Contract) -> bool:
@@ -84,10 +91,9 @@ def _gated(driver: DrivenOperation, contract: Contract) -> bool:
     return found.gate
 
 
-def _policy(driver: DrivenOperation, operation: OperationState) -> str:
+def _policy(driver: DrivenOperation, operation: OperationState, policy: PolicyCode) -> str:
     """The version of the policy that rules on this; operations that were begun or are held were judged before."""
-    policy = driver.active.process.policy
-    if policy is None or not driver.journaled or operation.attempts or operation.released or operation.intent.serves:
+    if not driver.journaled or operation.attempts or operation.released or operation.intent.serves:
         return ""
     started = driver.active.history.lifecycle.started
     return "" if started is None or is_system(started.agent) else policy.version
@@ -109,7 +115,8 @@ def _stop(driver: DrivenOperation, operation: OperationState) -> Stop:
 
     The end of a run never stops its compensations, or operations that a commit has begun to send.
     """
-    history, intent = driver.active.history, operation.intent
+    active, intent = driver.active, operation.intent
+    history = active.history
     if history.lifecycle.status == "stopped":
         return "stopped" if history.lifecycle.cancelled is None else "cancel"
     if intent.confirms and not operation.attempts and history.boundaries.called_off(driver.step) is not None:
@@ -121,16 +128,18 @@ def _stop(driver: DrivenOperation, operation: OperationState) -> Stop:
             return "aborting"
         if intent.hold and any(one.phase != "open" for one in around(driver.step, history.boundaries.by_name)):
             return ""
-    if (stop := stop_of(driver.active) or _stopped_by_message(driver, operation)) or not history.given_up:
+    stop = stop_of(active)
+    if not stop and history.messages is not None:
+        stop = _stopped_by_message(driver, operation, history.messages)
+    if stop or not history.given_up:
         return stop
     # it may belong to a step of a plan that relied on a corrected fact
     return "corrected" if any(encloses(one, driver.step) for one in history.given_up) else ""
 
 
-def _stopped_by_message(driver: DrivenOperation, operation: OperationState) -> Stop:
+def _stopped_by_message(driver: DrivenOperation, operation: OperationState, messages: Messages) -> Stop:
     """Stops a new write if a message was not delivered yet to the code that began it or waits for it."""
-    messages = driver.active.history.messages
-    if messages is None or not driver.journaled or operation.may_have_landed:
+    if not driver.journaled or operation.may_have_landed:
         return ""
     if driver.step in messages.called_off:
         return "told"
@@ -138,7 +147,7 @@ def _stopped_by_message(driver: DrivenOperation, operation: OperationState) -> S
     return "told" if new and driver.scope is not None and driver.scope.has_message() else ""
 
 
-def _slow_verify_ms(active: ActiveRun) -> int:
+def _slow_verify_ms(active: ActiveRun, stopped: RunStoppedRecord) -> int:
     """How far apart readings are once a person was asked; ever further once the run has stopped."""
-    slow, stopped = active.process.settings.slow_verify_ms, active.history.lifecycle.stopped
-    return slow if stopped is None else max(slow, active.process.environment.clock.wall_ms() - stopped.at)
+    since = active.process.environment.clock.wall_ms() - stopped.at
+    return max(active.process.settings.slow_verify_ms, since)

@@ -15,6 +15,7 @@ import msgspec
 from holdfast.engine.active_run.scopes import SCOPE, Scope
 from holdfast.engine.driven_operation import DrivenOperation, driver_of, snapshot_arguments
 from holdfast.engine.executor import drive, start_driver
+from holdfast.engine.fast_path import attempt_at_once
 from holdfast.engine.pending import thing_of
 from holdfast.engine.saga import parts_met, resume_closing
 from holdfast.engine.sealing import detach, record_before_detaching, refuse, replay_detachment, replay_timeout, sealing
@@ -140,7 +141,11 @@ async def _perform(scope: Scope, driver: DrivenOperation) -> None:
     scope.host.working += 1
     token = SCOPE.set(None)  # tasks that the runtime or a handler makes meanwhile are not branches of agent code
     try:
-        operation = await drive(driver)
+        if driver.active.process.settings.fast_path and driver.draft is not None and driver.tool is not None:
+            await attempt_at_once(driver, driver.draft, driver.tool)
+        operation = driver.operation
+        if operation.phase not in FINAL:
+            operation = await drive(driver)
     except asyncio.CancelledError:
         driver.scope = None
         if driver.active.sealed is None:

@@ -371,11 +371,12 @@ def _with_end(
     known = attempt.end
     if attempt.over_up is not None and not late:
         raise IllegalTransition(operation.phase, record)
-    facts = known.facts if known is not None else () if late else end.facts  # what code may receive stays as it was
-    if known is not None and _proof(known) > _proof(end):
-        end = known
-    if end.facts != facts:
-        end = replace(end, facts=facts)
+    if known is not None or late:
+        facts = () if known is None else known.facts  # what code may receive stays as it was
+        if known is not None and _proof(known) > _proof(end):
+            end = known
+        if end.facts != facts:
+            end = replace(end, facts=facts)
     ended = replace(
         attempt, end=end, over_boot=over.boot, over_up=over.up, over_at=over.at, given_up=over.given_up, late=late
     )

@@ -1,0 +1,77 @@
+"""The fast path: the first attempt of an ordinary write, in one straight function.
+
+It takes the steps of `executor.drive` for the case that nothing has to be awaited before the attempt: ask `decide`,
+record the attempt durably, call the tool. It asks `decide` where the executor asks it and leaves the same records in
+the same order. Whatever is unusual goes on in `drive`, from the state that the operation has by then.
+`Settings.fast_path` switches it off; the simulator compares the two.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.engine.claims import may_meet_other_effect
+from holdfast.engine.executor import file_end
+from holdfast.engine.invoke import give_up, start_call, take_answer
+from holdfast.engine.situation import next_move
+from holdfast.errors import RecordRefused
+from holdfast.model import records as r
+from holdfast.model.decision import moves as m
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from holdfast.engine.driven_operation import DrivenOperation
+    from holdfast.engine.tool_protocol import ToolCode
+    from holdfast.model.decision.situation import Now
+    from holdfast.model.operation import OperationState
+
+
+async def attempt_at_once(driver: DrivenOperation, draft: OperationState, tool: ToolCode) -> None:
+    """Make the first attempt of a write that is not on record yet, if `decide` sends it and nothing is in the way.
+
+    Otherwise this returns without a trace. A caller that is cancelled here leaves the attempt to the task that goes on
+    (`start_driver`), and an attempt that the journal refuses leaves the history as it was.
+    """
+    active, log, step = driver.active, driver.log, driver.step
+    process, now = active.process, log.now()
+    if _awaits_something(driver, draft, now) or type(next_move(driver, draft, now)) is not m.Send:
+        return
+    reached = process.environment.crash.reached
+    started = driver.started = r.AttemptStarted(
+        step=step, token=active.lease.token, intent=draft.intent, at=now.wall, up=now.up
+    )
+    process.isolation.enter(active.run)
+    try:
+        reached("before_intent")
+        try:
+            await log.append(*log.contract_record(tool), started)
+        except RecordRefused:
+            driver.started = None
+            log.withdraw(step, None)
+            raise
+        reached("after_intent")
+        reached("before_send")
+        limit_ms = tool.contract.timeout_ms
+        over: asyncio.Future[None] = active.ending.get_loop().create_future()
+        call = driver.calls[1] = start_call(driver, started, limit_ms, over)
+        await process.calls.timeouts.wait(over, limit_ms / 1000)
+        reached("after_send")
+        driver.answer = take_answer(driver, 1, call) if call.done() else await give_up(driver, started, call)
+        await file_end(driver, 1, driver.answer)
+    finally:
+        process.isolation.exit(active.run)
+    driver.started = driver.answer = None
+
+
+def _awaits_something(driver: DrivenOperation, draft: OperationState, now: Now) -> bool:
+    """True if the executor awaits something before this attempt: the ledger, a suspect, the lease, or news."""
+    active, process = driver.active, driver.active.process
+    return (
+        active.draining
+        or active.sealed is not None
+        or bool(process.isolation.alone)
+        or not process.lease_is_fresh(now.up)
+        or driver.log.may_have_news()
+        or may_meet_other_effect(driver, draft)
+    )
