@@ -186,7 +186,7 @@ def subjectless_lines() -> int:
 
 
 MEASURES: Final = (
-    Measure("lines of Python that `pip install holdfast` brings", 52_400, 42_000, lambda: lines(sources())),
+    Measure("lines of Python that `pip install holdfast` brings", 53_000, 42_000, lambda: lines(sources())),
     Measure("files of them", 340, 240, lambda: len(sources())),
     Measure("lines of Python that `holdfast-console` adds", 8_100, 7_500, lambda: lines(product()) - lines(sources())),
     Measure("files of these", 60, 50, lambda: len(product()) - len(sources())),
