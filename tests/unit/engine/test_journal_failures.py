@@ -194,7 +194,7 @@ async def test_a_journal_that_fails_while_nothing_runs_is_only_reported(lab: Lab
             await lab.pass_time(seconds=1)
         assert await app.run(desk, "ann") == "ann"
     assert "the lease could not be renewed" in caplog.text
-    assert "could not look which tools are paused" in caplog.text
+    assert "could not look for commands" in caplog.text
 
 
 @virtual

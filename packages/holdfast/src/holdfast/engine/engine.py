@@ -27,6 +27,7 @@ class Engine(Process):
 
     active_runs: dict[str, ActiveRun]
     _beating: Loop
+    _read_up_to: dict[str, int]  # the last ledger entry when a round that reads the ledger was done, by its task
 
     # --- open and close ------------------------------------------------------------------------------------
 
@@ -37,6 +38,8 @@ class Engine(Process):
         for notice in self.identity.notices:
             LOG.info(notice)
         await self.beat()
+        await self.command_watch.begin()
+        self._read_up_to = {}
         await self._read_pauses()
         await self.pending_index.refresh(self.journal)
         await self.outbox.refresh()
@@ -84,26 +87,44 @@ class Engine(Process):
     async def look(self, *, everything: bool = True) -> None:
         """Take commands for the runs driven here and refresh the pending index; with `everything` more than that.
 
-        Each is a round of its own: a failure in one run or note does not keep the others from being checked.
+        Each is a round of its own: a failure in one run or note does not keep the others from being checked. A run
+        whose commands could not be taken is tried again. The ledger is read only when it has grown.
         """
+        await self.housekeeping.round("could not look for commands", self.command_watch.look)
         rounds: dict[str, Callable[[], Awaitable[object]]] = {
-            f"could not look at what came from outside for run {active.run}": partial(take_commands, active)
-            for active in list(self.active_runs.values())
-            if active.sealed is None
+            f"could not look at what came from outside for run {run}": partial(self._take_commands, active)
+            for run in sorted(self.command_watch.pending)
+            if (active := self.active_runs.get(run)) is not None and active.sealed is None
         }
-        # In every round: until the index is read, a call cannot find a tool's first pending effect.
-        rounds["could not read what was ever pending"] = partial(self.pending_index.refresh, self.journal)
         over = {task for task in self.housekeeping.failing() if " for run " in task} - rounds.keys()
         await self.housekeeping.forget(over)
+        # In every round: until the index is read, a call cannot find a tool's first pending effect.
+        ledger: dict[str, Callable[[], Awaitable[object]]] = {
+            "could not read what was ever pending": partial(self.pending_index.refresh, self.journal)
+        }
         if everything:
-            rounds |= {
-                "could not look which tools are paused": self._read_pauses,
-                "could not read the breakers": self.breakers.refresh,
-                "could not read who is told": self.outbox.refresh,
-            }
+            ledger["could not look which tools are paused"] = self._read_pauses
+            ledger["could not read who is told"] = self.outbox.refresh
+            rounds["could not read the breakers"] = self.breakers.refresh
             await self.housekeeping.forget_restarts()
+        rounds |= {task: partial(self._if_ledger_grew, task, work) for task, work in ledger.items()}
         for task, work in rounds.items():
             await self.housekeeping.round(task, work)
+
+    async def _take_commands(self, active: ActiveRun) -> None:
+        # Before they are taken: one that comes meanwhile is found again, and one that fails is kept.
+        self.command_watch.pending.discard(active.run)
+        try:
+            await take_commands(active)
+        except BaseException:
+            self.command_watch.pending.add(active.run)
+            raise
+
+    async def _if_ledger_grew(self, task: str, work: Callable[[], Awaitable[object]]) -> None:
+        seen = self.command_watch.seen
+        if self._read_up_to.get(task) != seen:
+            await work()
+            self._read_up_to[task] = seen
 
     async def _read_pauses(self) -> None:
         before, self.pauses = self.pauses, await paused_tools(self.journal)

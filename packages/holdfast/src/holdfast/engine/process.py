@@ -18,6 +18,7 @@ from holdfast.engine.housekeeping import Housekeeping
 from holdfast.engine.outbox import Outbox
 from holdfast.engine.settings import Settings
 from holdfast.engine.tool_protocol import AgentCode, PolicyCode, ToolCode
+from holdfast.engine.wakeup import CommandWatch
 from holdfast.errors import HoldfastError, JournalError, JournalUnavailable, LeaseLost
 from holdfast.journal.port import (
     Busy,
@@ -66,6 +67,7 @@ class Process:
         self.breakers: Final = Breakers(journal, environment.clock, tools)
         self.pauses: dict[str, str] = {}
         self.leases: Final = Leases(self)
+        self.command_watch: Final = CommandWatch(journal, self.leases.concern)
         self.isolation: Final = IsolationGate()
         self.calls: Final = Calls()
         self.housekeeping: Final = Housekeeping(journal, environment.clock, self.worker.id)
@@ -171,6 +173,10 @@ class Leases:
             self._asking[run] -= 1
             if not self._asking[run]:
                 del self._asking[run]
+
+    def concern(self, run: str) -> bool:
+        """True if this process holds the lease of that run, or is about to learn whether it does."""
+        return run in self._held or run in self._asking
 
     def let_go(self, run: str) -> None:
         """Note that this process no longer drives the run."""

@@ -171,7 +171,7 @@ async def _drive_claimed(
             return Conclusion(run, "suspended", "the process shuts down")
         if not claimed.fresh:
             await record_claim(active, claimed, number)
-        await take_commands(active)
+            await take_commands(active)  # nothing can have commanded a run that was not stored before its claim
     except HoldfastError:
         await release(engine, history, log, claimed)
         raise

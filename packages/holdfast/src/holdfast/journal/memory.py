@@ -300,6 +300,12 @@ class MemoryJournal:
             if entry.stream == stream or (below and entry.stream.startswith(stream))
         ]
 
+    async def last_entry(self) -> int:
+        done = self._call("last_entry")
+        self._riding_due()
+        done()
+        return len(self._ledger)
+
     async def head(self) -> Head:
         done = self._call("head")
         self._riding_due()

@@ -334,6 +334,13 @@ class Journal(Protocol):
         """Entries of one stream, or of every stream below it where the name ends in `/`, by id."""
         ...
 
+    async def last_entry(self) -> int:
+        """The number of the last ledger entry; 0 for an empty ledger.
+
+        Entries are numbered in the order in which they become durable: none appears later with a smaller number.
+        """
+        ...
+
     async def head(self) -> Head:
         """The head of the log: how many records and ledger entries are durable, and the hashes over all of them."""
         ...

@@ -11,6 +11,8 @@ import msgspec
 
 from holdfast.model import records as r
 
+COMMANDS: Final = "run/"
+"""The ledger streams of commands: this prefix, and the name of the run."""
 Verdict: TypeAlias = r.ApprovalGranted | r.ApprovalRefused | r.ArgumentsEdited | r.ResultGiven
 YES: Final = (r.ApprovalGranted, r.ResultGiven)
 """Answers that let the run proceed. A proposer cannot give one; an edit is a proposal, and open to everyone."""
@@ -44,4 +46,4 @@ class Command(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def command_stream(run: str) -> str:
     """The ledger stream of commands for one run."""
-    return f"run/{run}"
+    return f"{COMMANDS}{run}"

@@ -344,6 +344,20 @@ class JournalConformance(ListingConformance):
 
         self._run(tmp_path, check)
 
+    def test_the_last_entry_has_the_largest_number_whatever_its_stream(self, tmp_path: Path) -> None:
+        async def check(journal: Journal) -> None:
+            assert await journal.last_entry() == 0
+            for stream in ("b", "a", "b"):
+                entry = await journal.post(Post(stream, "", b"1"))
+                assert await journal.last_entry() == entry.id
+            log = await start_log(journal)
+            await log.append([body(1)])
+            assert await journal.last_entry() == entry.id
+            await log.append([body(2)], posts=(Post("c", "k", b"2"),))
+            assert await journal.last_entry() > entry.id
+
+        self._run(tmp_path, check)
+
     def test_a_taken_key_stops_its_write_alone(self, tmp_path: Path) -> None:
         async def check(journal: Journal) -> None:
             log, other = await start_log(journal), await start_log(journal, run="other")

@@ -170,6 +170,9 @@ class SqliteJournal:
     async def entries(self, stream: str, after: int = 0) -> list[LedgerEntry]:
         return self._read(lambda database: ledger.entries(database, stream, after))
 
+    async def last_entry(self) -> int:
+        return self._read(ledger.last)
+
     async def head(self) -> Head:
         return self._read(lambda _: self._store.head())
 

@@ -78,6 +78,13 @@ def entries(database: Database, stream: str, after: int) -> list[LedgerEntry]:
     return [_entry(row, fresh=True) for row in found]
 
 
+def last(database: Database) -> int:
+    """The id of the newest entry; 0 where there is none."""
+    ((number,),) = database.rows("select coalesce(max(id), 0) from ledger")
+    assert isinstance(number, int)
+    return number
+
+
 def page(database: Database, after: int) -> list[LedgerEntry]:
     """The next entries of the whole ledger, by id."""
     found = database.rows(

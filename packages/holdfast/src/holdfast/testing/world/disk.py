@@ -248,6 +248,11 @@ class Disk:
         await self._reach("entries")
         return await self._world.store.entries(stream, after)
 
+    async def last_entry(self) -> int:
+        """See `Journal.last_entry`."""
+        await self._reach("last_entry")
+        return await self._world.store.last_entry()
+
     async def head(self) -> Head:
         """See `Journal.head`."""
         await self._reach("head")

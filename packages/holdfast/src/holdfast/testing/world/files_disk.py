@@ -175,6 +175,11 @@ class SqliteDisk:
         self._begin("entries")
         return await self._journal.entries(stream, after)
 
+    async def last_entry(self) -> int:
+        """See `Journal.last_entry`."""
+        self._begin("last_entry")
+        return await self._journal.last_entry()
+
     async def head(self) -> Head:
         """See `Journal.head`."""
         self._begin("head")

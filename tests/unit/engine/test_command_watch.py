@@ -1,0 +1,110 @@
+"""The watch that finds commands for the runs of a process: one read for all of them, and no command is lost."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from holdfast import Run, agent
+from holdfast.engine.commands import command_post
+from holdfast.engine.wakeup import CommandWatch
+from holdfast.errors import RunStopped
+from holdfast.journal.memory import MemoryJournal
+from holdfast.journal.port import Post
+from tests.unit.engine.lab import Lab, virtual
+
+
+def watching(*runs: str) -> Callable[[str], bool]:
+    return set(runs).__contains__
+
+
+async def command(journal: MemoryJournal, run: str) -> None:
+    await journal.post(command_post(run, b"{}"))
+
+
+@virtual
+async def test_it_finds_commands_of_its_own_runs_since_it_began(lab: Lab):
+    journal = lab.journal
+    await journal.open()
+    await command(journal, "a")
+    watch = CommandWatch(journal, watching("a", "b"))
+    await watch.begin()
+    await watch.look()
+    assert watch.pending == set(), "a run reads at its claim what came before"
+    for run in ("b", "elsewhere", "b"):
+        await command(journal, run)
+    await journal.post(Post("event/a/paid/", "", b"1"))
+    await watch.look()
+    assert watch.pending == {"b"}
+    await watch.look()
+    assert watch.pending == {"b"}, "until its commands are taken"
+
+
+@virtual
+async def test_a_run_that_is_driven_no_more_is_dropped(lab: Lab):
+    journal, runs = lab.journal, {"a"}
+    await journal.open()
+    watch = CommandWatch(journal, runs.__contains__)
+    await watch.begin()
+    await command(journal, "a")
+    await watch.look()
+    runs.clear()
+    await watch.look()
+    assert watch.pending == set()
+
+
+@virtual
+async def test_an_idle_journal_is_asked_for_nothing_but_its_last_entry(lab: Lab):
+    journal = lab.journal
+    await journal.open()
+    watch = CommandWatch(journal, watching("a"))
+    await watch.begin()
+    before = journal.calls
+    await watch.look()
+    assert journal.calls == before + 1
+
+
+@virtual
+async def test_the_reads_of_a_process_do_not_grow_with_its_runs(lab: Lab):
+    @agent(run_id="{name}")
+    async def idle(_run: Run, name: str) -> str:
+        await asyncio.Event().wait()
+        return name
+
+    calls: list[int] = []
+    async with lab.app(idle) as app:
+        for runs in (1, 20):
+            for number in range(runs):
+                app.start(idle, f"r-{runs}-{number}")
+            await lab.pass_time(seconds=10)
+            before = lab.journal.calls
+            await lab.pass_time(seconds=10)
+            calls.append(lab.journal.calls - before)
+    few, many = calls
+    assert many <= few + 1, "a look may fall on the edge of the ten seconds"
+
+
+@virtual
+async def test_a_command_that_comes_while_the_run_is_claimed_is_taken(lab: Lab):
+    @agent(run_id="{name}")
+    async def idle(_run: Run, name: str) -> str:
+        await asyncio.Event().wait()
+        return name
+
+    async with lab.app(idle, poll_ms=100) as owner:
+        process: Any = lab.processes[-1]
+        claim = process.claim
+
+        async def slow(*arguments: Any) -> Any:
+            found = await claim(*arguments)
+            await lab.journal.post(command_post("a", b'{"word":"cancel","by":"ann"}'))
+            await asyncio.sleep(1)  # the watch looks meanwhile: the run is held and not driven yet
+            return found
+
+        process.claim = slow
+        handle = owner.start(idle, "a")
+        await lab.pass_time(seconds=3)
+        assert handle.done()
+        with pytest.raises(RunStopped, match="cancelled"):
+            await handle.result()
