@@ -106,10 +106,9 @@ def _refuse_contradictions(contract: Contract, kind: Kind, settings: dict[str, A
             f"{where}: a read changes nothing, so there is nothing to {kind}",
             next_step='drop the handler, or drop effect="read"',
         )
-    known = {
-        "verify": {"settle_window", "check_first", "deadline", "every", "timeout"},
-        "observe": {"timeout"},
-    }.get(kind, set[str]())
+    known = {"verify": {"settle_window", "check_first", "deadline", "every", "timeout"}, "observe": {"timeout"}}.get(
+        kind, set[str]()
+    )
     if unknown := settings.keys() - known:
         raise ContractError(
             f"{where} does not take {', '.join(sorted(unknown))}",

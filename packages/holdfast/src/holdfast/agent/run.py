@@ -125,12 +125,7 @@ class Run:
         return await on_commit(self.scope(), tool, tool.shape.bind(args, kwargs))
 
     async def execute(
-        self,
-        plan: Plan,
-        given: Any = None,
-        *,
-        approve: bool = False,
-        relies_on: Mapping[str, Any] | Iterable[str] = (),
+        self, plan: Plan, given: Any = None, *, approve: bool = False, relies_on: Mapping[str, Any] | Iterable[str] = ()
     ) -> PlanResult:
         """Perform a plan: as parallel as its dependencies allow, durable, and without asking a model.
 

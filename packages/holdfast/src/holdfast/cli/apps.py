@@ -330,9 +330,7 @@ def ending_by_signal() -> Generator[asyncio.Event]:
 def reach_option(function: Callable[..., Any]) -> Callable[..., Any]:
     """`--reach PATH`: who is notified when a person is asked."""
     return click.option(
-        "--reach",
-        metavar="PATH",
-        help="Notification settings: a reach.yaml. Default: the one in pyproject.toml.",
+        "--reach", metavar="PATH", help="Notification settings: a reach.yaml. Default: the one in pyproject.toml."
     )(function)
 
 

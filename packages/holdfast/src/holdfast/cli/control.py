@@ -51,14 +51,7 @@ _OVER: Final = {"completed": "has completed", "undone": "is undone"}
 @click.option("--result", metavar="JSON", help="With --happened: what the call would have returned.")
 @click.option("--evidence", metavar="TEXT", default="", help="How you know; it is recorded.")
 @by_option
-async def resolve(
-    call: CommandCall,
-    operation: str,
-    evidence: str,
-    by: str,
-    result: str | None,
-    **flags: bool,
-) -> None:
+async def resolve(call: CommandCall, operation: str, evidence: str, by: str, result: str | None, **flags: bool) -> None:
     """State what happened to OPERATION (RUN/STEP), whose outcome is unknown.
 
     Your statement is recorded with your name and is final. For the agent the call

@@ -87,10 +87,7 @@ async def heads(call: CommandCall) -> None:
     click.echo(line_of(head))
 
 
-@command(
-    "doctor",
-    examples=("holdfast doctor", "holdfast doctor --rebuild", "holdfast doctor --trust anna"),
-)
+@command("doctor", examples=("holdfast doctor", "holdfast doctor --rebuild", "holdfast doctor --trust anna"))
 @click.option("--rebuild", "rebuilding", is_flag=True, help="Recompute the listing of runs from their records.")
 @click.option(
     "--trust", "by", metavar="NAME", help="Trust a journal that looks copied or restored; your name is recorded."

@@ -64,8 +64,7 @@ async def transaction(call: CommandCall, transaction: str, why: str, by: str, **
 
 
 @command(
-    "undo",
-    examples=("holdfast undo trip-17 --dry-run", "holdfast undo trip-17 --why 'customer withdrew' --by anna"),
+    "undo", examples=("holdfast undo trip-17 --dry-run", "holdfast undo trip-17 --why 'customer withdrew' --by anna")
 )
 @click.argument("run_id", metavar="RUN")
 @click.option("--dry-run", is_flag=True, help="Show what would be done about each effect; send nothing.")

@@ -209,10 +209,7 @@ async def ask(
         if active.history.boundaries.by_name:
             await may_begin(scope, name)
         _put(
-            active,
-            name,
-            r.QuestionAsked(step=name, question=question, default=wanted.default, handoff=handoff),
-            wanted,
+            active, name, r.QuestionAsked(step=name, question=question, default=wanted.default, handoff=handoff), wanted
         )
         while not await _answered(active, name) and not is_interrupted(scope, name):
             await _wait_for_answer(scope, name)

@@ -97,10 +97,7 @@ class Housekeeping:
         await self.forget(over)
 
     async def _failed(self, task: str, error: BaseException, then: str = "It is tried again") -> None:
-        now, text = (
-            self._clock.wall_ms(),
-            f"{type(error).__name__}: {error}".removesuffix(": ")[:500],
-        )
+        now, text = (self._clock.wall_ms(), f"{type(error).__name__}: {error}".removesuffix(": ")[:500])
         before = self._troubles.get(task)
         self._troubles[task] = Trouble(task, text, now if before is None else before.since_ms)
         if before is None or before.error != text or now - self._logged_ms[task] >= AGAIN_MS:

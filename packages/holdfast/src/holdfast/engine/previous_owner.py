@@ -74,9 +74,7 @@ async def _fate(driver: OperationDriver, last: Attempt) -> _CallFate:
     # One that renews its lease may go on for ever: no silence ends the wait, so a person is asked.
     says = _HUNG if state.fate == "alive" else _BEATS
     return _CallFate(
-        over,
-        r.End("lost", why="its owner lost the lease"),
-        says.format(pid=state.pid) if state.seen_to_live else "",
+        over, r.End("lost", why="its owner lost the lease"), says.format(pid=state.pid) if state.seen_to_live else ""
     )
 
 

@@ -20,18 +20,7 @@ from holdfast.engine.settings import Settings
 from holdfast.engine.tool_protocol import AgentCode, PolicyCode, ToolCode
 from holdfast.engine.wakeup import CommandWatch
 from holdfast.errors import HoldfastError, JournalError, JournalUnavailable, LeaseLost
-from holdfast.journal.port import (
-    Busy,
-    Identity,
-    Journal,
-    Lease,
-    LeaseGranted,
-    NewRun,
-    RunChange,
-    RunRow,
-    Worker,
-    Write,
-)
+from holdfast.journal.port import Busy, Identity, Journal, Lease, LeaseGranted, NewRun, RunChange, RunRow, Worker, Write
 from holdfast.model.run_history import RunHistory
 from holdfast.model.secret import resolver_from
 

@@ -412,8 +412,7 @@ def _other_read(active: ActiveRun, step: str, tool: ToolCode, written: Forms) ->
     recorded = active.history.steps.answers.get(step)
     was = f"{recorded.tool} {bytes(recorded.arguments).decode()}" if isinstance(recorded, r.ReadRecorded) else "no read"
     active.replay.diverge(
-        f"{step} came back as another read",
-        f"- recorded: {was}\n+ now:      {tool.name} {written.stored.decode()}",
+        f"{step} came back as another read", f"- recorded: {was}\n+ now:      {tool.name} {written.stored.decode()}"
     )
 
 

@@ -356,11 +356,7 @@ def _next(operation: str, history: RunHistory, state: OperationState, move: m.Mo
         happened = (
             [f"holdfast resolve {operation} --happened{result} --evidence TEXT"] if state.may_have_been_sent else []
         )
-        return [
-            *happened,
-            f"holdfast resolve {operation} --did-not-happen --evidence TEXT  (give it up)",
-            *again,
-        ]
+        return [*happened, f"holdfast resolve {operation} --did-not-happen --evidence TEXT  (give it up)", *again]
     if history.lifecycle.paused is not None:
         return [f"holdfast unpause {run}"]
     if isinstance(move, m.Wait) and move.why == "trust":

@@ -77,8 +77,7 @@ def own_head_keys(file: Path | None, rng: Rng) -> tuple[str, ...]:
         made: SigningKeys = first_keys(file, rng.token() + rng.token())
     except OSError as error:
         raise UsageError(
-            f"the key that signs heads cannot be made at {file}: {error.strerror}",
-            next_step=f"give one in {VARIABLE}",
+            f"the key that signs heads cannot be made at {file}: {error.strerror}", next_step=f"give one in {VARIABLE}"
         ) from error
     return made.keys
 

@@ -395,10 +395,4 @@ class HostFacts(msgspec.Struct, frozen=True):
 
 def this_host() -> HostFacts:
     """The real machine."""
-    return HostFacts(
-        machine=machine_id(),
-        boot=boot_id(),
-        uptime_ms=uptime_ms,
-        wall_ms=wall_ms,
-        fate=fate,
-    )
+    return HostFacts(machine=machine_id(), boot=boot_id(), uptime_ms=uptime_ms, wall_ms=wall_ms, fate=fate)

@@ -8,12 +8,7 @@ if TYPE_CHECKING:
     from holdfast.people.policy.judge import PolicyError
     from holdfast.policies import Gate
 
-__all__ = [
-    "Gate",
-    "Policy",
-    "PolicyError",
-    "Rule",
-]
+__all__ = ["Gate", "Policy", "PolicyError", "Rule"]
 
 # The module of each name. A name is imported on first use: listing the inbox imports modules of this package, and needs
 # no policies.

@@ -22,11 +22,7 @@ from holdfast.model.operation import OperationState
 from holdfast.model.run_history import RunHistory
 from holdfast.model.transaction import around
 
-_SAYS: Final = {
-    "happened": "it happened",
-    "did_not_happen": "it did not happen",
-    "compensate": "it is compensated",
-}
+_SAYS: Final = {"happened": "it happened", "did_not_happen": "it did not happen", "compensate": "it is compensated"}
 
 
 def note_of(step: str, word: str, evidence: str) -> str:

@@ -400,8 +400,5 @@ def _commands(about: LoadedItem, listed: str, contract: Contract | None) -> tupl
     sent = isinstance(about.subject, TransactionState) or about.subject.may_have_been_sent
     if about.kind == "approval":
         other = f"--edit JSON | --ask TEXT | --stand-in JSON --shown {brief(about.digest)} --by NAME"
-        return (
-            answer_with(about.run, "approval", listed, shown=about.digest),
-            f"holdfast answer {about.item} {other}",
-        )
+        return (answer_with(about.run, "approval", listed, shown=about.digest), f"holdfast answer {about.item} {other}")
     return (answer_with(about.run, "person", listed, sent=sent),)

@@ -32,10 +32,7 @@ Words: TypeAlias = Mapping[str, Callable[[Typed], a.Answer]]
 
 TAKE_OVER: Final = "take-over"
 
-_APPROVAL: Final[Words] = {
-    "yes": lambda said: a.Approve(said.why, said.hours),
-    "no": lambda said: a.Decline(said.why),
-}
+_APPROVAL: Final[Words] = {"yes": lambda said: a.Approve(said.why, said.hours), "no": lambda said: a.Decline(said.why)}
 _REVIEW: Final[Words] = {
     "happened": lambda said: a.HappenedAnswer(said.evidence, said.result),
     "did-not-happen": lambda said: a.DidNotHappenAnswer("give_up", said.evidence),
@@ -55,10 +52,7 @@ _HALTED: Final[Words] = {
     TAKE_OVER: lambda said: a.TakeOver(said.why),
     "cancel": lambda said: a.Abandon(said.why),
 }
-_SHADOW: Final[Words] = {
-    "right": lambda said: a.Right(said.why),
-    "wrong": lambda said: a.Wrong(said.why),
-}
+_SHADOW: Final[Words] = {"right": lambda said: a.Right(said.why), "wrong": lambda said: a.Wrong(said.why)}
 _ALSO: Final = {"true": "yes", "false": "no"}
 
 

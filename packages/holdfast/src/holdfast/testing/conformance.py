@@ -19,15 +19,7 @@ from pathlib import Path
 
 from holdfast.errors import JournalUnavailable, LeaseLost, LedgerTaken, RecordRefused
 from holdfast.journal.backend_rules import FOREVER_MS, MAX_BODY
-from holdfast.journal.port import (
-    Busy,
-    Journal,
-    LeaseGranted,
-    Post,
-    Row,
-    RunChange,
-    Write,
-)
+from holdfast.journal.port import Busy, Journal, LeaseGranted, Post, Row, RunChange, Write
 from holdfast.journal.run_log import RunLog, beginning, genesis, verify_chain
 from holdfast.testing.conformance_listing import (
     ALICE,

@@ -6,15 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from holdfast.journal.port import (
-    Journal,
-    LeaseGranted,
-    NewRun,
-    RunChange,
-    RunStatus,
-    StatusFilter,
-    Worker,
-)
+from holdfast.journal.port import Journal, LeaseGranted, NewRun, RunChange, RunStatus, StatusFilter, Worker
 from holdfast.journal.run_log import RunLog, beginning, genesis
 
 ALICE = Worker("alice")

@@ -17,14 +17,7 @@ from holdfast.engine.current_operation import CurrentOperation, current_operatio
 
 AnyTool = Tool[Any, Any]
 Kind = Literal[
-    "lose_request",
-    "lose_reply",
-    "fail_after",
-    "answer_late",
-    "land_late",
-    "deliver_twice",
-    "half_lands",
-    "cut_reply",
+    "lose_request", "lose_reply", "fail_after", "answer_late", "land_late", "deliver_twice", "half_lands", "cut_reply"
 ]
 WORDS: Final[dict[Kind, str]] = {
     "lose_request": "timeout before the effect",

@@ -46,10 +46,7 @@ class DemoPayments:
         self._in_progress: set[str] = set()
 
     def routes(self) -> list[Route]:
-        return [
-            Route("/refunds", self.create, methods=["POST"]),
-            Route("/refunds", self.read, methods=["GET"]),
-        ]
+        return [Route("/refunds", self.create, methods=["POST"]), Route("/refunds", self.read, methods=["GET"])]
 
     async def create(self, request: Request) -> Response:
         order = msgspec.json.decode(await request.body(), type=RefundOrder)

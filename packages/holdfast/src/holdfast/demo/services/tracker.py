@@ -36,10 +36,7 @@ class Tracker:
         self.tickets: list[Ticket] = []
 
     def routes(self) -> list[Route]:
-        return [
-            Route("/tickets", self.create, methods=["POST"]),
-            Route("/search", self.search, methods=["GET"]),
-        ]
+        return [Route("/tickets", self.create, methods=["POST"]), Route("/search", self.search, methods=["GET"])]
 
     async def create(self, request: Request) -> Response:
         draft = msgspec.json.decode(await request.body(), type=Draft)

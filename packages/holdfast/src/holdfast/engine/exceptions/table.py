@@ -147,10 +147,7 @@ SMTP: Final = (
     ExceptionRule("smtplib.SMTPException", "ambiguous", "may come after DATA"),
 )
 
-_AIOSMTPLIB_GREETING: Final = (
-    "aiosmtplib.errors.SMTPServerDisconnected",
-    "aiosmtplib.errors.SMTPReadTimeoutError",
-)
+_AIOSMTPLIB_GREETING: Final = ("aiosmtplib.errors.SMTPServerDisconnected", "aiosmtplib.errors.SMTPReadTimeoutError")
 
 AIOSMTPLIB: Final = (
     ExceptionRule(

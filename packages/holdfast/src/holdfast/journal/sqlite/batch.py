@@ -222,8 +222,7 @@ def _spilled(row: Row, database: Database) -> Row:
         return row
     digest = sha256(row.body).hexdigest()
     database.change(
-        "insert into payload (digest, body) values (?, cast(? as text)) on conflict do nothing",
-        (digest, row.body),
+        "insert into payload (digest, body) values (?, cast(? as text)) on conflict do nothing", (digest, row.body)
     )
     return Row(row.seq, _POINTER + digest.encode() + b'"}', row.hash, row.token)
 
