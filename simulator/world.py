@@ -20,8 +20,7 @@ import msgspec
 from holdfast.journal.port import RunRow, Write
 from holdfast.testing.clock import EPOCH_MS
 from holdfast.testing.world.disk import Backup, Disk, Store
-from holdfast.testing.world.files import Files
-from holdfast.testing.world.files_disk import SqliteDisk
+from holdfast.testing.world.files import Files, SqliteDisk
 from holdfast.testing.world.loop import ACTOR, Actor, Died, SimLoop, Stuck
 from simulator.checkers.checker import Checker, Violation
 from simulator.coverage import Reach

@@ -7,11 +7,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from holdfast.demo.contest import Contest, DemoError, Progress
-from holdfast.demo.referee import count
-from holdfast.demo.requests import make_requests, write_requests
-from holdfast.demo.schedule import REQUESTS, make_schedule
-from holdfast.demo.side_without import WithoutHoldfast
+from holdfast.demo.contest import Contest, DemoError, Progress, count
+from holdfast.demo.scenario import REQUESTS, make_requests, make_schedule, write_requests
+from holdfast.demo.sides import WithoutHoldfast
 from holdfast.demo.witness import KillNow, WitnessedEffect
 from tests.demo.processes import running
 

@@ -4,10 +4,9 @@ import io
 
 from rich.console import Console
 
-from holdfast.demo.contest import Progress
+from holdfast.demo.contest import Counts, Progress
 from holdfast.demo.display import LEGEND, Scoreboard, final_table, money_line
-from holdfast.demo.referee import Counts
-from holdfast.demo.schedule import make_schedule
+from holdfast.demo.scenario import make_schedule
 from holdfast.demo.witness import KillNow, WitnessedEffect
 
 COUNTS = Counts(requested=96, once=69, twice=22, never=0, waiting=0, refused=5, misreported=3)

@@ -5,8 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.demo.requests import make_requests, read_requests, write_requests
-from holdfast.demo.schedule import (
+from holdfast.demo.scenario import (
     COMMITS_AT_ONCE,
     DECKS,
     REQUESTS,
@@ -14,7 +13,10 @@ from holdfast.demo.schedule import (
     ScheduledFault,
     event_of,
     lane_of,
+    make_requests,
     make_schedule,
+    read_requests,
+    write_requests,
 )
 
 SEEDS = st.integers(min_value=-(2**40), max_value=2**40)

@@ -6,7 +6,7 @@ import aiosmtplib
 import httpx2
 import pytest
 
-from holdfast.demo.schedule import Kill, ScheduledFault
+from holdfast.demo.scenario import Kill, ScheduledFault
 from holdfast.demo.shop import RefusedError
 from tests.demo.worlds import CUSTOMERS, FIRST, counted, open_shop, world_with
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from holdfast.demo.side_holdfast import STEPS, WithHoldfast, place_of
+from holdfast.demo.sides import STEPS, WithHoldfast, place_of
 from holdfast.inspect.reader import JournalReader
 from holdfast.journal.memory import MemoryJournal
 from holdfast.journal.port import NewRun, Worker

@@ -4,9 +4,8 @@ import asyncio
 import contextlib
 from collections import Counter
 
-from holdfast.demo.requests import make_requests
-from holdfast.demo.schedule import Schedule, ScheduledFault
-from holdfast.demo.services.server import serving
+from holdfast.demo.scenario import Schedule, ScheduledFault, make_requests
+from holdfast.demo.services import serving
 from holdfast.demo.shop import Shop
 from holdfast.demo.world import DemoWorld
 

@@ -6,7 +6,7 @@ from tests.tidy.tree import module_name, parsed, python_files, shown
 
 ROOM = "holdfast.journal"
 # The simulated machine performs runs over the product's own journal on real files.
-ON_FILES = {"holdfast.testing.world.files", "holdfast.testing.world.files_disk", "holdfast.testing.world.processes"}  # fmt: skip
+ON_FILES = {"holdfast.testing.world.files", "holdfast.testing.world.processes"}  # fmt: skip
 # A table of exceptions that tools may raise: the library of a user, not of the journal.
 TABLES = {"holdfast.engine.exceptions.table"}
 WORDS = ("sqlite", "apsw")

@@ -14,7 +14,7 @@ import pytest
 from examples import naive_desk as desk
 from holdfast import Key, Run, agent, current_operation, tool
 from holdfast.errors import UsageError
-from holdfast.testing.world import World, forking
+from holdfast.testing.world import World, processes
 
 SEEN: set[str] = set()
 LOOSE: list[str] = []
@@ -183,7 +183,7 @@ def test_a_process_that_dies_by_itself_is_told(killing: World):
 
 
 def test_a_process_that_hangs_is_killed(killing: World, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(forking, "PATIENCE_S", 0.0)
+    monkeypatch.setattr(processes, "PATIENCE_S", 0.0)
     with pytest.raises(AssertionError, match="says nothing for 0 s"):
         killing.explore(remembers, "17")
 

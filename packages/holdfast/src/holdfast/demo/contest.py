@@ -1,7 +1,8 @@
-"""Runs the sides: starts the witness and the workers, kills workers when the witness says so, restarts them.
+"""Runs the sides and counts, at the services, the fate of each effect that a customer asked for.
 
-Each side has a few worker processes, and each worker has its own customers, in file order and one at
-a time. So what a worker meets does not depend on how fast the others are, and a seed repeats.
+It starts the witness and the workers, kills workers when the witness says so, and restarts them. Each side has a few
+worker processes, and each worker has its own customers, in file order and one at a time. So the faults that a worker
+meets do not depend on how fast the others are, and a seed repeats.
 """
 
 from __future__ import annotations
@@ -13,17 +14,16 @@ import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Literal, Protocol, TypeVar
 
 import httpx2
 import msgspec
 
-from holdfast.demo.addresses import ENVIRONMENT, Addresses
-from holdfast.demo.referee import Reported
-from holdfast.demo.schedule import LANES, Spot, lane_of
+from holdfast.demo.scenario import LANES, SERVICES, Spot, lane_of
+from holdfast.demo.shop import ENVIRONMENT, Addresses
 from holdfast.demo.witness import Dead, KillNow, Ready, Told, WitnessedEffect
 from holdfast.demo.world import ServiceEffect
 
@@ -226,3 +226,67 @@ async def _lines(process: Process) -> AsyncGenerator[bytes]:
     assert process.stdout is not None
     async for line in process.stdout:
         yield line
+
+
+# --- the count: what the witness saw, compared with what a side finally reports --------------------------------------
+
+
+Reported = Literal["done", "failed", "waiting"]
+"""A side's final statement about an effect; an effect without a statement is not in its report."""
+
+Fate = Literal["once", "twice", "never", "waiting", "refused"]
+
+
+class Counts(msgspec.Struct, frozen=True):
+    """One side's row of the table: `requested = once + twice + never + waiting + refused`.
+
+    twice: it happened more than once, whatever else is true. waiting: a person is asked. once: it
+    happened once. refused: it did not happen, and the side reports that it failed. never: it did not
+    happen, and the side does not say so. Apart from these, misreported: not waiting, and the side says done
+    where nothing happened, or failed or nothing where something did.
+    """
+
+    requested: int
+    once: int
+    twice: int
+    never: int
+    waiting: int
+    refused: int
+    misreported: int
+
+
+def count(requests: Iterable[int], effects: Counter[Spot], report: Mapping[Spot, Reported]) -> Counts:
+    wanted: list[Spot] = [(service, request) for request in requests for service in SERVICES]
+    fates = Counter(fate(effects[one], report.get(one)) for one in wanted)
+    return Counts(
+        requested=len(wanted),
+        once=fates["once"],
+        twice=fates["twice"],
+        never=fates["never"],
+        waiting=fates["waiting"],
+        refused=fates["refused"],
+        misreported=sum(misreported(effects[one], report.get(one)) for one in wanted),
+    )
+
+
+def refunded_twice(prices: Mapping[int, int], effects: Counter[Spot]) -> int:
+    """The cents that customers received beyond their refund. `prices` has the refund due for each request."""
+    return sum(cents * max(0, effects["payments", request] - 1) for request, cents in prices.items())
+
+
+def fate(times: int, reported: Reported | None) -> Fate:
+    """The column in which one effect is counted. The first line that fits decides."""
+    if times > 1:
+        return "twice"
+    if reported == "waiting":
+        return "waiting"
+    if times == 1:
+        return "once"
+    return "refused" if reported == "failed" else "never"
+
+
+def misreported(times: int, reported: Reported | None) -> bool:
+    """True if the final report differs from the service. An effect that waits for a person claims nothing."""
+    if reported == "waiting":
+        return False
+    return (reported == "done") != (times > 0)

@@ -12,9 +12,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from holdfast.demo.contest import News, Progress
-from holdfast.demo.referee import Counts
-from holdfast.demo.schedule import REQUESTS, SERVICES, Schedule, Spot, lane_of
+from holdfast.demo.contest import Counts, News, Progress
+from holdfast.demo.scenario import REQUESTS, SERVICES, Schedule, Spot, lane_of
 from holdfast.demo.witness import KillNow, WitnessedEffect
 
 TITLES: Final = {"without": "without Holdfast", "holdfast": "with Holdfast"}

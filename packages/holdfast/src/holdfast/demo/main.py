@@ -18,13 +18,10 @@ import msgspec
 from rich.console import Console
 from rich.prompt import Prompt
 
-from holdfast.demo.contest import PYTHON, Contest, DemoError, News, Result
+from holdfast.demo.contest import PYTHON, Contest, Counts, DemoError, News, Result, count, refunded_twice
 from holdfast.demo.display import LEGEND, Scoreboard, final_table, live, money_line
-from holdfast.demo.referee import Counts, count, refunded_twice
-from holdfast.demo.requests import make_requests, write_requests
-from holdfast.demo.schedule import REQUESTS, make_schedule
-from holdfast.demo.side_holdfast import WithHoldfast, place_of
-from holdfast.demo.side_without import WithoutHoldfast
+from holdfast.demo.scenario import REQUESTS, make_requests, make_schedule, write_requests
+from holdfast.demo.sides import WithHoldfast, WithoutHoldfast, place_of
 from holdfast.extensions import CONSOLE, has_extension
 
 WORDS: Final = {"happened": ("--happened",), "did-not-happen": ("--did-not-happen", "--give-up")}

@@ -1,4 +1,4 @@
-"""The shop's own client library: how both agents talk to the services.
+"""The shop's own client library: the addresses of the services, and how both agents call them.
 
 Nothing here is about Holdfast. A call returns, raises `RefusedError` if the service definitely
 refused, and otherwise raises the network error.
@@ -17,7 +17,21 @@ import aiosmtplib
 import httpx2
 import msgspec
 
-from holdfast.demo.addresses import ENVIRONMENT, LOOPBACK, Addresses
+LOOPBACK: Final = "127.0.0.1"
+
+ENVIRONMENT: Final = "HOLDFAST_DEMO_SERVICES"
+"""The environment variable that names the file with a side's addresses."""
+
+
+class Addresses(msgspec.Struct, frozen=True):
+    """One side's services. `http` is the root of the web APIs."""
+
+    http: str
+    smtp_port: int
+
+
+# --- the client of the services --------------------------------------------------------------------------------------
+
 
 PATIENCE_S: Final = 0.4
 """How long a client waits for an answer, in seconds."""

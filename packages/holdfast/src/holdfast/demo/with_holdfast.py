@@ -26,7 +26,7 @@ from holdfast import (
     current_operation,
     tool,
 )
-from holdfast.demo.requests import CustomerRequest
+from holdfast.demo.scenario import CustomerRequest
 from holdfast.demo.shop import Refund, RefusedError, shop
 from holdfast.demo.world import DemoPace
 from holdfast.errors import KeyInProgress

@@ -16,8 +16,7 @@ from email.utils import make_msgid
 from pathlib import Path
 from typing import TypeVar
 
-from holdfast.demo.requests import CustomerRequest, read_requests
-from holdfast.demo.schedule import lane_of
+from holdfast.demo.scenario import CustomerRequest, lane_of, read_requests
 from holdfast.demo.shop import RefusedError, shop
 
 T = TypeVar("T")

@@ -14,10 +14,9 @@ from pathlib import Path
 
 import msgspec
 
-from holdfast.demo.addresses import Addresses
-from holdfast.demo.requests import read_requests
-from holdfast.demo.schedule import Kill, Service, make_schedule
-from holdfast.demo.services.server import serving
+from holdfast.demo.scenario import Kill, Service, make_schedule, read_requests
+from holdfast.demo.services import serving
+from holdfast.demo.shop import Addresses
 from holdfast.demo.world import DemoWorld, ServiceEffect
 
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import msgspec
 
 from holdfast import Holdfast
-from holdfast.demo.requests import read_requests
-from holdfast.demo.schedule import lane_of
+from holdfast.demo.scenario import lane_of, read_requests
 from holdfast.demo.shop import shop
 from holdfast.demo.with_holdfast import desk
 

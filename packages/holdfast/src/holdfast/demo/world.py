@@ -15,8 +15,7 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from holdfast.demo.requests import CustomerRequest
-from holdfast.demo.schedule import Kill, Moment, Schedule, ScheduledFault, Service
+from holdfast.demo.scenario import CustomerRequest, Kill, Moment, Schedule, ScheduledFault, Service
 
 T = TypeVar("T")
 

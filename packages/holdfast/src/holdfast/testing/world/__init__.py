@@ -26,11 +26,9 @@ from holdfast.agent.tool import Tool
 from holdfast.errors import UsageError
 from holdfast.testing.faults import ON_READS, Effect, Fault
 from holdfast.testing.wire import is_tool
-from holdfast.testing.world.explore import MOST_PAIRS, Contracts, Performed, Rules, search
-from holdfast.testing.world.meaning import Same, seen
-from holdfast.testing.world.outside import Outside, stub
+from holdfast.testing.world.explore import MOST_PAIRS, Contracts, Performed, Rules, Same, search, seen
+from holdfast.testing.world.outside import Outside, Service, stub
 from holdfast.testing.world.processes import in_processes
-from holdfast.testing.world.service import Service
 from holdfast.testing.world.stage import StageEnded, Task, in_this_process
 from holdfast.testing.world.story import Crash, Exploration, Finding
 

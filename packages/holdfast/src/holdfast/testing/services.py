@@ -1,0 +1,200 @@
+"""Fake services for tests: in process, async, in virtual time. Each counts its own effects, for `world.use`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Generic, TypeVar
+
+
+class Payments:
+    """Charges. A charge under a known key answers as the first one did, within `ttl` of virtual time."""
+
+    def __init__(self, ttl: timedelta = timedelta(hours=24), lag: timedelta = timedelta(0)) -> None:
+        self._ttl_s = ttl.total_seconds()
+        self._lag_s = lag.total_seconds()
+        self._known: dict[str, tuple[float, str, int, str]] = {}
+        self._effects: list[str] = []
+
+    async def charge(self, account: str, cents: int, *, key: str | None = None) -> str:
+        """Charge, and return the charge's number. Raises `ValueError` on a known key with other parameters."""
+        await asyncio.sleep(self._lag_s)
+        now = asyncio.get_running_loop().time()
+        known = self._known.get(key) if key is not None else None
+        if known is not None and now < known[0] + self._ttl_s:
+            if known[1:3] != (account, cents):
+                raise ValueError("this key was used with other parameters")
+            return known[3]
+        self._effects.append(f"charge {account} {cents}")
+        number = f"ch-{len(self._effects)}"
+        if key is not None:
+            self._known[key] = (now, account, cents, number)
+        return number
+
+    def effects(self) -> list[str]:
+        """Every charge that was made."""
+        return list(self._effects)
+
+    def reset(self) -> None:
+        """Forget all charges and keys."""
+        self._known.clear()
+        self._effects.clear()
+
+
+class MailServer:
+    """Mails, without idempotency keys. `lag` is the time until a sent one appears in the sent folder."""
+
+    def __init__(self, lag: timedelta = timedelta(0)) -> None:
+        self._lag_s = lag.total_seconds()
+        self._sent: list[tuple[float, str, str, str]] = []
+
+    async def send(self, to: str, subject: str, *, message_id: str = "") -> None:
+        """Send a mail; sending twice delivers two mails."""
+        await asyncio.sleep(0)
+        self._sent.append((asyncio.get_running_loop().time(), to, subject, message_id))
+
+    async def in_sent_folder(self, message_id: str) -> bool:
+        """True if the sent folder shows a mail with this Message-ID."""
+        await asyncio.sleep(0)
+        seen_s = asyncio.get_running_loop().time() - self._lag_s
+        return any(at <= seen_s and one == message_id for at, _, _, one in self._sent)
+
+    def effects(self) -> list[str]:
+        """Every mail that was sent."""
+        return [f"mail to {to}: {subject}" for _, to, subject, _ in self._sent]
+
+    def reset(self) -> None:
+        """Forget all mails."""
+        self._sent.clear()
+
+
+class Tickets:
+    """Tickets, without idempotency keys. The search finds any text; `lag` is the time until it finds a new ticket."""
+
+    def __init__(self, lag: timedelta = timedelta(0)) -> None:
+        self._lag_s = lag.total_seconds()
+        self._tickets: list[tuple[float, str, str]] = []
+
+    async def create(self, title: str, body: str = "") -> str:
+        """Create a ticket, and return its number."""
+        await asyncio.sleep(0)
+        self._tickets.append((asyncio.get_running_loop().time(), title, body))
+        return f"T-{len(self._tickets)}"
+
+    async def search(self, text: str) -> list[str]:
+        """The numbers of the visible tickets that contain `text`."""
+        await asyncio.sleep(0)
+        seen_s = asyncio.get_running_loop().time() - self._lag_s
+        found = enumerate(self._tickets, 1)
+        return [f"T-{number}" for number, (at, *held) in found if at <= seen_s and any(text in one for one in held)]
+
+    def effects(self) -> list[str]:
+        """Every ticket that was created, by its title."""
+        return [f"ticket {title}" for _, title, _ in self._tickets]
+
+    def reset(self) -> None:
+        """Forget all tickets."""
+        self._tickets.clear()
+
+
+class NumberTaken(Exception):
+    """An entry of that number exists."""
+
+
+class Calendar:
+    """Entries whose callers choose the number: a second entry of the same number is refused."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, str] = {}
+        self._effects: list[str] = []
+
+    async def book(self, number: str, title: str) -> None:
+        """Make an entry. Raises `NumberTaken` if there is one of that number."""
+        await asyncio.sleep(0)
+        if number in self._entries:
+            raise NumberTaken(number)
+        self._entries[number] = title
+        self._effects.append(f"booked {title}")
+
+    async def find(self, number: str) -> str | None:
+        """The title of an entry."""
+        await asyncio.sleep(0)
+        return self._entries.get(number)
+
+    async def cancel(self, number: str) -> None:
+        """Remove an entry; do nothing if it does not exist."""
+        await asyncio.sleep(0)
+        title = self._entries.pop(number, None)
+        if title is not None:
+            self._effects.append(f"cancelled {title}")
+
+    def effects(self) -> list[str]:
+        """Every entry that was made or removed."""
+        return list(self._effects)
+
+    def reset(self) -> None:
+        """Forget all entries."""
+        self._entries.clear()
+        self._effects.clear()
+
+
+class KeyValue:
+    """Values by name. A write counts as an effect only where it changes something."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, str] = {}
+        self._effects: list[str] = []
+
+    async def put(self, name: str, value: str) -> None:
+        """Store a value."""
+        await asyncio.sleep(0)
+        if self._values.get(name) != value:
+            self._values[name] = value
+            self._effects.append(f"{name}={value}")
+
+    async def get(self, name: str) -> str | None:
+        """The value, or None."""
+        await asyncio.sleep(0)
+        return self._values.get(name)
+
+    def effects(self) -> list[str]:
+        """Every change."""
+        return list(self._effects)
+
+    def reset(self) -> None:
+        """Forget all values."""
+        self._values.clear()
+        self._effects.clear()
+
+
+T = TypeVar("T")
+
+
+class ScriptedModel(Generic[T]):
+    """Answers by turn: each has its phrasings, the first for the first time asked; the last one is repeated.
+
+    Pass it to `world.use`, so that each run begins the script anew. It has no effects.
+    """
+
+    def __init__(self, *turns: Sequence[T]) -> None:
+        if not all(turns):
+            raise ValueError("a turn without any phrasing: give each at least one answer")
+        self._turns = turns
+        self.asked: list[int] = []
+
+    async def answer(self, turn: int) -> T:
+        """The answer of a turn, counted from 0. Raises `IndexError` after the last one."""
+        await asyncio.sleep(0)
+        phrasings = self._turns[turn]
+        before = self.asked.count(turn)
+        self.asked.append(turn)
+        return phrasings[min(before, len(phrasings) - 1)]
+
+    def effects(self) -> list[str]:
+        """Always empty: asking a model changes nothing."""
+        return []
+
+    def reset(self) -> None:
+        """Begin the script anew."""
+        self.asked.clear()
