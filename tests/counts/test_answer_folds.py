@@ -1,4 +1,4 @@
-"""What an answer costs: the run is read when it is answered, and under its lease; nothing else of it is read again."""
+"""What an answer costs: the run is read once, when it is shown or answered; under its lease only new records are read."""
 
 from datetime import timedelta
 from typing import Any
@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from holdfast import Run, agent, tool
+from holdfast.engine.caches import WORTH_KEEPING
 from holdfast.errors import RunSuspended
+from holdfast.inspect.reader import JournalReader
 from holdfast.journal.memory import MemoryJournal
 from holdfast.model.run_history import RunHistory
 from holdfast.people import answers as a
@@ -17,7 +19,7 @@ from holdfast.policies import Gate
 from tests.unit.console.web.stand import standing
 from tests.unit.engine.lab import Lab, virtual
 
-STEPS = 40
+STEPS = WORTH_KEEPING + 40
 PAY = "r-ann/pay#1"
 
 
@@ -63,12 +65,16 @@ def desk_with(lab: Lab, steps: int) -> Any:
     return desk
 
 
-async def cost_of(lab: Lab, monkeypatch: pytest.MonkeyPatch, steps: int, way: str) -> tuple[int, int, int, int]:
+async def cost_of(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, way: str, *, shown_here: bool
+) -> tuple[int, int, int, int]:
     """Folds, records folded and rows read by one approval, and how many records the run had before it."""
-    desk = desk_with(lab, steps)
+    desk = desk_with(lab, STEPS)
     async with standing(lab, agents=[desk]) as stand, await stand.client("bea") as client:
-        shown = (await dossier(stand.app.service, PAY)).digest
-        before = [one async for one in stand.app.service.looking.records("r-ann")]
+        service = stand.app.service
+        looking = service.looking if shown_here else JournalReader(lab.journal, service.engine.identity)
+        shown = (await dossier(looking, PAY)).digest
+        before = [one async for one in service.looking.records("r-ann")]
         with monkeypatch.context() as patched:
             counted = Counted(patched)
             match way:
@@ -79,23 +85,45 @@ async def cost_of(lab: Lab, monkeypatch: pytest.MonkeyPatch, steps: int, way: st
                     )
                     assert sent.status_code == 200, sent.text
                 case "command line":
-                    now = await load_item(stand.app.service.looking, PAY)
-                    await answer_idempotently(stand.app.service, now, a.Approve(), by="bea", shown=shown)
+                    now = await load_item(service.looking, PAY)
+                    await answer_idempotently(service, now, a.Approve(), by="bea", shown=shown)
                 case _:
-                    await a.answer(stand.app.service, PAY, a.Approve(), by="bea", shown=shown)
+                    await a.answer(service, PAY, a.Approve(), by="bea", shown=shown)
     return counted.folds, counted.records, counted.rows, len(before)
 
 
 @pytest.mark.parametrize("way", ["page", "command line", "in code"])
 @virtual
-async def test_an_approval_folds_the_run_when_it_is_answered_and_under_the_lease(
+async def test_an_approval_folds_the_run_once(lab: Lab, monkeypatch: pytest.MonkeyPatch, way: str):
+    folds, records, rows, before = await cost_of(lab, monkeypatch, way, shown_here=False)
+    assert before > STEPS
+    assert folds == 1
+    assert records <= before + 5
+    assert rows <= before + 5
+
+
+@pytest.mark.parametrize("way", ["page", "command line", "in code"])
+@virtual
+async def test_an_approval_of_what_this_process_has_shown_reads_only_new_records(
     lab: Lab, monkeypatch: pytest.MonkeyPatch, way: str
 ):
-    folds, records, rows, before = await cost_of(lab, monkeypatch, STEPS, way)
+    folds, records, rows, before = await cost_of(lab, monkeypatch, way, shown_here=True)
     assert before > STEPS
-    assert folds == 2
-    assert records <= 2 * before + 5
-    assert rows <= 2 * before + 5
+    assert (folds, rows) == (0, 0)
+    assert records <= 5, "those that the command itself makes"
+
+
+@virtual
+async def test_a_page_folds_the_run_once(lab: Lab, monkeypatch: pytest.MonkeyPatch):
+    async with standing(lab, agents=[desk_with(lab, STEPS)]) as stand, await stand.client("bea") as client:
+        before = [one async for one in stand.app.service.looking.records("r-ann")]
+        with monkeypatch.context() as patched:
+            counted = Counted(patched)
+            for folds, reads in ((1, 3), (1, 5)):  # the fold, what is shown of its records, and what others answered
+                page = await client.get(f"/inbox/{PAY.replace('#', '%23')}")
+                assert page.status_code == 200
+                assert counted.folds == folds
+                assert counted.rows <= reads * len(before)
 
 
 @virtual

@@ -19,7 +19,7 @@ from holdfast.model.transaction import TransactionState
 from holdfast.people import answers as a
 from holdfast.people.answers import OneOf, answer_all
 from holdfast.people.assignments import handed
-from holdfast.people.dossier import Dossier, dossier
+from holdfast.people.dossier import Dossier, dossier_of
 from holdfast.people.loaded_item import LoadedItem, checked_shown, load_item
 from holdfast_console.auth.authenticator import Authenticator
 from holdfast_console.auth.authorize import Permission, PermissionScope, Principal, may
@@ -60,9 +60,9 @@ class UseCases:
 
     async def dossier(self, who: Principal, item: str) -> Dossier:
         """Everything about one item. Raises `UnknownRun`, `UsageError` and `NotAllowed`."""
-        _, about = await self._seen(who, item)
+        now, about = await self._seen(who, item)
         await self.authenticator.require(who, "look", about)
-        return await dossier(self.service, item)
+        return await dossier_of(self.looking, now)
 
     async def runs(self, who: Principal, status: RunStatus | None, limit: int, after: str) -> list[RunRow]:
         """Runs by name, without those that only send notices."""

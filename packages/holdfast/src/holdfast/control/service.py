@@ -115,7 +115,7 @@ class ControlService:
     @property
     def looking(self) -> JournalReader:
         """The reader of the journal."""
-        return JournalReader(self._engine.journal, self._engine.identity)
+        return JournalReader(self._engine.journal, self._engine.identity, self._engine.recent_histories)
 
     async def runs(self, *, status: RunStatus | None = None, limit: int = 1000, after: str = "") -> list[RunRow]:
         """The listing, by run id."""

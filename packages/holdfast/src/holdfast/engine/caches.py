@@ -1,4 +1,4 @@
-"""A process's caches of the journal, so that a step need not read it: the pending index, and the inbox depth."""
+"""A process's caches of the journal: the pending index, the inbox depth, and the histories of runs read lately."""
 
 from __future__ import annotations
 
@@ -6,11 +6,15 @@ from typing import Final
 
 import msgspec
 
+from holdfast.errors import ChainBroken
 from holdfast.journal.entry_codec import readable, written
-from holdfast.journal.port import Journal, Post
+from holdfast.journal.port import Journal, Post, Row
+from holdfast.journal.record_codec import decode_all
+from holdfast.journal.run_log import genesis, verify_chain
 from holdfast.model.ids import parts_of
 from holdfast.model.pending import WAYS, ways_stream
 from holdfast.model.policy import Queue
+from holdfast.model.run_history import RunHistory
 from holdfast.model.system import is_system
 from holdfast.model.waits import PEOPLE
 
@@ -90,3 +94,82 @@ class InboxDepth:
                 oldest = min(oldest, row.updated_ms) if asked else oldest
             after = rows[-1].run
         return Queue(depth, (now_ms - oldest) / _HOUR_MS)
+
+
+# --- histories of runs ----------------------------------------------------------------------------------------------
+
+WORTH_KEEPING: Final = 100
+"""How many records a history has that is kept: a shorter one is read as quickly as it is copied."""
+KEPT_BYTES: Final = 16 * 1024 * 1024
+"""Stored size of the records whose histories are kept, all runs together."""
+
+
+class StoredHistory:
+    """The history of a run, folded from its stored records, with the head of the chain that these make."""
+
+    def __init__(self, history: RunHistory, namespace: str) -> None:
+        self.history: Final = history
+        self.head = genesis(namespace, history.run)
+        self.size = 0
+
+    async def read_on(self, journal: Journal) -> None:
+        """Add the records that follow, page by page, so that memory holds no more than the fold.
+
+        Raises `ChainBroken` where records were changed or taken out: what is not on record is done again. A run is
+        stored together with its first records, so one without any has lost them.
+        """
+        history = self.history
+        while rows := await journal.read(history.run, history.records, _PAGE):
+            bad = verify_chain(rows, self.head, history.records + 1)
+            if bad is not None:
+                raise ChainBroken(
+                    f"run {history.run}: record {bad} was changed, removed or moved after it was written",
+                    known="nothing was sent for this run",
+                    next_step="keep a copy of the file, look with holdfast verify, and compare it with a backup",
+                )
+            bodies = [row.body for row in rows]
+            for record in decode_all(bodies):
+                history.add(record)
+            self.head = rows[-1].hash
+            self.size += sum(map(len, bodies))
+            if len(rows) < _PAGE:
+                break
+        if not history.records:
+            raise ChainBroken(
+                f"run {history.run}: its records are missing",
+                known="a run is stored together with its first records, so they were removed; nothing was sent for it",
+                next_step="keep a copy of the file, look with holdfast verify, and compare it with a backup",
+            )
+
+
+class RecentHistories:
+    """Histories of runs that were read lately, so that reading one again decodes only what was appended since.
+
+    A reader gets a copy. The chain is verified from its start, once, and continued with each new record.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal: Final = journal
+        self._kept: Final[dict[str, StoredHistory]] = {}  # the one read last at the end
+
+    async def read(self, run: str, namespace: str, last: Row | None = None) -> RunHistory:
+        """The history of a run. Raises `ChainBroken`.
+
+        `last` is its newest record, where the caller has its lease: a history that does not end there is read anew.
+        """
+        # Taken out while it is read on: a second reader reads all records, and an error leaves no half of one here.
+        kept = self._kept.pop(run, None)
+        if kept is not None:
+            try:
+                await kept.read_on(self._journal)
+            except ChainBroken:  # the file is another one than before: only reading all of it tells
+                kept = None
+        if kept is None or (last is not None and (last.seq, last.hash) != (kept.history.records, kept.head)):
+            kept = StoredHistory(RunHistory(run), namespace)
+            await kept.read_on(self._journal)
+        if kept.history.records < WORTH_KEEPING or kept.size > KEPT_BYTES:
+            return kept.history
+        self._kept[run] = kept
+        while sum(one.size for one in self._kept.values()) > KEPT_BYTES:
+            del self._kept[next(iter(self._kept))]
+        return kept.history.copy()

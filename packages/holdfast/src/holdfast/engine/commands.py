@@ -204,7 +204,7 @@ async def _apply_claimed(process: Process, claimed: LeaseGranted, answered: str)
     """Apply the commands of a run whose lease we hold, and give the lease back."""
     run = claimed.lease.run
     try:
-        history = await load(process, run)
+        history = await process.recent_histories.read(run, process.identity.namespace, claimed.last)
         log = RunLog(process.journal, claimed.lease, claimed.last, genesis(process.identity.namespace, run))
         if is_planted(claimed.row.agent):
             note = await _end_planted(process, claimed.row, history, log)

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from holdfast.engine.breaker import Breakers
-from holdfast.engine.caches import InboxDepth, PendingIndex
+from holdfast.engine.caches import InboxDepth, PendingIndex, RecentHistories
 from holdfast.engine.calls import Calls
 from holdfast.engine.crash_isolation import IsolationGate
 from holdfast.engine.environment import Environment
@@ -63,6 +63,7 @@ class Process:
         self.outbox: Final = Outbox(journal, environment.clock)
         self.pending_index: Final = PendingIndex()
         self.inbox_depth: Final = InboxDepth(journal)
+        self.recent_histories: Final = RecentHistories(journal)
         self.closing = False
         self._beat_up = 0
         self._background: set[asyncio.Task[Any]] = set()

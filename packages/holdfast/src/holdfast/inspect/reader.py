@@ -17,6 +17,7 @@ from holdfast.model.system import HEALTH, Trouble, is_system, troubles_in
 from holdfast.model.waits import ListedWait, decode_waits
 
 if TYPE_CHECKING:
+    from holdfast.engine.caches import RecentHistories
     from holdfast.model import records as r
     from holdfast.model.operation import OperationState
     from holdfast.model.records import Record
@@ -48,11 +49,15 @@ class Listing(msgspec.Struct, frozen=True):
 
 
 class JournalReader:
-    """Questions to an open journal. Nothing here writes."""
+    """Questions to an open journal. Nothing here writes.
 
-    def __init__(self, journal: Journal, identity: Identity) -> None:
+    With `recent`, the cache of an engine, the history of a run is read once, and verified.
+    """
+
+    def __init__(self, journal: Journal, identity: Identity, recent: RecentHistories | None = None) -> None:
         self.journal: Final = journal
         self.identity: Final = identity
+        self._recent: Final = recent
 
     async def runs(self, *, status: RunStatus | None = None, limit: int = 1000, after: str = "") -> list[RunRow]:
         """The listing, by run id."""
@@ -94,19 +99,24 @@ class JournalReader:
             raise UnknownRun(f"there is no run {run} in this journal", next_step="holdfast ps lists the runs")
         return rows[0]
 
-    async def records(self, run: str, after: int = 0) -> AsyncIterator[ReadRecord]:
-        """The records of a run in order, from number `after` + 1 on, each with the row that holds it."""
-        from holdfast.journal.record_codec import decode  # noqa: PLC0415 - a list is read without the records behind it
+    async def records(self, run: str, after: int = 0, *kinds: type[msgspec.Struct]) -> AsyncIterator[ReadRecord]:
+        """The records of a run in order, from number `after` + 1 on, each with the row that holds it.
 
+        Given `kinds`, no record of another kind is decoded.
+        """
+        from holdfast.journal.record_codec import decode, prefixes_of  # noqa: PLC0415 - a list is read without records
+
+        prefixes = prefixes_of(*kinds)
         while rows := await self.journal.read(run, after, PAGE):
             for row in rows:
-                yield row, decode(row.body)
+                if not kinds or row.body.startswith(prefixes):
+                    yield row, decode(row.body)
             after = rows[-1].seq
 
-    async def readable_records(self, run: str) -> AsyncIterator[ReadRecord]:
+    async def readable_records(self, run: str, *kinds: type[msgspec.Struct]) -> AsyncIterator[ReadRecord]:
         """As `records`, up to the first unreadable one: for counts over many runs."""
         with contextlib.suppress(Unreadable):
-            async for one in self.records(run):
+            async for one in self.records(run, 0, *kinds):
                 yield one
 
     async def told(self, run: str) -> list[ReadRecord]:
@@ -122,10 +132,12 @@ class JournalReader:
         return found
 
     async def history(self, run: str) -> RunHistory:
-        """Everything in the records of a run. Raises `UnknownRun`."""
+        """Everything in the records of a run. Raises `UnknownRun`, and `ChainBroken` over an engine's cache."""
         from holdfast.model.run_history import RunHistory  # noqa: PLC0415 - as above
 
         await self.row(run)
+        if self._recent is not None:
+            return await self._recent.read(run, self.identity.namespace)
         history = RunHistory(run)
         async for _, record in self.records(run):
             history.add(record)

@@ -36,6 +36,11 @@ def decode(body: bytes) -> Record:
     return decode_all((body,))[0]
 
 
+def prefixes_of(*kinds: type[msgspec.Struct]) -> tuple[bytes, ...]:
+    """How the stored bodies of these kinds begin: `body.startswith` tells them from others without decoding any."""
+    return tuple(b'{"kind":"%s"' % str(kind.__struct_config__.tag).encode() for kind in kinds)
+
+
 def decode_all(bodies: Iterable[bytes]) -> list[Record]:
     """The records of stored bodies, in order. Raises `Unreadable` as `decode` does."""
     body = b""

@@ -3,15 +3,18 @@
 `deliveries` are the things agent code received, in order; replay delivers them in that order. The first
 record that answers a step is its delivery, whatever is learned later. What was delivered again is taken
 out, and settled steps are then forgotten, so that a long run needs no more memory than a short one.
+The file is long because one record may change several parts of the fold.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable
+from copy import copy
 from functools import partial
-from typing import Final, Literal, NamedTuple, TypeAlias, TypeGuard, get_args
+from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeGuard, get_args
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.model import records as r
 from holdfast.model.decision.situation import Now
@@ -37,7 +40,7 @@ ANSWERS: Final = (r.ReadRecorded, r.DecisionRecorded, r.ValueRecorded, r.TimerFi
 """The records that answer a step other than a write: what they hold is what code receives."""
 
 
-class Delivery(msgspec.Struct, gc=False):
+class Delivery(msgspec.Struct, frozen=True, gc=False):
     """The answer that one step received: its `outcome`, `unknown`, or nothing because its caller had `left`.
 
     `attempts` is how many there were where it received something before its outcome.
@@ -206,7 +209,7 @@ class Deliveries(msgspec.Struct, eq=False):
         """The caller of this operation was cancelled."""
         self.left.add(step)
         if step in self.by_step:
-            self.by_step[step].told = "left"  # the outcome was there, the caller was not
+            self.by_step[step] = replace(self.by_step[step], told="left")  # the outcome was there, the caller was not
         else:
             self.deliver(step, "left")
 
@@ -282,6 +285,13 @@ class RunHistory:
                 self.steps.unanswered[record.step] = self.delivered.count - 1
         else:
             self._run(record)  # type: ignore[arg-type]  # what is neither is about the run
+
+    def copy(self) -> RunHistory:
+        """An independent history of the same records: adding to one leaves the other as it is."""
+        twin = RunHistory(self.run, whole=self.whole)
+        for name in self.__slots__:
+            setattr(twin, name, _own(getattr(self, name)))
+        return twin
 
     def check(self, records: Iterable[r.Record]) -> None:
         """Raise `IllegalTransition` if these records do not fit, without taking them."""
@@ -376,8 +386,8 @@ class RunHistory:
         if news.intent.completes:
             if not whole.links.compensated_by:
                 return
-            links = msgspec.structs.replace(whole.links, overtaken=whole.links.compensated_by)
-            self.operations[step] = msgspec.structs.replace(whole, links=links)
+            links = replace(whole.links, overtaken=whole.links.compensated_by)
+            self.operations[step] = replace(whole, links=links)
         self.boundaries.raised |= {step} - set(gone.accepted)
 
     def _measure(self, step: str, operation: OperationState) -> None:
@@ -459,7 +469,7 @@ class RunHistory:
         for step in [one for one in delivered.left if (told := delivered.by_step.get(one)) and told.index > first]:
             delivered.left.discard(step)
             if self.operations[step].final:
-                delivered.by_step[step].told = "outcome"
+                delivered.by_step[step] = replace(delivered.by_step[step], told="outcome")
             else:
                 delivered.drop(step)
 
@@ -540,6 +550,21 @@ class RunHistory:
     def _command(self, record: r.CommandApplied) -> None:
         self.entry_seen = max(self.entry_seen, record.entry)
         self.lifecycle.command(record)
+
+
+_PARTS: Final = (Lifecycle, Ownership, Steps, Deliveries, Boundaries, Messages)
+
+
+def _own(part: Any) -> Any:
+    """The same part with containers of its own; what they contain is frozen."""
+    if isinstance(part, dict | set):
+        return part.copy()  # pyright: ignore[reportUnknownVariableType]  # of whatever the field contains
+    if not isinstance(part, _PARTS):
+        return part
+    twin = copy(part)
+    for name in part.__struct_fields__ if isinstance(part, msgspec.Struct) else vars(part):
+        setattr(twin, name, _own(getattr(part, name)))
+    return twin
 
 
 def _branch(step: str) -> str:

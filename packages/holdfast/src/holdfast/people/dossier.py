@@ -33,7 +33,7 @@ from holdfast.model.waits import Item as Kind
 from holdfast.people.assignments import Handed, handed
 from holdfast.people.contradictions import undone_together
 from holdfast.people.earlier_answers import Change, Earlier, Precedents, changes_from, earlier_answers, precedents
-from holdfast.people.loaded_item import LoadedItem, item_from, split_item
+from holdfast.people.loaded_item import LoadedItem, load_item
 from holdfast.people.policy.archive import facts_text
 from holdfast.people.shadow_reviews import answer_afterwards
 from holdfast.people.standing_permissions import list_standing
@@ -47,6 +47,10 @@ THOUGHTS: Final = 5
 """Number of decisions before the question that are shown, the last ones."""
 AGREED: Final = 5
 """Number of equal answers in similar cases from which on the same answer is recommended."""
+
+
+_ASKS: Final = (r.OperationParked, r.QuestionAsked, r.TransactionParked, r.Contradicted)
+"""The records with which an item begins to wait for a person."""
 
 
 class PriorDecision(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -123,24 +127,14 @@ class Dossier(msgspec.Struct, frozen=True):
     frames: tuple[str, ...] = ()
 
 
-class _Read:
-    """Facts about an item, collected in one pass over the records of its run."""
-
-    def __init__(self, run: str, step: str) -> None:
-        self.history = RunHistory(run)
-        self.step = step
-        self.records: list[r.Record] = []
-        self.begun = 0  # how many records there were before the first about the item
-        self.since_ms = 0
-
-    def add(self, record: r.Record) -> None:
-        about = step_of(record) == self.step
-        if about and not self.begun:
-            self.begun = len(self.records)
-        if about and isinstance(record, r.OperationParked | r.QuestionAsked | r.TransactionParked | r.Contradicted):
-            self.since_ms = record.at
-        self.history.add(record)
-        self.records.append(record)
+async def _records_of(looking: JournalReader, history: RunHistory) -> list[r.Record]:
+    """The records that a history was folded from. Those appended since are left out: an answer names this state."""
+    found: list[r.Record] = []
+    async for row, record in looking.records(history.run):
+        if row.seq > history.records:
+            break
+        found.append(record)
+    return found
 
 
 async def dossier(source: ControlService | JournalReader, item: str) -> Dossier:
@@ -151,18 +145,21 @@ async def dossier(source: ControlService | JournalReader, item: str) -> Dossier:
 async def read_dossier(source: ControlService | JournalReader, item: str) -> tuple[Dossier, LoadedItem]:
     """The dossier of an item, and the item as loaded: what is shown and answered is read once."""
     looking = source.looking if isinstance(source, ControlService) else source
-    run, step = split_item(item)
-    await looking.row(run)
-    read = _Read(run, step)
-    async for _, record in looking.records(run):
-        read.add(record)
-    history = read.history
-    about = await item_from(looking, item, history)
-    subject = about.subject
+    about = await load_item(looking, item)
+    return await dossier_of(looking, about), about
+
+
+async def dossier_of(looking: JournalReader, about: LoadedItem) -> Dossier:
+    """The dossier of an item that was loaded."""
+    run, step, history, subject = about.run, about.step, about.history, about.subject
+    records = await _records_of(looking, history)
+    begun = next((index for index, record in enumerate(records) if step_of(record) == step), 0)
+    asked = [one.at for one in records if isinstance(one, _ASKS) and step_of(one) == step]
+    since_ms = asked[-1] if asked else 0
     operation = subject if isinstance(subject, OperationState) else None
     agent = shown_agent(history.lifecycle.started.agent) if history.lifecycle.started is not None else ""
     similar = await precedents(looking, agent, about.tool, about.item) if about.kind == "approval" else Precedents()
-    before = read.records[: read.begun] if read.begun else read.records
+    before = records[:begun] if begun else records
     thoughts = _thoughts(before)
     sure = [one.confidence for one in thoughts if one.confidence is not None]
     if operation is not None and operation.intent.confidence is not None:
@@ -171,7 +168,7 @@ async def read_dossier(source: ControlService | JournalReader, item: str) -> tup
     asks, why = _question(about)
     listed = exit_of(step) if isinstance(subject, TransactionState) else step
     halted = subject if isinstance(subject, r.RunStoppedRecord) else None
-    found = Dossier(
+    return Dossier(
         item=about.item,
         kind=about.kind,
         run=run,
@@ -184,35 +181,34 @@ async def read_dossier(source: ControlService | JournalReader, item: str) -> tup
         title=operation.intent.title if operation is not None else "",
         arguments=operation.intent.arguments if operation is not None else r.NOTHING,
         changes=changes_from(operation, before) if operation is not None else (),
-        earlier=earlier_answers(operation, read.records) if operation is not None else (),
+        earlier=earlier_answers(operation, records) if operation is not None else (),
         thoughts=thoughts,
         confidence=sure[-1] if sure else None,
         risks=(*_marks(about, asks), *_risks(operation, contract)),
-        evidence=_evidence(about, read.records),
-        cost=_cost(read.records),
+        evidence=_evidence(about, records),
+        cost=_cost(records),
         blocked=_blocked(history, step),
         similar=similar,
         recommended=_recommended(about, similar, contract),
-        since_ms=read.since_ms if halted is None else halted.at,
+        since_ms=since_ms if halted is None else halted.at,
         due_ms=_due(about),
         default=_default(about),
         handed=await handed(looking.journal, run, listed),
         answers=_commands(about, listed, contract),
         words=words_that_fit(about),
-        standing=await _standing(looking, about, read.since_ms) if about.kind == "approval" else (),
+        standing=await _standing(looking, about, since_ms) if about.kind == "approval" else (),
         choices=subject.question.choices if isinstance(subject, r.QuestionAsked) else (),
         expected=subject.question.expected if isinstance(subject, r.QuestionAsked) else "",
         state=await state_of(looking, run, step) if about.kind == "handoff" else None,
-        last=last_steps(run, read.records) if halted is not None else (),
+        last=last_steps(run, records) if halted is not None else (),
         difference=difference_of(halted) if halted is not None else "",
         contradicted=operation.links.contradicted if operation is not None and about.contradicted else (),
         amendable=contract is not None and contract.compensates,
         same_key=bool(contract and contract.key and operation and not operation.key_unread),
-        relied=await relied_on(looking, history, read.records, step) if about.contradicted else (),
+        relied=await relied_on(looking, history, records, step) if about.contradicted else (),
         undoes=undone_together(history, operation) if about.contradicted and operation is not None else (),
         frames=frames_of(halted) if halted is not None else (),
     )
-    return found, about
 
 
 async def _standing(looking: JournalReader, about: LoadedItem, at_ms: int) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, get_args
 
 import msgspec
 
@@ -153,7 +153,7 @@ async def _words_in(looking: JournalReader, run: str, tool: str, but: str) -> li
     """The answers in one run; the approval that goes with an edit is not counted again."""
     tools: dict[str, str] = {}
     words: dict[tuple[str, str], Said] = {}
-    async for _, record in looking.readable_records(run):
+    async for _, record in looking.readable_records(run, r.OperationPlanned, *get_args(Word)):
         if isinstance(record, r.OperationPlanned):
             tools[record.step] = record.intent.tool
         if isinstance(record, Word) and tools.get(record.step) == tool and f"{run}/{record.step}" != but:

@@ -9,20 +9,20 @@ from typing import Final, TypeGuard
 
 import msgspec
 
+from holdfast.engine.caches import StoredHistory
 from holdfast.engine.environment import Stamp
 from holdfast.engine.masking import Masks
 from holdfast.engine.process import Process
 from holdfast.engine.tool_protocol import ToolCode
-from holdfast.errors import ChainBroken, JournalError, JournalUnavailable, LeaseLost, LedgerTaken
+from holdfast.errors import JournalError, JournalUnavailable, LeaseLost, LedgerTaken
 from holdfast.journal.port import Post, RunChange
-from holdfast.journal.record_codec import decode_all, encode
-from holdfast.journal.run_log import RunLog, genesis, verify_chain
+from holdfast.journal.record_codec import encode
+from holdfast.journal.run_log import RunLog
 from holdfast.model import records as r
 from holdfast.model.decision.situation import Now
 from holdfast.model.operation import OperationState
 from holdfast.model.run_history import RunHistory, is_about_operation
 
-PAGE: Final = 1000
 _MAY_BLOCK: Final = {r.OperationSettled, r.OperationParked, r.CallerLeft}
 
 
@@ -214,32 +214,10 @@ def _blocks(record: r.Record) -> TypeGuard[r.OperationSettled | r.OperationParke
 
 
 async def load(process: Process, run: str, *, whole: bool = False) -> RunHistory:
-    """The history of a run, read page by page so that memory holds no more than the fold.
+    """The history of a run, for its driver. Raises `ChainBroken` where records were changed or taken out.
 
     `whole` keeps the order of its operations as well, for readers of the complete history.
-
-    Raises `ChainBroken` where records were changed or taken out: what is not on record is done again. A run is stored
-    together with its first records, so one without any has lost them.
     """
-    history = RunHistory(run, whole=whole)
-    after, head = 0, genesis(process.identity.namespace, run)
-    while rows := await process.journal.read(run, after, PAGE):
-        bad = verify_chain(rows, head, after + 1)
-        if bad is not None:
-            raise ChainBroken(
-                f"run {run}: record {bad} was changed, removed or moved after it was written",
-                known="nothing was sent for this run",
-                next_step="keep a copy of the file, look with holdfast verify, and compare it with a backup",
-            )
-        for record in decode_all([row.body for row in rows]):
-            history.add(record)
-        after, head = rows[-1].seq, rows[-1].hash
-        if len(rows) < PAGE:
-            break
-    if not after:
-        raise ChainBroken(
-            f"run {run}: its records are missing",
-            known="a run is stored together with its first records, so they were removed; nothing was sent for it",
-            next_step="keep a copy of the file, look with holdfast verify, and compare it with a backup",
-        )
-    return history
+    stored = StoredHistory(RunHistory(run, whole=whole), process.identity.namespace)
+    await stored.read_on(process.journal)
+    return stored.history
