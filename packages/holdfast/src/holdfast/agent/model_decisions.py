@@ -28,7 +28,7 @@ from holdfast.errors import ContractError, DecisionFailed, HoldfastError, Replay
 from holdfast.model import records as r
 from holdfast.model.canonical.encode import digest
 from holdfast.model.outcome import Outcome
-from holdfast.model.values import codec_for
+from holdfast.model.values import codec_for, json_form
 from holdfast.policies import DECISION_RETRY, Retry, milliseconds
 
 R = TypeVar("R")
@@ -240,14 +240,6 @@ def _finite(number: object) -> float | None:
 def _seen(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
     """The model's arguments as JSON. Objects without a JSON form appear as their text."""
     return msgspec.json.encode([args, dict(kwargs)], order="deterministic", enc_hook=json_form)
-
-
-def json_form(value: object) -> object:
-    """An object without a JSON form, as its client library would write it; else its text."""
-    for name in ("model_dump", "to_dict", "dict"):
-        if callable(method := getattr(value, name, None)):
-            return method()
-    return str(value)
 
 
 def _new_part(before: dict[str, bytes], function: Callable[..., Any], seen: bytes) -> bytes:

@@ -1,25 +1,20 @@
-"""`run.ask` and `run.hand_off`: questions to a person, and handing the run to reviewers or to another agent."""
+"""`run.ask` and `run.hand_off`: questions to a person, and handing the run to reviewers."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import msgspec
 
-from holdfast.agent.model_calls import offered_tools, tools_for
 from holdfast.engine import durable_waits
-from holdfast.engine.active_run.scopes import SCOPE, Scope
+from holdfast.engine.active_run.scopes import Scope
 from holdfast.engine.durable_waits import AnswerTerms
-from holdfast.engine.steps import HandoffInput, hand_over
-from holdfast.errors import ResultLost, UsageError
-from holdfast.model.questions import ANYBODY, FORMS, Question, Scalar, within
+from holdfast.errors import UsageError
+from holdfast.model.questions import ANYBODY, FORMS, Question, Scalar
 from holdfast.model.records.run import Handoff
 from holdfast.policies import milliseconds
-
-if TYPE_CHECKING:
-    from holdfast.agent.agent import Agent
 
 
 class AnswerLimit(NamedTuple):
@@ -59,33 +54,7 @@ def question_of(text: str, choices: Sequence[Scalar], returns: type[Scalar]) -> 
     return Question(text, FORMS[kinds.pop()], tuple(choices))
 
 
-# --- hand-overs -------------------------------------------------------------------------------------------------------
-
-
-T = TypeVar("T")
-R = TypeVar("R")
-
-
-async def to_agent(scope: Scope, agent: Agent[T, R], given: T, why: str) -> R:
-    """Continue this run with that agent, and return its result in its stored form."""
-    instance = scope.active
-    stored = agent.stored_input(given, instance.process.identity.secret)
-    held = frozenset(offered_tools(scope))
-    authority = within(scope.authority, agent.name, held & tools_for(instance, agent), instance.run)
-    section = await hand_over(scope, agent, HandoffInput(stored.stored, stored.digest, why), authority)
-    token = SCOPE.set(section)
-    try:
-        result = await agent.begin(section, stored.stored)
-    finally:
-        SCOPE.reset(token)
-    try:
-        _, value = agent.codec.round_trip(result)
-    except ValueError as problem:
-        raise ResultLost(
-            f"the result of {agent.name} in run {instance.run} could not be stored: {problem}"
-        ) from problem
-    returned: R = value
-    return returned
+# --- handoffs ---------------------------------------------------------------------------------------------------------
 
 
 async def to_people(

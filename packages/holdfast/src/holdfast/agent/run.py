@@ -10,22 +10,24 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 from uuid import UUID
 
 from holdfast.agent.call import ended_parts, metadata_of
-from holdfast.agent.model_calls import ToolBox, call_by_model, offered_tools
+from holdfast.agent.model_calls import ToolBox, call_by_model, offered_tools, tools_for
 from holdfast.agent.model_decisions import DecisionSettings, decide
-from holdfast.agent.questions import AnswerLimit, ask, question_of, to_agent, to_people
+from holdfast.agent.questions import AnswerLimit, ask, question_of, to_people
+from holdfast.agent.run_context import RunContext
 from holdfast.agent.tool import Tool
 from holdfast.agent.transactions import Held, Transaction, on_commit
 from holdfast.engine import durable_waits, steps
 from holdfast.engine.active_run.scopes import SCOPE, Scope, branch_task
 from holdfast.engine.messages import read_messages
-from holdfast.errors import UsageError
+from holdfast.engine.steps import HandoffInput, hand_over
+from holdfast.errors import ResultLost, UsageError
 from holdfast.knowledge.conversation import Conversation, ConversationState
 from holdfast.knowledge.facts import Facts
 from holdfast.knowledge.memory import Lessons, UserMemory, receipts_digest
 from holdfast.model.messages import Message, message_of
 from holdfast.model.outcome import Outcome
 from holdfast.model.plan import Plan
-from holdfast.model.questions import Question, Scalar
+from holdfast.model.questions import Question, Scalar, within
 from holdfast.model.records.transaction import Pivot
 from holdfast.planning.dependencies import named_facts
 from holdfast.planning.executor import ExecuteOptions, PlanResult, execute
@@ -48,7 +50,7 @@ class Run:
 
     def __init__(self, scope: Scope) -> None:
         self._root = scope
-        self._facts = Facts(self.scope, scope.active.facts.known)
+        self._facts = Facts(self._context, scope.active.facts.known)
         self._heard: dict[str, ConversationState] = {}
 
     @property
@@ -136,9 +138,7 @@ class Run:
         step (with the values that the plan was made from, if it is a mapping). In a plan whose steps belong
         together these are the cause of `TransactionAborted`.
         """
-        return await execute(
-            self.scope(), plan, ExecuteOptions(given, self._root.active.facts.known, named_facts(relies_on), approve)
-        )
+        return await execute(self._context(), plan, ExecuteOptions(given, named_facts(relies_on), approve))
 
     # --- people ------------------------------------------------------------------------------------------
 
@@ -220,7 +220,7 @@ class Run:
         """
         if isinstance(to, str):
             return await to_people(self.scope(), to, question_of(why, (), returns), state, AnswerLimit(within, default))
-        return await to_agent(self.scope(), to, state, why)
+        return await _to_agent(self.scope(), to, state, why)
 
     async def messages(self) -> tuple[Message, ...]:
         """The messages sent to this run (`holdfast tell`) and not yet delivered, for code that checks for them itself.
@@ -231,23 +231,23 @@ class Run:
 
     def memory(self, user: str) -> UserMemory:
         """The stored knowledge about a user, across runs: `await run.memory("ann").recall()`."""
-        return UserMemory(self.scope, user)
+        return UserMemory(self._context, user)
 
     def lessons(self, topic: str) -> Lessons:
         """The lessons of earlier runs on a topic: `await run.lessons("booking flights").recall()`."""
-        return Lessons(self.scope, topic)
+        return Lessons(self._context, topic)
 
     def conversation(self, name: str = "") -> Conversation:
         """A conversation, stored as a stream: this run's own, or the one of that name, which several runs can share."""
         name = name or self.id
-        return Conversation(self.scope, name, self._heard.setdefault(name, ConversationState()))
+        return Conversation(self._context, name, self._heard.setdefault(name, ConversationState()))
 
     async def digest(self) -> str:
         """The effects of this run, proven by its records, and what is pending: a block for a prompt.
 
         It tells a model whose conversation was cut or compacted what must not be done again.
         """
-        return await receipts_digest(self.scope())
+        return await receipts_digest(self._context())
 
     # --- branches ----------------------------------------------------------------------------------------
 
@@ -361,6 +361,9 @@ class Run:
             )
         return scope
 
+    def _context(self) -> RunContext:
+        return RunContext(self.scope())
+
 
 class Decide:
     """One decision with settings of its own."""
@@ -375,6 +378,28 @@ class Decide:
         for name, age in self._fresh.items():
             await self._run.facts.require(age, name)
         return await decide(self._run.scope(), self._settings, function, args, kwargs)
+
+
+async def _to_agent(scope: Scope, agent: Agent[T, R], given: T, why: str) -> R:
+    """Continue this run with that agent, and return its result in its stored form."""
+    instance = scope.active
+    stored = agent.stored_input(given, instance.process.identity.secret)
+    held = frozenset(offered_tools(scope))
+    authority = within(scope.authority, agent.name, held & tools_for(instance, agent), instance.run)
+    section = await hand_over(scope, agent, HandoffInput(stored.stored, stored.digest, why), authority)
+    token = SCOPE.set(section)
+    try:
+        result = await agent.begin(section, stored.stored)
+    finally:
+        SCOPE.reset(token)
+    try:
+        _, value = agent.codec.round_trip(result)
+    except ValueError as problem:
+        raise ResultLost(
+            f"the result of {agent.name} in run {instance.run} could not be stored: {problem}"
+        ) from problem
+    returned: R = value
+    return returned
 
 
 def _ms(duration: timedelta, what: str) -> int:

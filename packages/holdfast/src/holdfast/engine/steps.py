@@ -449,7 +449,7 @@ async def value_at(scope: Scope, name: str, what: str, fresh: Callable[[], T | A
 async def version(scope: Scope, change: str, newest: int) -> int:
     """0 where the record already goes on past this point without a marker: the old code passed here."""
     active = scope.active
-    name = f"{scope.path}version:{change}#{scope.counts.get(f'{scope.path}version:{change}', 0) + 1}"
+    name = scope.next_step(f"version:{change}")
     if name not in active.history.steps.answers and active.replay.replaying():
         scope.counts[f"{scope.path}version:{change}"] = scope.counts.get(f"{scope.path}version:{change}", 0) + 1
         return 0

@@ -13,16 +13,11 @@ from typing import Any, Final
 
 import msgspec
 
-from holdfast.agent.model_decisions import json_form
-from holdfast.engine import steps
-from holdfast.engine.active_run.log import load
-from holdfast.engine.active_run.scopes import Scope
+from holdfast.agent.run_context import RunContext
 from holdfast.errors import UsageError
-from holdfast.journal.entry_codec import read, readable, written
-from holdfast.journal.port import Post
 from holdfast.model.ids import NAME_LIMIT, can_name
 from holdfast.model.memory import Spoken, conversation_stream, view_of
-from holdfast.model.receipts import digest
+from holdfast.model.values import json_form
 
 
 class ConversationState:
@@ -64,14 +59,14 @@ class History:
 class Conversation:
     """One conversation. Several runs can share it; each keeps its own records of what it did."""
 
-    def __init__(self, scope: Callable[[], Scope], name: str, heard: ConversationState) -> None:
-        own = name == scope().active.run
+    def __init__(self, context: Callable[[], RunContext], name: str, heard: ConversationState) -> None:
+        own = name == context().run
         if not own and not can_name(name):
             raise UsageError(
                 f"{name[:NAME_LIMIT]!r} cannot name a conversation",
                 next_step=f"use 1 to {NAME_LIMIT} printable characters without / ~ and #",
             )
-        self._scope = scope
+        self._context = context
         self._heard = heard
         self._of = "" if own else f":{name}"
         self.name = name
@@ -85,12 +80,12 @@ class Conversation:
         plain = msgspec.json.decode(msgspec.json.encode(message, enc_hook=json_form))
         if plain is None:
             raise UsageError("a message of a conversation cannot be None", next_step="append what was said")
-        return await self._say(Spoken(self._scope().active.run, "", plain), id)
+        return await self._say(Spoken(self._context().run, "", plain), id)
 
     async def history(self) -> History:
         """The messages so far, of this run and of others. The same on replay."""
-        heard, scope = self._heard, self._scope()
-        answer: dict[str, Any] = await steps.value(scope, f"history{self._of}", lambda: self._read(scope))
+        heard, context = self._heard, self._context()
+        answer: dict[str, Any] = await context.value(f"history{self._of}", lambda: self._read(context))
         heard.entries.update({number: msgspec.convert(entry, Spoken) for number, entry in answer.get("new", [])})
         heard.through = answer["through"]
         now = view_of(heard.entries, heard.through)
@@ -111,21 +106,20 @@ class Conversation:
             raise UsageError("a compaction needs a summary", next_step="say in short what was said")
         covered = history.entries[: max(0, len(history.entries) - keep)]
         before = view_of(self._heard.entries, self._heard.through).covers
-        await self._say(Spoken(self._scope().active.run, "", None, summary, max((before, *covered))), "")
+        await self._say(Spoken(self._context().run, "", None, summary, max((before, *covered))), "")
 
     # --- inside ------------------------------------------------------------------------------------------------
 
     async def _say(self, spoken: Spoken, key: str) -> bool:
         """Post it once: a process that resumes after a crash posts under the same name and finds the existing entry."""
-        scope = self._scope()
+        context = self._context()
         what = f"said{self._of}"
-        step = f"{scope.path}{what}#{scope.counts.get(scope.path + what, 0) + 1}"
+        step = context.next_step(what)
         spoken = msgspec.structs.replace(spoken, step=step)
 
         async def fresh() -> dict[str, Any]:
-            post = Post(conversation_stream(self.name), key or f"{spoken.run}/{step}", written(spoken))
-            entry = await scope.active.process.journal.post(post)
-            first = read(entry, Spoken)
+            entry = await context.post(conversation_stream(self.name), key or f"{spoken.run}/{step}", spoken)
+            first = context.read(entry, Spoken)
             ours = (first.run, first.step) == (spoken.run, step)
             return {
                 "entry": entry.id,
@@ -133,36 +127,27 @@ class Conversation:
                 **({} if first == spoken else {"said": msgspec.to_builtins(first)}),
             }
 
-        answer: dict[str, Any] = await steps.value(scope, what, fresh)
+        answer: dict[str, Any] = await context.value(what, fresh)
         said = msgspec.convert(answer["said"], Spoken) if "said" in answer else spoken
         self._heard.entries[answer["entry"]] = said
         self._heard.through = max(self._heard.through, answer["entry"])
         return bool(answer["ours"])
 
-    async def _read(self, scope: Scope) -> dict[str, Any]:
+    async def _read(self, context: RunContext) -> dict[str, Any]:
         """The messages of others since the last reading, and the change in what is proven."""
-        heard, instance = self._heard, scope.active
-        found = await instance.process.journal.entries(conversation_stream(self.name))
-        spoken = {entry.id: one for entry, one in await readable(instance.process.journal, found, Spoken)}
-        new = {number: one for number, one in spoken.items() if number not in heard.entries and one.run != instance.run}
+        heard = self._heard
+        spoken = dict(await context.entries(conversation_stream(self.name), Spoken))
+        new = {number: one for number, one in spoken.items() if number not in heard.entries and one.run != context.run}
         through = max(spoken, default=0)
         answer: dict[str, Any] = {"through": max(through, heard.through)}
         if new:
             answer["new"] = [[number, msgspec.to_builtins(one)] for number, one in new.items()]
         now = view_of({**spoken, **heard.entries}, answer["through"])
         if now.summary:
-            lines = await _proven(scope, now.runs)
+            lines = (await context.receipts(*now.runs)).split("\n")
             same = _alike(heard.proven, lines)
             answer |= {"as_before": same, "then": lines[same:]}
         return answer
-
-
-async def _proven(scope: Scope, runs: tuple[str, ...]) -> list[str]:
-    """The effects of the runs that took part, and what is pending there, line by line."""
-    instance = scope.active
-    await instance.log.flush()
-    histories = [await load(instance.process, run) for run in dict.fromkeys((*runs, instance.run))]
-    return digest(*histories).split("\n")
 
 
 def _alike(before: list[str], now: list[str]) -> int:

@@ -8,13 +8,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from holdfast.agent.questions import AnswerLimit, ask, question_of
-from holdfast.engine import steps
-from holdfast.engine.active_run.run import ActiveRun
-from holdfast.engine.active_run.scopes import Scope
-from holdfast.engine.durable_waits import answer_post
-from holdfast.engine.sealing import sealing
-from holdfast.engine.tool_protocol import wake
+from holdfast.agent.run_context import RunContext
 from holdfast.errors import StaleFacts, UsageError
 from holdfast.model.facts import Correction, Fact, Guess, Known, Stakes, weigh
 from holdfast.model.ids import NAME_LIMIT, can_name
@@ -29,8 +23,8 @@ WITHDRAWN: Final = "the runtime, since a fact was corrected"
 class Facts:
     """The facts of one run. On replay they are what they were."""
 
-    def __init__(self, scope: Callable[[], Scope], known: Known) -> None:
-        self._scope = scope
+    def __init__(self, context: Callable[[], RunContext], known: Known) -> None:
+        self._context = context
         self._known: Final = known
 
     def get(self, name: str) -> Fact | None:
@@ -58,15 +52,14 @@ class Facts:
         """
         inferred = bool(inferred_from) or confidence < 1
         fact = _checked(Fact(name, value, source, 0, confidence, tuple(inferred_from), inferred))
-        clock = self._scope().active.process.environment.clock
+        context = self._context()
         recorded = await self._journaled(
-            f"fact:{name}", lambda: msgspec.structs.replace(fact, at_ms=clock.wall_ms()), Fact
+            f"fact:{name}", lambda: msgspec.structs.replace(fact, at_ms=context.now_ms()), Fact
         )
-        instance = self._scope().active
-        correction = instance.facts.learn(recorded)
+        correction = context.learn(recorded)
         if correction is None:
             return Correction(name)
-        await _withdraw(self._scope(), {*correction.dropped, *correction.underway})
+        await _withdraw(context, {*correction.dropped, *correction.underway})
         return await self._journaled(f"corrected:{name}", lambda: correction, Correction)
 
     async def ask_or_infer(
@@ -87,7 +80,7 @@ class Facts:
         if recorded.chosen == "infer" and guess is not None:
             return await self._infer(name, guess, guess.source)
         try:
-            answer = await ask(self._scope(), question_of(question, choices, str), AnswerLimit(stakes.within), None)
+            answer = await self._context().ask(question, choices=choices, within=stakes.within)
         except TimeoutError:
             if guess is None:
                 raise
@@ -104,12 +97,12 @@ class Facts:
     async def fresh(self, name: str, within: timedelta) -> Fact | None:
         """The fact, unless it is missing or was learned longer ago: then read it again."""
         fact = self.get(name)
-        now_ms: int = await steps.value(self._scope(), "now", self._scope().active.process.environment.clock.wall_ms)
+        now_ms = await self._now_ms()
         return fact if fact is not None and now_ms - fact.at_ms <= milliseconds(within) else None
 
     async def require(self, within: timedelta, *names: str) -> dict[str, Any]:
         """The values of these facts, none of them older than `within`. Raises `StaleFacts` naming those that are."""
-        now_ms: int = await steps.value(self._scope(), "now", self._scope().active.process.environment.clock.wall_ms)
+        now_ms = await self._now_ms()
         stale = self._known.older_than(now_ms - milliseconds(within), names)
         if stale:
             raise StaleFacts(
@@ -125,12 +118,16 @@ class Facts:
         """Record that steps were executed: a correction then lists them as `executed` instead of `dropped`."""
         self._known.executed.update(steps)
 
+    async def _now_ms(self) -> int:
+        context = self._context()
+        return await context.value("now", context.now_ms)
+
     async def _journaled(self, what: str, fresh: Callable[[], T], kind: type[T]) -> T:
         def text() -> dict[str, Any]:
             plain: dict[str, Any] = msgspec.to_builtins(fresh())
             return plain
 
-        return msgspec.convert(await steps.value(self._scope(), what, text), kind)
+        return msgspec.convert(await self._context().value(what, text), kind)
 
 
 def _checked(fact: Fact) -> Fact:
@@ -152,22 +149,9 @@ def _checked(fact: Fact) -> Fact:
     return fact
 
 
-@sealing
-async def _withdraw(scope: Scope, steps: set[str]) -> None:
+async def _withdraw(context: RunContext, steps: set[str]) -> None:
     """Answer no to pending approvals of dropped steps, so that no reviewer is asked any more."""
-    instance = scope.active
-    asked = [name for name in instance.history.steps.questions if name not in instance.history.steps.answers]
-    for name in asked:
+    for name in context.open_questions():
         step, _, question = name.rpartition("/")
         if step in steps and question.startswith(APPROVE):
-            # Record the correction first: otherwise a process that was paused would answer for the next owner.
-            await instance.log.flush()
-            await instance.process.journal.post(answer_post(instance.run, name, Answered(False, WITHDRAWN)))
-            _wake(instance, name)
-
-
-def _wake(instance: ActiveRun, question: str) -> None:
-    """Wake the coroutine that waits for this answer at once."""
-    for waiting, pause in list(instance.waiters.pauses.items()):
-        if pause.step == question:
-            wake(waiting)
+            await context.answer(name, Answered(False, WITHDRAWN))

@@ -8,12 +8,12 @@ from typing import Any, Generic, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import msgspec
 
-from holdfast.agent.model_decisions import json_form
 from holdfast.agent.run import Run
 from holdfast.errors import Interrupted, OperationFailed, PlanError, PlanRefused, TransactionAborted
 from holdfast.model.facts import Guess, Stakes
 from holdfast.model.plan import Plan
 from holdfast.model.questions import ANYBODY, Scalar
+from holdfast.model.values import json_form
 from holdfast.planning.executor import PlanResult
 
 G = TypeVar("G")

@@ -1,6 +1,6 @@
 """One run as its records describe it: folded record by record, from the records alone.
 
-`deliveries` are the things agent code received, in order; replay delivers them in that order. The first
+`delivered` holds the answers that agent code received, in order; replay delivers them in that order. The first
 record that answers a step is its delivery, whatever is learned later. What was delivered again is taken
 out, and settled steps are then forgotten, so that a long run needs no more memory than a short one.
 The file is long because one record may change several parts of the fold.

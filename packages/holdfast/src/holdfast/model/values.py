@@ -225,3 +225,11 @@ def _problem(place: tuple[str | int, ...], message: str) -> str:
 
 
 _encode: Final[Callable[[object], bytes]] = msgspec.json.Encoder(enc_hook=to_plain).encode
+
+
+def json_form(value: object) -> object:
+    """An object without a JSON form, as its client library would write it; else its text."""
+    for name in ("model_dump", "to_dict", "dict"):
+        if callable(method := getattr(value, name, None)):
+            return method()
+    return str(value)

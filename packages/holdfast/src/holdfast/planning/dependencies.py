@@ -13,13 +13,12 @@ from typing import Any, Final, TypeAlias, cast
 import msgspec
 
 from holdfast.agent.conditions import inputs_used
-from holdfast.agent.model_decisions import json_form
-from holdfast.engine import steps
-from holdfast.engine.active_run.scopes import Scope
+from holdfast.agent.run_context import RunContext
 from holdfast.errors import UsageError
 from holdfast.model.errors import Shaken
 from holdfast.model.facts import Known
 from holdfast.model.plan import DEPENDENCIES, Plan, PlanStep, facts_named
+from holdfast.model.values import json_form
 
 NamedFacts: TypeAlias = Mapping[str, Any] | tuple[str, ...]
 """Facts, or facts with the values that the plan's author was shown."""
@@ -91,18 +90,18 @@ class PlanDependencies:
         for step in held:
             self.sent(step, done=True, effect=True)
 
-    async def wrong(self, scope: Scope, step: str) -> tuple[str, ...]:
+    async def wrong(self, context: RunContext, step: str) -> tuple[str, ...]:
         """The facts that this step relies on and that have since been corrected."""
         if step not in self._relies:
             return ()
-        found = await steps.value(scope, DEPENDENCIES, lambda: _listed(self._wrong(step)))
+        found = await context.value(DEPENDENCIES, lambda: _listed(self._wrong(step)))
         return tuple(found["corrected"])
 
-    async def shaken(self, scope: Scope) -> Shaken | None:
+    async def shaken(self, context: RunContext) -> Shaken | None:
         """The result of corrections for the plan as a whole; None if they changed nothing."""
         if not self._relies:
             return None
-        found = await steps.value(scope, DEPENDENCIES, self._all)
+        found = await context.value(DEPENDENCIES, self._all)
         facts, dropped, executed = (tuple(found[name]) for name in ("corrected", "dropped", "executed"))
         return Shaken(facts, dropped, executed) if facts else None
 

@@ -14,23 +14,15 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
-from holdfast.agent.call import outcome_of
 from holdfast.agent.conditions import ConditionError, holds, reads_result_of, steps_used
-from holdfast.agent.model_calls import offered_tools
-from holdfast.agent.questions import AnswerLimit, ask, question_of
-from holdfast.agent.transactions import Transaction, on_commit
-from holdfast.engine import steps
-from holdfast.engine.active_run.scopes import SCOPE, Scope, branch_task
-from holdfast.engine.suspension import Ending
+from holdfast.agent.run_context import RunContext
 from holdfast.errors import ArgumentError, Interrupted, NewPlanNeeded, PlanAborted, PlanRefused, PlanStepFailed
 from holdfast.model.canonical.encode import forms
 from holdfast.model.contract import Contract
 from holdfast.model.errors import Shaken
-from holdfast.model.facts import Known as KnownFacts
 from holdfast.model.outcome import Outcome, told_by
 from holdfast.model.plan import JUDGED, Call, Chosen, JudgedConditions, Plan, PlanStep, resolved
 from holdfast.model.plan_checks import Given, KnownStep, faults_of, parse_planned
-from holdfast.model.transaction import WHOLE_RUN, around
 from holdfast.planning.dependencies import APPROVE, NamedFacts, PlanDependencies
 
 if TYPE_CHECKING:
@@ -44,7 +36,6 @@ class ExecuteOptions(msgspec.Struct, frozen=True):
     """How a plan is executed: the `input` of conditions, the facts, and whether it needs approval first."""
 
     given: Any
-    known: KnownFacts
     relies_on: NamedFacts = ()
     approve: bool = False
 
@@ -70,30 +61,28 @@ def known_of(tool: Tool[Any, Any]) -> KnownStep:
     return KnownStep(tool.contract, tool.shape.types, tool.shape.required, tool.shape.returns)
 
 
-async def execute(scope: Scope, plan: Plan, how: ExecuteOptions) -> PlanResult:
+async def execute(context: RunContext, plan: Plan, how: ExecuteOptions) -> PlanResult:
     """Perform a plan as part of this run. See `Run.execute`."""
-    tools = offered_tools(scope)
-    grounds = PlanDependencies(how.known, plan, how.given, how.relies_on)
-    boundaries = around(scope.path, scope.active.history.boundaries.by_name)
-    check_plan(plan, tools, grounds.facts, inside=any(one.name != WHOLE_RUN for one in boundaries))
-    await _same_plan(scope, plan)
-    if how.approve and not await approved(scope, grounds.digest, f"the plan {plan.name} ({grounds.told})"):
-        raise PlanAborted(f"the plan {plan.name} was not approved", run=scope.active.run, plan=plan.name)
+    tools = context.tools()
+    grounds = PlanDependencies(context.facts, plan, how.given, how.relies_on)
+    check_plan(plan, tools, grounds.facts, inside=context.in_transaction())
+    await _same_plan(context, plan)
+    if how.approve and not await approved(context, grounds.digest, f"the plan {plan.name} ({grounds.told})"):
+        raise PlanAborted(f"the plan {plan.name} was not approved", run=context.run, plan=plan.name)
     if not plan.together:
-        return await PlanExecution(scope.boundary(plan.name), plan, tools, how.given, grounds).perform()
-    async with Transaction(scope, plan.name, "one"):
-        section = SCOPE.get()
-        assert section is not None, "a transaction has a section of its own"
-        return await PlanExecution(section, plan, tools, how.given, grounds).perform()
+        return await PlanExecution(context.section(plan.name), plan, tools, how.given, grounds).perform()
+    async with context.transaction(plan.name):
+        return await PlanExecution(RunContext.current(), plan, tools, how.given, grounds).perform()
 
 
-async def _same_plan(scope: Scope, plan: Plan) -> None:
+async def _same_plan(context: RunContext, plan: Plan) -> None:
     """Record the whole plan: a replay with a different plan then diverges visibly."""
     text = msgspec.json.encode(plan, order="deterministic").decode()
-    recorded = await steps.value(scope, f"plan:{plan.name}", lambda: text)
+    recorded = await context.value(f"plan:{plan.name}", lambda: text)
     if recorded != text:
-        scope.active.end(Ending("diverged", f"the plan {plan.name} came back as another one"))
-        raise scope.active.replay.divergence(f"the plan {plan.name} differs from the recorded one")
+        raise context.diverge(
+            f"the plan {plan.name} came back as another one", f"the plan {plan.name} differs from the recorded one"
+        )
 
 
 # --- a running plan ---------------------------------------------------------------------------------------------------
@@ -120,9 +109,9 @@ class PlanExecution:
     """One running plan. `facts` are those known when it was given."""
 
     def __init__(
-        self, scope: Scope, plan: Plan, tools: Mapping[str, AnyTool], given: Any, grounds: PlanDependencies
+        self, context: RunContext, plan: Plan, tools: Mapping[str, AnyTool], given: Any, grounds: PlanDependencies
     ) -> None:
-        self._scope = scope
+        self._context = context
         self._plan = plan
         self._tools = tools
         self._given = given
@@ -137,8 +126,8 @@ class PlanExecution:
         After a failure no step begins, and running steps are awaited: their effects may happen, and which
         of them do must not depend on how fast the failure was noticed. The order of the ends is journaled.
         """
-        self._grounds.begin(self._scope.path)
-        self._scope.active.facts.drop_open_steps()
+        self._grounds.begin(self._context.path)
+        self._context.drop_open_steps()
         try:
             failure = await self._steps()
             if failure is None or isinstance(failure, Interrupted) or _corrected(failure):
@@ -152,7 +141,7 @@ class PlanExecution:
 
     async def _whole(self, failure: BaseException | None) -> BaseException | None:
         """The effect of corrections on the plan as a whole, including corrections that came with a message."""
-        shaken = await self._grounds.shaken(self._scope)
+        shaken = await self._grounds.shaken(self._context)
         if shaken is None:
             return failure
         needed = self._new_plan(shaken)
@@ -185,7 +174,7 @@ class PlanExecution:
     def _begin(self, over: set[str], running: dict[str, asyncio.Task[None]], ended: asyncio.Queue[str]) -> None:
         for step in self._plan.steps:
             if step.id not in over | running.keys() and over.issuperset(self._plan.waits_for(step)):
-                task = branch_task(self._scope.child(step.id), self._step(step))
+                task = self._context.start(step.id, self._step(step))
                 task.add_done_callback(functools.partial(_report_end, ended, step.id))
                 running[step.id] = task
 
@@ -194,7 +183,7 @@ class PlanExecution:
         first = await ended.get()
         while first not in running:  # already taken: the record named it before it ended here
             first = await ended.get()
-        name = await steps.value(self._scope, "over", lambda: first)
+        name = await self._context.value("over", lambda: first)
         if name != first:
             ended.put_nowait(first)
             await asyncio.wait([running[name]])
@@ -214,11 +203,11 @@ class PlanExecution:
             raise self._aborted(step, held)
         if step.ask_if and self._holds(step, step.ask_if):
             yes = await approved(
-                _here(), f"{self._grounds.digest}.{step.id}", f"step {step.id}: {self._proposed(step)}"
+                RunContext.current(), f"{self._grounds.digest}.{step.id}", f"step {step.id}: {self._proposed(step)}"
             )
             await self._still_grounded(step)
             if not yes:
-                raise PlanAborted(f"step {step.id} was not approved", run=self._scope.active.run, plan=self._plan.name)
+                raise PlanAborted(f"step {step.id} was not approved", run=self._context.run, plan=self._plan.name)
         await self._try_in_order(step)
         if held := await self._aborts(step, after, after=True):
             await self._chose(msgspec.structs.replace(self._chosen[step.id], why=f"called off: {held}"))
@@ -234,10 +223,10 @@ class PlanExecution:
             return msgspec.to_builtins(JudgedConditions(conditions, after, held))  # type: ignore[no-any-return]  # a struct: a dict
 
         moment = "after" if after else "before"
-        return msgspec.convert(await steps.value(_here(), f"{JUDGED}:{moment}", judged), JudgedConditions).held
+        return msgspec.convert(await RunContext.current().value(f"{JUDGED}:{moment}", judged), JudgedConditions).held
 
     def _aborted(self, step: PlanStep, condition: str) -> PlanAborted:
-        run, plan = self._scope.active.run, self._plan.name
+        run, plan = self._context.run, self._plan.name
         return PlanAborted(f"step {step.id}: {condition}", run=run, plan=plan, step=step.id)
 
     def _proposed(self, step: PlanStep) -> str:
@@ -254,7 +243,7 @@ class PlanExecution:
 
     async def _still_grounded(self, step: PlanStep, *reasons: str) -> None:
         """Raise `NewPlanNeeded` if a fact that this step relies on was corrected since the plan was given."""
-        wrong = await self._grounds.wrong(_here(), step.id)
+        wrong = await self._grounds.wrong(RunContext.current(), step.id)
         if wrong:
             why = f"relied on what was corrected: {', '.join(wrong)}"
             await self._chose(Chosen(step.id, DROPPED, why="; ".join([*reasons, why])))
@@ -270,7 +259,7 @@ class PlanExecution:
         """Perform the primary; then a fallback, only if all calls before it are proven to have failed."""
         reasons: list[str] = []
         for number, call in enumerate(step.calls):
-            if reasons and await steps.value(_here(), "stopped", lambda: int(self._stopped)):
+            if reasons and await RunContext.current().value("stopped", lambda: int(self._stopped)):
                 reasons.append("no fallback was tried, since another step has failed")
                 break
             chosen = PRIMARY if number == 0 else f"fallback {number}"
@@ -281,7 +270,7 @@ class PlanExecution:
                 continue
             if step.hold:
                 self._results[step.id] = None
-                await on_commit(_here(), tool, arguments)
+                await RunContext.current().hold(tool, arguments)
                 await self._chose(Chosen(step.id, chosen, call.tool, "; ".join([*reasons, "held until the commit"])))
                 return
             outcome = await self._call(step, tool, arguments)
@@ -295,7 +284,7 @@ class PlanExecution:
 
     async def _call(self, step: PlanStep, tool: AnyTool, arguments: dict[str, Any]) -> Outcome[Any]:
         self._grounds.sending(step.id)
-        outcome: Outcome[Any] = await outcome_of(tool, arguments, None)
+        outcome = await RunContext.current().call(tool, arguments)
         if told_by(outcome) is not None:
             self._grounds.sent(step.id, done=False, effect=False)
             raise outcome.error()
@@ -311,7 +300,7 @@ class PlanExecution:
         if outcome.code == "stale":
             await self._chose(Chosen(step.id, STALE, call.tool, "; ".join(reasons)))
             raise NewPlanNeeded(
-                f"step {step.id}: what {call.tool} relies on has changed", run=self._scope.active.run,
+                f"step {step.id}: what {call.tool} relies on has changed", run=self._context.run,
                 plan=self._plan.name, step=step.id, results=dict(self._results),
             )  # fmt: skip
 
@@ -320,13 +309,13 @@ class PlanExecution:
         raise self._failed(step, "; ".join(reasons))
 
     def _failed(self, step: PlanStep, why: str) -> PlanStepFailed:
-        run, plan = self._scope.active.run, self._plan.name
+        run, plan = self._context.run, self._plan.name
         return PlanStepFailed(f"step {step.id}: {why}", run=run, plan=plan, step=step.id)
 
     def _new_plan(self, shaken: Shaken) -> NewPlanNeeded:
         return NewPlanNeeded(
             f"the plan {self._plan.name} relied on what was corrected: {', '.join(shaken.facts)}",
-            run=self._scope.active.run, plan=self._plan.name, results=dict(self._results),
+            run=self._context.run, plan=self._plan.name, results=dict(self._results),
             shaken=shaken,
         )  # fmt: skip
 
@@ -355,7 +344,7 @@ class PlanExecution:
     async def _chose(self, chosen: Chosen) -> None:
         self._chosen[chosen.step] = chosen
         text = msgspec.json.encode(chosen).decode()
-        recorded = await steps.value(_here(), "chose", lambda: text)
+        recorded = await RunContext.current().value("chose", lambda: text)
         self._chosen[chosen.step] = msgspec.json.decode(recorded, type=Chosen)
 
 
@@ -376,9 +365,9 @@ def _within_limits(tool: AnyTool, step: PlanStep) -> AnyTool:
     return tool if timeout is None and retry is None else tool.options(timeout=timeout, retry=retry)
 
 
-async def approved(scope: Scope, key: str, what: str) -> bool:
+async def approved(context: RunContext, key: str, what: str) -> bool:
     """A person's answer to a question about exactly this."""
-    return bool(await ask(scope, question_of(f"Approve {what}?", (), bool), AnswerLimit(), f"{APPROVE}-{key}"))
+    return bool(await context.ask(f"Approve {what}?", returns=bool, step=f"{APPROVE}-{key}"))
 
 
 def _corrected(failure: BaseException) -> bool:
@@ -387,9 +376,3 @@ def _corrected(failure: BaseException) -> bool:
 
 def _report_end(ended: asyncio.Queue[str], name: str, _task: asyncio.Task[None]) -> None:
     ended.put_nowait(name)
-
-
-def _here() -> Scope:
-    scope = SCOPE.get()
-    assert scope is not None, "a step of a plan is a branch of its run"
-    return scope

@@ -119,6 +119,10 @@ class Scope:
             )
         return base
 
+    def next_step(self, name: str) -> str:
+        """The name that the next step of this kind will have."""
+        return f"{self.path}{name}#{self.counts.get(self.path + name, 0) + 1}"
+
     def again(self, step: str) -> None:
         """Allow the name of a step again that was cancelled before anything was sent."""
         base = base_of(step)
