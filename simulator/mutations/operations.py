@@ -506,7 +506,7 @@ OPERATIONS: Final = (
     Mutant(
         "wake-up not noticed",
         "an event at the moment of rest is lost",
-        "holdfast.engine.wakeup:notify_owner",
+        "holdfast.engine.suspension:notify_owner",
         knocks_in_vain,
     ),
     Mutant(

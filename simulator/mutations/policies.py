@@ -127,20 +127,20 @@ POLICY: Final = (
     ),
     Mutant("drawn anew", "a sample is another one when it is drawn again", "holdfast.model.policy:chance", drawn_anew),
     # What a policy knows of the past.
-    Mutant("no past", "what was sent is not counted", "holdfast.engine.rulings:sent_posts", always(())),
+    Mutant("no past", "what was sent is not counted", "holdfast.engine.approvals:sent_posts", always(())),
     Mutant(
         "counted at each attempt",
         "what is sent again counts again",
-        "holdfast.engine.rulings:sent_posts",
+        "holdfast.engine.approvals:sent_posts",
         counted_at_each_attempt,
     ),
     Mutant(
-        "words not counted", "what people said is not counted", "holdfast.engine.rulings:decision_posts", always(())
+        "words not counted", "what people said is not counted", "holdfast.engine.approvals:decision_posts", always(())
     ),
     Mutant(
         "the past of one run",
         "what other runs did is not looked at",
-        "holdfast.engine.rulings:_past",
+        "holdfast.engine.approvals:_past",
         of_the_same_run,
     ),
     Mutant(

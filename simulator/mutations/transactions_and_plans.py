@@ -243,14 +243,14 @@ TOGETHER: Final = (
     Mutant(
         "in any order",
         "compensations do not wait for later ones",
-        "holdfast.engine.saga:Members._member",
+        "holdfast.engine.transactions:Members._member",
         any_order,
     ),
     Mutant("never confirmed", "reservations are not confirmed", "holdfast.model.saga:_confirm", always(None)),
     Mutant(
         "nothing to undo",
         "what landed is left standing",
-        "holdfast.engine.saga:Members._member",
+        "holdfast.engine.transactions:Members._member",
         nothing_amendable,
     ),
     Mutant(
@@ -262,7 +262,7 @@ TOGETHER: Final = (
     Mutant(
         "body decides again",
         "after a crash the body's own end decides, not the record",
-        "holdfast.engine.saga:resume_closing",
+        "holdfast.engine.transactions:resume_closing",
         always(None),
     ),
     Mutant(
@@ -280,7 +280,7 @@ TOGETHER: Final = (
     Mutant(
         "held and forgotten",
         "what is let go of, or cancelled, at the end of a transaction has no driver",
-        "holdfast.engine.saga:_drive_held",
+        "holdfast.engine.transactions:_drive_held",
         always(None),
     ),
     # Outcomes that come later.
@@ -353,19 +353,19 @@ TOGETHER: Final = (
     Mutant(
         "pending asked for again",
         "a further call about what is only accepted is sent",
-        "holdfast.engine.pending:find_pending",
+        "holdfast.engine.claims:find_pending",
         never_mind,
     ),
     Mutant(
         "pending about anything",
         "whatever is pending holds back every call of its tool",
-        "holdfast.engine.pending:thing_stream",
+        "holdfast.engine.claims:thing_stream",
         about_anything,
     ),
     Mutant(
         "pending never released",
         "the outcome of what was pending does not end that it holds back others",
-        "holdfast.engine.pending:releasing_posts",
+        "holdfast.engine.claims:releasing_posts",
         never_released,
     ),
     # Restored journals.

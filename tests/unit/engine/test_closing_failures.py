@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast, Key, Operation, Run, TransactionAborted, agent, current_operation, tool
-from holdfast.engine import executor, saga
+from holdfast.engine import executor, transactions
 from holdfast.engine.invoke import invoke
 from holdfast.engine.operation_driver import OperationDriver
 from holdfast.errors import HoldfastError, JournalError, RunStopped
@@ -97,7 +97,7 @@ async def test_a_boundary_whose_task_failed_stops_the_run_with_that_error(
     async with lab.app(trip) as app:
         await begun(lab, app, trip, undo=undo)
         with monkeypatch.context() as patched:
-            patched.setattr(saga, "close", broken)
+            patched.setattr(transactions, "close", broken)
             with pytest.raises(ZeroDivisionError):
                 await (app.undo("trip-ann", by="ann") if undo else cancelled(app))
         assert ends(lab) == (0, 0)
@@ -192,7 +192,7 @@ async def test_an_error_of_the_runtime_at_the_end_of_a_transaction_is_not_for_ag
     async with lab.app(trip) as app:
         with monkeypatch.context() as patched:
             if where == "the boundary":
-                patched.setattr(saga, "close", broken)
+                patched.setattr(transactions, "close", broken)
             else:
                 patched.setattr(executor, "invoke", broken_call)
             with pytest.raises(ZeroDivisionError):

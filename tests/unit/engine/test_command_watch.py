@@ -8,7 +8,7 @@ import pytest
 
 from holdfast import Run, agent
 from holdfast.engine.commands import command_post
-from holdfast.engine.wakeup import CommandWatch
+from holdfast.engine.suspension import CommandWatch
 from holdfast.errors import RunStopped
 from holdfast.journal.memory import MemoryJournal
 from holdfast.journal.port import Post

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 from holdfast.engine import steps
 from holdfast.engine.active_run.scopes import SCOPE, Scope
 from holdfast.engine.messages import deliver_messages, interrupted_by
-from holdfast.engine.saga import parts_met
 from holdfast.engine.steps import NO_METADATA, CallMetadata, DeliveredOperation, ToolCall, facts_of, read, write
 from holdfast.engine.suspension import Pause
+from holdfast.engine.transactions import parts_met
 from holdfast.errors import ArgumentError, Interrupted, OutsideRun, UsageError
 from holdfast.model import records as r
 from holdfast.model.facts import Fact

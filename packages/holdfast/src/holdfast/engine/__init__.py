@@ -15,15 +15,15 @@ The rooms:
 
 - One operation: `executor`, `fast_path` (its way for an ordinary first attempt), `situation`, `operation_driver` (the
   protocol of performers), `driven_operation` (the product's own), `invoke`, `calls` (time limits, and calls that
-  outlive their attempts), `waiting`, `verification`, `approvals`, `rulings` (the policy of the app), `deferred` and
-  `pending` (outcomes that arrive later), `claims` (business keys and repeats), `contradictions`, `late_reports`,
-  `previous_owner`.
-- Exceptions of tools: `exceptions/`: `classify`, `table`, `http`, `prior_send`, `call_end`.
-- One run: `run_start`, `run_driver`, `suspension`, `active_run/` (`log`, `replay`, `waiters`, `drivers`, `scopes`,
-  `facts`), `sealing` (steps that come too late), `messages`, `durable_waits` (sleep, events, time limits).
-- Transactions: `transactions` (boundaries in agent code), `saga` (closing one from its records).
+  outlive their attempts), `waiting`, `verification`, `approvals` (people, and the policy of the app), `deferred`
+  (outcomes that arrive later), `claims` (business keys, repeats and pending effects), `contradictions`,
+  `late_reports`, `previous_owner`.
+- Exceptions of tools: `exceptions/`: `classify`, `table`, `http`, `call_end`.
+- One run: `run_start`, `run_driver`, `suspension` (and no lost wake-ups), `active_run/` (`run`, `log`, `replay`,
+  `waiters`, `scopes`), `sealing` (steps that come too late), `messages`, `durable_waits` (sleep, events, time limits).
+- Transactions: `transactions` (boundaries in agent code, and closing one from its records).
 - One process: `process` (what its runs share), `engine` (open, close, lease), `recovery` (abandoned and due runs),
-  `crash_isolation`, `breaker`, `caches`, `wakeup` (no lost commands), `housekeeping`, `outbox`, `commands`, `settings`.
+  `crash_isolation`, `breaker`, `caches`, `housekeeping`, `outbox`, `commands`, `settings`.
 - The edges: `environment` (clock, chance, threads, crash points), `tool_protocol` (what the engine needs of a tool),
   `steps` (what agent code calls), `current_operation` (what a tool can learn), `masking` (secrets).
 

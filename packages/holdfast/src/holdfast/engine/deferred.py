@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 from msgspec.structs import replace
 
+from holdfast.engine.claims import PendingNote, part_note, pending_post, pending_thing
 from holdfast.engine.exceptions.call_end import clean
 from holdfast.engine.late_reports import file_late
 from holdfast.engine.operation_driver import OperationDriver, operation_key
-from holdfast.engine.pending import PendingNote, part_note, pending_post, pending_thing
 from holdfast.errors import Deferred, LeaseLost, LedgerTaken
 from holdfast.journal.entry_codec import read, read_taken, readable, written
 from holdfast.journal.port import Journal, LedgerEntry, Post

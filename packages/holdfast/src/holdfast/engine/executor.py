@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from holdfast.engine.approvals import ask, find_permit, park, permit_use_post
+from holdfast.engine.approvals import ask, find_permit, judge, park, permit_use_post, sent_posts
 from holdfast.engine.claims import (
     find_other_effect,
     may_meet_other_effect,
@@ -40,7 +40,6 @@ from holdfast.engine.operation_driver import (
     served,
 )
 from holdfast.engine.previous_owner import account_for_previous_owners
-from holdfast.engine.rulings import judge, sent_posts
 from holdfast.engine.situation import next_move
 from holdfast.engine.verification import observe, verify
 from holdfast.engine.waiting import hold, wait

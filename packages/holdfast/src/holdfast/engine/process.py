@@ -17,8 +17,8 @@ from holdfast.engine.environment import Environment
 from holdfast.engine.housekeeping import Housekeeping
 from holdfast.engine.outbox import Outbox
 from holdfast.engine.settings import Settings
+from holdfast.engine.suspension import CommandWatch
 from holdfast.engine.tool_protocol import AgentCode, PolicyCode, ToolCode
-from holdfast.engine.wakeup import CommandWatch
 from holdfast.errors import HoldfastError, JournalError, JournalUnavailable, LeaseLost
 from holdfast.journal.port import Busy, Identity, Journal, Lease, LeaseGranted, NewRun, RunChange, RunRow, Worker, Write
 from holdfast.model.run_history import RunHistory

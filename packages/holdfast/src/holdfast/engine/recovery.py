@@ -18,10 +18,9 @@ from holdfast.engine.executor import settle
 from holdfast.engine.previous_owner import account_for_previous_owners
 from holdfast.engine.process import unchanged_listing
 from holdfast.engine.situation import next_move
-from holdfast.engine.suspension import stopped_change
+from holdfast.engine.suspension import release_post, stopped_change
 from holdfast.engine.verification import verify
 from holdfast.engine.waiting import schedule
-from holdfast.engine.wakeup import release_post
 from holdfast.errors import HoldfastError, JournalError, LedgerTaken, RunBusy
 from holdfast.journal.port import LeaseGranted, RunChange
 from holdfast.journal.run_log import RunLog, genesis

@@ -29,12 +29,19 @@ from holdfast.engine.run_start import (
     record_claim,
     release,
 )
-from holdfast.engine.saga import call_off, resume_reopened, start_closing
 from holdfast.engine.sealing import abandon
 from holdfast.engine.steps import drive_open_operations
-from holdfast.engine.suspension import Ending, Pause, asks_until, encode_waits, stopped_change, unreadable_change
+from holdfast.engine.suspension import (
+    Ending,
+    Pause,
+    asks_until,
+    encode_waits,
+    release_post,
+    stopped_change,
+    unreadable_change,
+)
 from holdfast.engine.tool_protocol import Input
-from holdfast.engine.wakeup import release_post
+from holdfast.engine.transactions import call_off, resume_reopened, start_closing
 from holdfast.errors import (
     AmbiguousStep,
     ChainBroken,

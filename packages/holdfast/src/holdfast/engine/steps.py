@@ -13,15 +13,14 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 import msgspec
 
 from holdfast.engine.active_run.scopes import SCOPE, Scope
+from holdfast.engine.claims import thing_of
 from holdfast.engine.driven_operation import DrivenOperation, driver_of, snapshot_arguments
 from holdfast.engine.executor import drive, start_driver
 from holdfast.engine.fast_path import attempt_at_once
-from holdfast.engine.pending import thing_of
-from holdfast.engine.saga import parts_met, resume_closing
 from holdfast.engine.sealing import detach, record_before_detaching, refuse, replay_detachment, replay_timeout, sealing
 from holdfast.engine.suspension import Pause
 from holdfast.engine.tool_protocol import ToolCode, words_of
-from holdfast.engine.transactions import aborted, may_begin
+from holdfast.engine.transactions import aborted, may_begin, parts_met, resume_closing
 from holdfast.errors import HoldfastError, MustHold, ParameterMismatch, UnknownTool, Unreadable
 from holdfast.model import records as r
 from holdfast.model.canonical.encode import Forms, digest, forms

@@ -13,10 +13,9 @@ from typing import Any, Final
 
 from holdfast.engine.breaker import ToolPause
 from holdfast.engine.caches import PendingParameters
-from holdfast.engine.claims import ClaimNote
+from holdfast.engine.claims import ClaimNote, PendingNote
 from holdfast.engine.deferred import ArrivedAnswer, AwaitingOperation
 from holdfast.engine.late_reports import DELIVERIES, AnswerNotice
-from holdfast.engine.pending import PendingNote
 from holdfast.errors import Unreadable
 from holdfast.extensions import extensions
 from holdfast.journal.entry_codec import REFUSED, SetAside, read

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final, TypeGuard
 
-from holdfast.engine.exceptions.prior_send import sent_before
+from holdfast.engine.exceptions.classify import sent_before
 
 _SECONDS: Final = re.compile(r"\s*([0-9]{1,10})\s*")
 

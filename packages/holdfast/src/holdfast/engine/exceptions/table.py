@@ -1,7 +1,7 @@
 """The table of well-known exceptions: what the end of a call by exception proves about its effect.
 
 Data only. Classes are named, never imported: a row costs nothing where its library is not installed.
-`wellknown.classify` reads the table; `docs/reference/exceptions.md` is rendered from it, and the tests check
+`classify` reads the table; `docs/reference/exceptions.md` is rendered from it, and the tests check
 that every class still exists in its library and that real failures get the verdict written here.
 
 The one rule behind the verdicts: *not sent* needs a failure that the library can only raise before the first
