@@ -230,13 +230,13 @@ def attempts_again(_original: Any) -> Any:
 
 
 def early_events_dropped(original: Any) -> Any:
-    async def rings(instance: Any, name: str, event: Any) -> Any:
+    async def rings(instance: Any, name: str, event: Any, watch: Any) -> Any:
         if event is not None and name in instance.history.steps.timers:
             set_at = instance.history.steps.timers[name].at
             for entry in await instance.process.journal.entries(event_stream(instance.run, *event)):
                 if entry.at_ms <= set_at:
                     instance.history.steps.events_taken.add(entry.id)
-        return await original(instance, name, event)
+        return await original(instance, name, event, watch)
 
     return rings
 

@@ -97,11 +97,11 @@ def impatient(original: Any) -> Any:
 def before_its_time(original: Any) -> Any:
     """The deadline is what the clock of another day says."""
 
-    async def answered(instance: Any, name: str) -> bool:
+    async def answered(instance: Any, name: str, watch: Any) -> bool:
         history, asked = instance.history, instance.history.steps.questions[name]
         history.steps.questions[name] = replace(asked, until=max(1, asked.until - 3_600_000))
         try:
-            return bool(await original(instance, name))
+            return bool(await original(instance, name, watch))
         finally:
             history.steps.questions[name] = asked
 

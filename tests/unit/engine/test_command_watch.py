@@ -8,7 +8,7 @@ import pytest
 
 from holdfast import Run, agent
 from holdfast.engine.commands import command_post
-from holdfast.engine.suspension import CommandWatch
+from holdfast.engine.suspension import LedgerWatch
 from holdfast.errors import RunStopped
 from holdfast.journal.memory import MemoryJournal
 from holdfast.journal.port import Post
@@ -28,7 +28,7 @@ async def test_it_finds_commands_of_its_own_runs_since_it_began(lab: Lab):
     journal = lab.journal
     await journal.open()
     await command(journal, "a")
-    watch = CommandWatch(journal, watching("a", "b"))
+    watch = LedgerWatch(journal, watching("a", "b"))
     await watch.begin()
     await watch.look()
     assert watch.pending == set(), "a run reads at its claim what came before"
@@ -45,7 +45,7 @@ async def test_it_finds_commands_of_its_own_runs_since_it_began(lab: Lab):
 async def test_a_run_that_is_driven_no_more_is_dropped(lab: Lab):
     journal, runs = lab.journal, {"a"}
     await journal.open()
-    watch = CommandWatch(journal, runs.__contains__)
+    watch = LedgerWatch(journal, runs.__contains__)
     await watch.begin()
     await command(journal, "a")
     await watch.look()
@@ -58,7 +58,7 @@ async def test_a_run_that_is_driven_no_more_is_dropped(lab: Lab):
 async def test_an_idle_journal_is_asked_for_nothing_but_its_last_entry(lab: Lab):
     journal = lab.journal
     await journal.open()
-    watch = CommandWatch(journal, watching("a"))
+    watch = LedgerWatch(journal, watching("a"))
     await watch.begin()
     before = journal.calls
     await watch.look()

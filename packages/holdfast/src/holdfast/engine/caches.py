@@ -31,7 +31,7 @@ class PendingParameters(msgspec.Struct, frozen=True):
 
 
 class PendingIndex:
-    """The sets of parameters known here. They are only ever added. A process looks for new ones every `poll_ms`."""
+    """The sets of parameters known here. They are only ever added; a look at the ledger finds new ones."""
 
     def __init__(self) -> None:
         self.known: Final[dict[str, list[tuple[str, ...]]]] = {}  # by tool; without one, nothing was ever pending

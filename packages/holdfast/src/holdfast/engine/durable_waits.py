@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import shlex
 from collections.abc import AsyncGenerator
+from contextlib import AbstractContextManager
 from typing import Final
 
 import msgspec
@@ -16,7 +17,7 @@ from holdfast.engine.active_run.scopes import Scope
 from holdfast.engine.active_run.waiters import wake_all
 from holdfast.engine.messages import interruption_at, is_interrupted
 from holdfast.engine.sealing import refuse, replay_timeout, sealing
-from holdfast.engine.suspension import Ending, Pause
+from holdfast.engine.suspension import Ending, Pause, StreamWatch
 from holdfast.engine.tool_protocol import wake
 from holdfast.engine.transactions import may_begin
 from holdfast.journal.entry_codec import read, written
@@ -53,9 +54,10 @@ async def _timer(scope: Scope, name: str, ms: int | None, event: tuple[str, str]
         if active.history.boundaries.by_name:
             await may_begin(scope, name)
         await _set_timer(active, name, ms, event)
-        while not await _rings(active, name, event) and not is_interrupted(scope, name):
-            timer = active.history.steps.timers[name]
-            await _wait_for_timer(scope, name, timer, event)
+        with _watch(active, event) as watch:
+            while not await _rings(active, name, event, watch) and not is_interrupted(scope, name):
+                timer = active.history.steps.timers[name]
+                await _wait_for_timer(scope, name, timer, event, watch)
     await active.replay.take_turn(scope, name)
     answer, interrupted = active.history.steps.answers[name], interruption_at(scope, name)
     active.replay.forget(name)
@@ -74,9 +76,16 @@ async def _set_timer(active: ActiveRun, name: str, ms: int | None, event: tuple[
     active.log.buffer(r.TimerSet(step=name, until=until, event=what, key=key, **stamp))
 
 
-async def _rings(active: ActiveRun, name: str, event: tuple[str, str] | None) -> bool:
+def _watch(active: ActiveRun, event: tuple[str, str] | None) -> AbstractContextManager[StreamWatch | None]:
+    """A watch over the events that are waited for; a sleep waits for none."""
+    if event is None:
+        return contextlib.nullcontext()
+    return active.process.ledger.over(event_stream(active.run, *event))
+
+
+async def _rings(active: ActiveRun, name: str, event: tuple[str, str] | None, watch: StreamWatch | None) -> bool:
     """Record the event that came, or the end of the time; return True if there was either."""
-    if event is not None:
+    if event is not None and watch is not None and watch.begin_read():
         for entry in await active.process.journal.entries(event_stream(active.run, *event)):
             if entry.id not in active.history.steps.events_taken:
                 received = r.EventReceived(
@@ -92,14 +101,18 @@ async def _rings(active: ActiveRun, name: str, event: tuple[str, str] | None) ->
     return False
 
 
-async def _wait_for_timer(scope: Scope, name: str, timer: r.TimerSet, event: tuple[str, str] | None) -> None:
-    """Wait in this process until the timer or the next check of the ledger; the run may be suspended meanwhile."""
+async def _wait_for_timer(
+    scope: Scope, name: str, timer: r.TimerSet, event: tuple[str, str] | None, watch: StreamWatch | None
+) -> None:
+    """Wait in this process until the timer or a new event; the run may be suspended meanwhile."""
     active, engine = scope.active, scope.active.process
     loop = asyncio.get_running_loop()
     left = timer.until - engine.environment.clock.wall_ms() if timer.until else engine.settings.slice_ms
-    slice_ms = min(left, engine.settings.poll_ms if event is not None else engine.settings.slice_ms)
+    slice_ms = min(left, engine.settings.slice_ms)
     future: asyncio.Future[None] = loop.create_future()
     handle = loop.call_later(max(0, slice_ms) / 1000, wake, future)
+    if watch is not None:
+        watch.wake_at_news(future)
     asks = f"run {active.run} waits for {event[0]} {event[1]}".rstrip() if event else f"run {active.run} sleeps"
     if event is not None:
         asks += f" ({signal_command(active.run, *event)})"
@@ -211,8 +224,9 @@ async def ask(
         _put(
             active, name, r.QuestionAsked(step=name, question=question, default=wanted.default, handoff=handoff), wanted
         )
-        while not await _answered(active, name) and not is_interrupted(scope, name):
-            await _wait_for_answer(scope, name)
+        with active.process.ledger.over(question_stream(active.run, name)) as watch:
+            while not await _answered(active, name, watch) and not is_interrupted(scope, name):
+                await _wait_for_answer(scope, name, watch)
     _same(active, name, question)
     await active.replay.take_turn(scope, name)
     answer, interrupted = active.history.steps.answers[name], interruption_at(scope, name)
@@ -249,11 +263,11 @@ def _same(active: ActiveRun, name: str, question: Question) -> None:
         active.replay.diverge(f"{name} asks something else than when it was recorded")
 
 
-async def _answered(active: ActiveRun, name: str) -> bool:
+async def _answered(active: ActiveRun, name: str, watch: StreamWatch) -> bool:
     """Record the answer, or the default at the deadline; return True if there was either."""
-    journal, asked = active.process.journal, active.history.steps.questions[name]
-    entries = await journal.entries(question_stream(active.run, name))
-    first = next(iter(entries), None)
+    journal, asked, first = active.process.journal, active.history.steps.questions[name], None
+    if watch.begin_read():
+        first = next(iter(await journal.entries(question_stream(active.run, name))), None)
     if first is None and asked.until and active.process.environment.clock.wall_ms() >= asked.until:
         # The question is on record first: a process that was paused would end the question of the next owner otherwise.
         await active.log.flush()
@@ -288,14 +302,15 @@ def _late(asked: r.QuestionAsked) -> Answered:
     return Answered(asked.default, late=asked.default is None)
 
 
-async def _wait_for_answer(scope: Scope, name: str) -> None:
-    """Wait in this process until the next check of the ledger; the run may be suspended meanwhile."""
+async def _wait_for_answer(scope: Scope, name: str, watch: StreamWatch) -> None:
+    """Wait in this process until the deadline or an answer; the run may be suspended meanwhile."""
     active, engine = scope.active, scope.active.process
     asked = active.history.steps.questions[name]
-    left = asked.until - engine.environment.clock.wall_ms() if asked.until else engine.settings.poll_ms
+    left = asked.until - engine.environment.clock.wall_ms() if asked.until else engine.settings.slice_ms
     future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    slice_ms = max(0, min(left, engine.settings.poll_ms))
+    slice_ms = max(0, min(left, engine.settings.slice_ms))
     handle = asyncio.get_running_loop().call_later(slice_ms / 1000, wake, future)
+    watch.wake_at_news(future)
     kind = "question" if asked.handoff is None else "handoff"
     verb = "asks" if asked.handoff is None else "is handed over"
     command = answer_with(active.run, kind, name)

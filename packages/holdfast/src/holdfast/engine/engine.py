@@ -9,15 +9,17 @@ from functools import partial
 from typing import Any, Final
 from weakref import WeakSet
 
+from holdfast.engine import breaker
 from holdfast.engine.active_run.run import ActiveRun
 from holdfast.engine.active_run.scopes import number_tasks, stop_numbering
-from holdfast.engine.breaker import paused_tools
 from holdfast.engine.calls import remember_calls
 from holdfast.engine.commands import take_commands
 from holdfast.engine.housekeeping import Loop
 from holdfast.engine.process import Process
 from holdfast.engine.suspension import Ending
 from holdfast.journal.port import Identity
+from holdfast.model import pending
+from holdfast.model.webhooks import ENDPOINTS
 
 LOG: Final = logging.getLogger("holdfast")
 
@@ -27,7 +29,11 @@ class Engine(Process):
 
     active_runs: dict[str, ActiveRun]
     _beating: Loop
-    _read_up_to: dict[str, int]  # the last ledger entry when a round that reads the ledger was done, by its task
+    _NOTES: Final = {  # ledger streams, by their prefix, that concern the whole process
+        pending.WAYS: "could not read what was ever pending",
+        breaker.PAUSES: "could not look which tools are paused",
+        ENDPOINTS: "could not read who is told",
+    }
 
     # --- open and close ------------------------------------------------------------------------------------
 
@@ -38,8 +44,8 @@ class Engine(Process):
         for notice in self.identity.notices:
             LOG.info(notice)
         await self.beat()
-        await self.command_watch.begin()
-        self._read_up_to = {}
+        await self.ledger.begin()  # first: what comes after it is found by a later look
+        self._unread: set[str] = set()  # of `_NOTES`, those that have grown
         await self._read_pauses()
         await self.pending_index.refresh(self.journal)
         await self.outbox.refresh()
@@ -85,49 +91,55 @@ class Engine(Process):
             await self.look(everything=tick % 8 == 0)
 
     async def look(self, *, everything: bool = True) -> None:
-        """Take commands for the runs driven here and refresh the pending index; with `everything` more than that.
+        """Read what is new in the ledger, once for all runs, and act on it; with `everything` more than that.
 
-        Each is a round of its own: a failure in one run or note does not keep the others from being checked. A run
-        whose commands could not be taken is tried again. The ledger is read only when it has grown.
+        Each task is a round of its own: a failure in one run or note does not keep the others from being done, and what
+        failed is done again at the next look.
         """
-        await self.housekeeping.round("could not look for commands", self.command_watch.look)
+        await self.housekeeping.round("could not look for commands", self._read_news)
         rounds: dict[str, Callable[[], Awaitable[object]]] = {
             f"could not look at what came from outside for run {run}": partial(self._take_commands, active)
-            for run in sorted(self.command_watch.pending)
+            for run in sorted(self.ledger.pending)
             if (active := self.active_runs.get(run)) is not None and active.sealed is None
         }
         over = {task for task in self.housekeeping.failing() if " for run " in task} - rounds.keys()
         await self.housekeeping.forget(over)
-        # In every round: until the index is read, a call cannot find a tool's first pending effect.
-        ledger: dict[str, Callable[[], Awaitable[object]]] = {
-            "could not read what was ever pending": partial(self.pending_index.refresh, self.journal)
-        }
+        rounds |= {self._NOTES[prefix]: partial(self._read_notes, prefix) for prefix in sorted(self._unread)}
         if everything:
-            ledger["could not look which tools are paused"] = self._read_pauses
-            ledger["could not read who is told"] = self.outbox.refresh
             rounds["could not read the breakers"] = self.breakers.refresh
             await self.housekeeping.forget_restarts()
-        rounds |= {task: partial(self._if_ledger_grew, task, work) for task, work in ledger.items()}
         for task, work in rounds.items():
             await self.housekeeping.round(task, work)
 
+    async def _read_news(self) -> None:
+        grown = await self.ledger.look()
+        self._unread.update(prefix for prefix in self._NOTES if any(one.startswith(prefix) for one in grown))
+
     async def _take_commands(self, active: ActiveRun) -> None:
         # Before they are taken: one that comes meanwhile is found again, and one that fails is kept.
-        self.command_watch.pending.discard(active.run)
+        self.ledger.pending.discard(active.run)
         try:
             await take_commands(active)
         except BaseException:
-            self.command_watch.pending.add(active.run)
+            self.ledger.pending.add(active.run)
             raise
 
-    async def _if_ledger_grew(self, task: str, work: Callable[[], Awaitable[object]]) -> None:
-        seen = self.command_watch.seen
-        if self._read_up_to.get(task) != seen:
-            await work()
-            self._read_up_to[task] = seen
+    async def _read_notes(self, prefix: str) -> None:
+        self._unread.discard(prefix)  # before they are read: as for commands
+        try:
+            match prefix:
+                case pending.WAYS:
+                    await self.pending_index.refresh(self.journal)
+                case breaker.PAUSES:
+                    await self._read_pauses()
+                case _:
+                    await self.outbox.refresh()
+        except BaseException:
+            self._unread.add(prefix)
+            raise
 
     async def _read_pauses(self) -> None:
-        before, self.pauses = self.pauses, await paused_tools(self.journal)
+        before, self.pauses = self.pauses, await breaker.paused_tools(self.journal)
         if before != self.pauses:
             for active in self.active_runs.values():
                 active.waiters.wake()

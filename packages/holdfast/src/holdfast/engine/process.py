@@ -17,7 +17,7 @@ from holdfast.engine.environment import Environment
 from holdfast.engine.housekeeping import Housekeeping
 from holdfast.engine.outbox import Outbox
 from holdfast.engine.settings import Settings
-from holdfast.engine.suspension import CommandWatch
+from holdfast.engine.suspension import LedgerWatch
 from holdfast.engine.tool_protocol import AgentCode, PolicyCode, ToolCode
 from holdfast.errors import HoldfastError, JournalError, JournalUnavailable, LeaseLost
 from holdfast.journal.port import Busy, Identity, Journal, Lease, LeaseGranted, NewRun, RunChange, RunRow, Worker, Write
@@ -56,7 +56,7 @@ class Process:
         self.breakers: Final = Breakers(journal, environment.clock, tools)
         self.pauses: dict[str, str] = {}
         self.leases: Final = Leases(self)
-        self.command_watch: Final = CommandWatch(journal, self.leases.concern)
+        self.ledger: Final = LedgerWatch(journal, self.leases.concern)
         self.isolation: Final = IsolationGate()
         self.calls: Final = Calls()
         self.housekeeping: Final = Housekeeping(journal, environment.clock, self.worker.id)

@@ -5,12 +5,15 @@ What wakes it is not lost: see the second half.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import asyncio
+import contextlib
+from collections.abc import Callable, Generator, Iterable
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
+from holdfast.engine.tool_protocol import wake
 from holdfast.errors import JournalError
 from holdfast.journal.port import Journal, Post, RunChange
 from holdfast.model import records as r
@@ -118,15 +121,16 @@ def records_on_stopped(history: RunHistory, order: r.CommandApplied, stamp: Stam
     return (order, left)
 
 
-# Prevents lost wake-ups: a suspending owner and an arriving command race for one ledger key.
+# Prevents lost wake-ups, of runs that are suspended and of those that wait in this process.
 #
-# A sender first puts its command or event into the ledger. If another process drives the run, the sender then writes
-# the key of that owner's lease. An owner that suspends the run writes the same key in the commit that suspends it. The
-# second of the two learns that it lost: the owner finds the sender's entry and leaves the run due at once, or the
-# sender finds that the run is suspended and claims it. A crash between these steps loses nothing, because the command
-# is in the ledger.
+# A suspending owner and an arriving command race for one ledger key. A sender first puts its command or event into the
+# ledger. If another process drives the run, the sender then writes the key of that owner's lease. An owner that suspends
+# the run writes the same key in the commit that suspends it. The second of the two learns that it lost: the owner finds
+# the sender's entry and leaves the run due at once, or the sender finds that the run is suspended and claims it. A crash
+# between these steps loses nothing, because the command is in the ledger.
 #
-# A running owner is not interrupted by this: its process finds new commands at its next poll (`Engine.look`).
+# A running owner is not interrupted by this. Each process reads what is new in the ledger once every `poll_ms`
+# (`Engine.look`, `LedgerWatch`), however many runs it drives, and wakes those that it concerns.
 
 
 _NOTIFIED: Final = b'"knock"'
@@ -147,8 +151,33 @@ def _owner_post(run: str, token: int, body: bytes) -> Post:
     return Post(f"door/{run}", str(token), body)
 
 
-class CommandWatch:
-    """Finds the runs of this process that have new commands: one read for all of them, however many there are.
+class StreamWatch:
+    """One branch's watch over a ledger stream: it reads the stream first, and again only after a new entry."""
+
+    def __init__(self) -> None:
+        self._unread = True
+        self._waiting: asyncio.Future[None] | None = None
+
+    def begin_read(self) -> bool:
+        """True if the stream has to be read. What arrives during the read is seen by the next one."""
+        unread, self._unread = self._unread, False
+        return unread
+
+    def wake_at_news(self, waiting: asyncio.Future[None]) -> None:
+        """Wake the branch at the next entry: at once if one has arrived since the last read began."""
+        self._waiting = waiting
+        if self._unread:
+            wake(waiting)
+
+    def arrived(self) -> None:
+        """Note a new entry of the stream."""
+        self._unread = True
+        if self._waiting is not None:
+            wake(self._waiting)
+
+
+class LedgerWatch:
+    """Finds what is new in the ledger: one read for all runs of a process, however many there are.
 
     A run reads its own commands when it is claimed. From then on this watch finds them. `concerns` says whether this
     process holds the lease of a run, or has asked for it.
@@ -157,23 +186,40 @@ class CommandWatch:
     def __init__(self, journal: Journal, concerns: Callable[[str], bool]) -> None:
         self.pending: set[str] = set()
         """The runs with commands that were found and not taken yet."""
-        self.seen = 0
-        """The last ledger entry that was looked at."""
+        self._seen: int | None = None
         self._journal = journal
         self._concerns = concerns
+        self._watches: dict[str, list[StreamWatch]] = {}
 
     async def begin(self) -> None:
-        """Look no further back than to this moment: runs that are claimed from here on read what came before."""
-        self.seen = await self._journal.last_entry()
+        """Look no further back than to this moment: what is read from here on includes what came before."""
+        self._seen = (await self._journal.news(None)).last
 
-    async def look(self) -> None:
-        """Note the runs with commands that came since the last call."""
-        # First the end, then the entries up to it: one that comes in between is found now or by the next call.
-        last = await self._journal.last_entry()
-        if last > self.seen:
-            for entry in await self._journal.entries(COMMANDS, self.seen):
-                # A run whose claim is under way counts: it may have read its commands before this one came.
-                if self._concerns(run := entry.stream.removeprefix(COMMANDS)):
-                    self.pending.add(run)
-            self.seen = last
+    async def look(self) -> set[str]:
+        """Note the runs with new commands, wake the branches that watch a stream, and return what has grown."""
+        streams: set[str] = set()
+        more = True
+        while more:
+            found = await self._journal.news(self._seen)
+            self._seen, more = found.last, found.more
+            streams.update(found.streams)
+        for stream in streams:
+            # A run whose claim is under way counts: it may have read its commands before this one came.
+            if stream.startswith(COMMANDS) and self._concerns(run := stream.removeprefix(COMMANDS)):
+                self.pending.add(run)
+            for one in self._watches.get(stream, ()):
+                one.arrived()
         self.pending = {run for run in self.pending if self._concerns(run)}
+        return streams
+
+    @contextlib.contextmanager
+    def over(self, stream: str) -> Generator[StreamWatch]:
+        """Watch a stream. The watch begins before its first read: an entry between read and wait is not missed."""
+        one = StreamWatch()
+        self._watches.setdefault(stream, []).append(one)
+        try:
+            yield one
+        finally:
+            self._watches[stream].remove(one)
+            if not self._watches[stream]:
+                del self._watches[stream]

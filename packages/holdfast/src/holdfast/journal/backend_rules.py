@@ -17,6 +17,9 @@ MAX_BODY = 64 << 20
 FOREVER_MS = 2**53 - 1
 """Silence of an unknown worker in milliseconds: the largest integer that JSON carries exactly."""
 
+NEWS_PAGE: Final = 10_000
+"""How many new ledger entries are looked through at once: a process that was stopped for long may have missed many."""
+
 CHANGED: Final = "it was changed, removed or moved after it was written"
 """The reason why a row breaks its chain, in a sentence."""
 

@@ -21,6 +21,7 @@ from holdfast.errors import JournalUnavailable, LeaseLost, LedgerTaken, RecordRe
 from holdfast.journal import host
 from holdfast.journal.backend_rules import (
     FOREVER_MS,
+    NEWS_PAGE,
     check_extras,
     check_post,
     check_size,
@@ -42,6 +43,7 @@ from holdfast.journal.port import (
     Lease,
     LeaseGranted,
     LedgerEntry,
+    LedgerNews,
     NewRun,
     Post,
     Reader,
@@ -300,11 +302,15 @@ class MemoryJournal:
             if entry.stream == stream or (below and entry.stream.startswith(stream))
         ]
 
-    async def last_entry(self) -> int:
-        done = self._call("last_entry")
+    async def news(self, after: int | None) -> LedgerNews:
+        done = self._call("news")
         self._riding_due()
         done()
-        return len(self._ledger)
+        if after is None:
+            return LedgerNews(len(self._ledger))
+        found = self._ledger[after : after + NEWS_PAGE]
+        streams = tuple(dict.fromkeys(entry.stream for entry in found))
+        return LedgerNews(after + len(found), streams, more=len(found) == NEWS_PAGE)
 
     async def head(self) -> Head:
         done = self._call("head")

@@ -125,6 +125,17 @@ class LedgerEntry(msgspec.Struct, frozen=True):
     fresh: bool = True
 
 
+class LedgerNews(msgspec.Struct, frozen=True):
+    """The streams of new ledger entries, in the order of the entries, each once.
+
+    `last` is the largest id that was read. `more`: there were too many for one read, and the next one begins there.
+    """
+
+    last: int
+    streams: tuple[str, ...] = ()
+    more: bool = False
+
+
 class Write(msgspec.Struct, frozen=True, gc=False):
     """A set of changes committed together: records of one run, its listing, and ledger entries that must be new."""
 
@@ -334,8 +345,8 @@ class Journal(Protocol):
         """Entries of one stream, or of every stream below it where the name ends in `/`, by id."""
         ...
 
-    async def last_entry(self) -> int:
-        """The number of the last ledger entry; 0 for an empty ledger.
+    async def news(self, after: int | None) -> LedgerNews:
+        """The streams of the entries with a larger id, in one read for all of them. None: only the newest id.
 
         Entries are numbered in the order in which they become durable: none appears later with a smaller number.
         """

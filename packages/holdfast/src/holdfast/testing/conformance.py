@@ -24,6 +24,7 @@ from holdfast.journal.port import (
     Busy,
     Journal,
     LeaseGranted,
+    LedgerNews,
     NewRun,
     Post,
     Row,
@@ -547,17 +548,21 @@ class JournalConformance(ListingConformance):
 
         self._run(tmp_path, check)
 
-    def test_the_last_entry_has_the_largest_number_whatever_its_stream(self, tmp_path: Path) -> None:
+    def test_new_entries_are_found_by_one_read_for_all_streams(self, tmp_path: Path) -> None:
         async def check(journal: Journal) -> None:
-            assert await journal.last_entry() == 0
-            for stream in ("b", "a", "b"):
-                entry = await journal.post(Post(stream, "", b"1"))
-                assert await journal.last_entry() == entry.id
+            assert await journal.news(None) == LedgerNews(0)
+            first = await journal.post(Post("a", "k", body(0)))
+            assert await journal.news(None) == await journal.news(first.id) == LedgerNews(first.id)
+            await journal.post(Post("a", "k", body(1)))  # its key is taken: nothing is new
+            assert await journal.news(first.id) == LedgerNews(first.id)
+            entries = [await journal.post(Post(stream, "", body(2))) for stream in ("b", "a", "b")]
+            assert await journal.news(first.id) == LedgerNews(entries[-1].id, ("b", "a"))
+            assert await journal.news(entries[0].id) == LedgerNews(entries[-1].id, ("a", "b"))
             log = await start_log(journal)
             await log.append([body(1)])
-            assert await journal.last_entry() == entry.id
+            assert await journal.news(entries[-1].id) == LedgerNews(entries[-1].id), "records are no entries"
             await log.append([body(2)], posts=(Post("c", "k", b"2"),))
-            assert await journal.last_entry() > entry.id
+            assert (await journal.news(entries[-1].id)).streams == ("c",)
 
         self._run(tmp_path, check)
 

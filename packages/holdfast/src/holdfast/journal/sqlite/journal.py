@@ -22,6 +22,7 @@ from holdfast.journal.port import (
     Lease,
     LeaseGranted,
     LedgerEntry,
+    LedgerNews,
     NewRun,
     Post,
     Row,
@@ -170,8 +171,8 @@ class SqliteJournal:
     async def entries(self, stream: str, after: int = 0) -> list[LedgerEntry]:
         return self._read(lambda database: ledger.entries(database, stream, after))
 
-    async def last_entry(self) -> int:
-        return self._read(ledger.last)
+    async def news(self, after: int | None) -> LedgerNews:
+        return self._read(lambda database: ledger.news(database, after))
 
     async def head(self) -> Head:
         return self._read(lambda _: self._store.head())

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 from holdfast.errors import LedgerTaken
-from holdfast.journal.backend_rules import ledger_hash
-from holdfast.journal.port import LedgerEntry, Post
+from holdfast.journal.backend_rules import NEWS_PAGE, ledger_hash
+from holdfast.journal.port import LedgerEntry, LedgerNews, Post
 from holdfast.journal.sqlite.driver import Database, Value
 
 _COLUMNS = "id, stream, key, cast(body as blob), at_ms"
@@ -78,11 +79,16 @@ def entries(database: Database, stream: str, after: int) -> list[LedgerEntry]:
     return [_entry(row, fresh=True) for row in found]
 
 
-def last(database: Database) -> int:
-    """The id of the newest entry; 0 where there is none."""
-    ((number,),) = database.rows("select coalesce(max(id), 0) from ledger")
-    assert isinstance(number, int)
-    return number
+def news(database: Database, after: int | None) -> LedgerNews:
+    """The streams with entries after that id, found by id alone: the cost is that of the new entries."""
+    if after is None:
+        ((last,),) = database.rows("select coalesce(max(id), 0) from ledger")
+        assert isinstance(last, int)
+        return LedgerNews(last)
+    rows = database.rows(f"select id, stream from ledger where id > ? order by id limit {NEWS_PAGE}", (after,))  # noqa: S608 -- a constant
+    found = cast("list[tuple[int, str]]", rows)
+    last = found[-1][0] if found else after
+    return LedgerNews(last, tuple(dict.fromkeys(stream for _, stream in found)), more=len(found) == NEWS_PAGE)
 
 
 def page(database: Database, after: int) -> list[LedgerEntry]:

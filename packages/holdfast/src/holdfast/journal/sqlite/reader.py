@@ -24,6 +24,7 @@ from holdfast.journal.port import (
     Lease,
     LeaseGranted,
     LedgerEntry,
+    LedgerNews,
     LogCheck,
     NewRun,
     Post,
@@ -161,8 +162,8 @@ class SqliteReader:
     async def entries(self, stream: str, after: int = 0) -> list[LedgerEntry]:
         return self._read(lambda database: ledger.entries(database, stream, after))
 
-    async def last_entry(self) -> int:
-        return self._read(ledger.last)
+    async def news(self, after: int | None) -> LedgerNews:
+        return self._read(lambda database: ledger.news(database, after))
 
     async def head(self) -> Head:
         if not self.untouched:

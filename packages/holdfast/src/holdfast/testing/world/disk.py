@@ -22,6 +22,7 @@ from holdfast.journal.port import (
     Lease,
     LeaseGranted,
     LedgerEntry,
+    LedgerNews,
     NewRun,
     Post,
     Row,
@@ -248,10 +249,10 @@ class Disk:
         await self._reach("entries")
         return await self._world.store.entries(stream, after)
 
-    async def last_entry(self) -> int:
-        """See `Journal.last_entry`."""
-        await self._reach("last_entry")
-        return await self._world.store.last_entry()
+    async def news(self, after: int | None) -> LedgerNews:
+        """See `Journal.news`."""
+        await self._reach("news")
+        return await self._world.store.news(after)
 
     async def head(self) -> Head:
         """See `Journal.head`."""

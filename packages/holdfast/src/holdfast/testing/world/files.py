@@ -25,6 +25,7 @@ from holdfast.journal.port import (
     Lease,
     LeaseGranted,
     LedgerEntry,
+    LedgerNews,
     NewRun,
     Post,
     Row,
@@ -418,10 +419,10 @@ class SqliteDisk:
         self._begin("entries")
         return await self._journal.entries(stream, after)
 
-    async def last_entry(self) -> int:
-        """See `Journal.last_entry`."""
-        self._begin("last_entry")
-        return await self._journal.last_entry()
+    async def news(self, after: int | None) -> LedgerNews:
+        """See `Journal.news`."""
+        self._begin("news")
+        return await self._journal.news(after)
 
     async def head(self) -> Head:
         """See `Journal.head`."""
