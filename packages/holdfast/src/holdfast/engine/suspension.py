@@ -123,11 +123,11 @@ def records_on_stopped(history: RunHistory, order: r.CommandApplied, stamp: Stam
 
 # Prevents lost wake-ups, of runs that are suspended and of those that wait in this process.
 #
-# A suspending owner and an arriving command race for one ledger key. A sender first puts its command or event into the
-# ledger. If another process drives the run, the sender then writes the key of that owner's lease. An owner that suspends
-# the run writes the same key in the commit that suspends it. The second of the two learns that it lost: the owner finds
-# the sender's entry and leaves the run due at once, or the sender finds that the run is suspended and claims it. A crash
-# between these steps loses nothing, because the command is in the ledger.
+# A suspending owner and an arriving command race for one ledger key. A sender first puts its command or event into
+# the ledger. If another process drives the run, the sender then writes the key of that owner's lease. An owner that
+# suspends the run writes the same key in the commit that suspends it. The second of the two learns that it lost: the
+# owner finds the sender's entry and leaves the run due at once, or the sender finds that the run is suspended and
+# claims it. A crash between these steps loses nothing, because the command is in the ledger.
 #
 # A running owner is not interrupted by this. Each process reads what is new in the ledger once every `poll_ms`
 # (`Engine.look`, `LedgerWatch`), however many runs it drives, and wakes those that it concerns.
