@@ -32,7 +32,7 @@ check: ## format, lint, types, the house rules and the unit tests
 audit: ## compare the locked dependencies with known vulnerabilities; skipped without a network
 	$(IN) audit python scripts/audit.py
 
-sbom: ## list what the environment for development holds, as CycloneDX JSON, in dist/sbom.json
+sbom: ## list what the environment and each distribution hold, as CycloneDX JSON, in dist/
 	$(IN) dev true
 	$(IN) audit python scripts/sbom.py
 

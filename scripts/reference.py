@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from reference_source import Field, Function, definitions, docs, exported, fields, literals, members, module, signature
-from reference_texts import BESIDE, ENGINE_ONLY, NEXT, NOT_MADE, SECTIONS, SETTINGS
+from reference_texts import BESIDE, CONSOLE, CONSOLE_BESIDE, ENGINE_ONLY, NEXT, NOT_MADE, SECTIONS, SETTINGS
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 SOURCE: Final = ROOT / "packages"
@@ -88,21 +88,52 @@ def api() -> str:
     parts: list[str] = []
     for section, names in SECTIONS.items():
         parts += [f"## {section}", *(described(name, places[name]) for name in names)]
-    for section, names in BESIDE.items():
-        parts += [f"## {section}"]
-        parts += [described(name.rpartition(".")[2], name.rpartition(".")[0]) for name in names]
+    parts += _beside(BESIDE)
     words = [
         *literals("holdfast.model.contract"),
         *literals("holdfast.model.outcome"),
         *literals("holdfast.journal.port"),
     ]
-    rows = [(f"`{name}`", ", ".join(f"`{word.strip()}`" for word in text.split(","))) for name, text in words]
-    parts += ["## Words that types are made of", table(("name", "one of"), rows)]
+    parts += ["## Words that types are made of", _words(words)]
     about = (
         "What stands at the top of the package, `from holdfast import ...`, and what those names give you. Everything\n"
         "else is internal and may change. [Errors](errors.md) and [settings](settings.md) have pages of their own."
     )
     return page("Python API", about, *parts)
+
+
+def console() -> str:
+    """Names at the top of the console's package, and the words that their types are made of."""
+    places = exported("holdfast_console")
+    listed = [name for names in CONSOLE.values() for name in names]
+    assert sorted(listed) == sorted(places), sorted({*listed} ^ {*places})
+    parts: list[str] = []
+    for section, names in CONSOLE.items():
+        parts += [f"## {section}", *(described(name, places[name]) for name in names)]
+    parts += _beside(CONSOLE_BESIDE)
+    words = literals("holdfast_console.auth.authorize")
+    parts += ["## Words that types are made of", _words(words)]
+    about = (
+        "What stands at the top of the package, `from holdfast_console import ...`, and, for\n"
+        "[pages of your own](../how-to/accounts.md#a-page-of-your-own), some names of `holdfast_console.auth`.\n"
+        "`pip install holdfast-console` brings them. Everything else is internal and may change. Most projects\n"
+        "need none of these names: they write a [`reach.yaml`](../how-to/notifications.md) and start\n"
+        "[`holdfast serve`](../how-to/web-inbox.md)."
+    )
+    return page("Console API", about, *parts)
+
+
+def _beside(sections: dict[str, tuple[str, ...]]) -> list[str]:
+    """Names that are imported from where they are defined."""
+    parts: list[str] = []
+    for section, names in sections.items():
+        parts += [f"## {section}", *(described(name.rpartition(".")[2], name.rpartition(".")[0]) for name in names)]
+    return parts
+
+
+def _words(words: Sequence[tuple[str, str]]) -> str:
+    rows = [(f"`{name}`", ", ".join(f"`{word.strip()}`" for word in text.split(","))) for name, text in words]
+    return table(("name", "one of"), rows)
 
 
 def settings() -> str:
@@ -133,8 +164,8 @@ agents = ["desk.py:refund_desk"]
 policy = "policy.yaml"
 ```
 
-`policy` is the [escalation policy](../how-to/policies.md) by which their operations are judged; `--policy FILE` and
-`HOLDFAST_POLICY` stand above it.
+`policy` is the [escalation policy](../how-to/policies.md) by which their operations are judged, a file or
+`installed:NAME`; `--policy` and `HOLDFAST_POLICY` stand above it.
 
 A program names its journal itself: `Holdfast("desk.db", ...)`. These addresses are understood everywhere:
 
@@ -259,6 +290,7 @@ def _never_raised(name: str) -> bool:
 
 WRITTEN: Final[dict[str, Callable[[], str]]] = {
     "api.md": api,
+    "console.md": console,
     "settings.md": settings,
     "records.md": records,
     "errors.md": errors,

@@ -73,9 +73,9 @@ def _defines(node: ast.stmt, name: str) -> bool:
             return False
 
 
-def exported() -> dict[str, str]:
-    """Every name at the top of the package, and the module that defines it."""
-    top = module("holdfast").tree
+def exported(package: str = "holdfast") -> dict[str, str]:
+    """Every name at the top of a package, and the module that defines it."""
+    top = module(package).tree
     places = {
         alias.asname or alias.name: str(node.module)
         for node in ast.walk(top)

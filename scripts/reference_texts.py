@@ -22,6 +22,23 @@ SECTIONS: Final[dict[str, tuple[str, ...]]] = {
         "TransactionAborted",
     ),
 }
+CONSOLE: Final[dict[str, tuple[str, ...]]] = {
+    "Notifications": ("Reach", "Mail", "Slack", "Teams", "Apprise", "Only", "Pace"),
+    "Links to one item": ("Link", "make_link", "read_link", "use_link", "LinkRefused", "SigningKeys"),
+    "Permissions": ("Principal", "Grant", "may"),
+}
+CONSOLE_BESIDE: Final[dict[str, tuple[str, ...]]] = {
+    "Pages of your own": (
+        "holdfast_console.auth.guard.Guard",
+        "holdfast_console.auth.authenticator.Authenticator",
+        "holdfast_console.auth.site.Site",
+        "holdfast_console.auth.site.loopback",
+        "holdfast_console.auth.site.checked_bind",
+        "holdfast_console.auth.proxy.TrustedProxy",
+        "holdfast_console.auth.oidc.Provider",
+        "holdfast_console.auth.oidc.OidcClient",
+    ),
+}
 BESIDE: Final[dict[str, tuple[str, ...]]] = {
     "What `@tool` gives": (
         "holdfast.agent.tool.Tool",
@@ -127,6 +144,13 @@ ENGINE_ONLY: Final[dict[str, set[str]]] = {
     "SqliteJournal": {"*"},
     "MemoryJournal": {"*"},
     "VirtualLoop": {"*"},
+    "Reach": {"by_name", "notifications"},
+    **{channel: {"receiver", "send"} for channel in ("Mail", "Slack", "Teams", "Apprise")},
+    "Only": {"admits"},
+    "Guard": {"*"},
+    "Site": {"*"},
+    "TrustedProxy": {"*"},
+    "Authenticator": {"count", "note_refused", "admit", "by_session", "by_token", "by_name", "has_accounts", "vouch"},
 }
 # The runtime makes these; a user is given them.
 NOT_MADE: Final = frozenset(

@@ -10,6 +10,7 @@ from typing import get_args
 import pytest
 
 import holdfast
+import holdfast_console
 from holdfast import errors
 from holdfast.cli.main import COMMANDS
 from holdfast.engine.settings import Settings
@@ -44,6 +45,11 @@ def test_generated_pages_are_current():
 @pytest.mark.parametrize("name", sorted(holdfast.__all__))
 def test_every_name_at_the_top_is_in_the_reference(name: str):
     assert f"### {name}\n" in reference()
+
+
+@pytest.mark.parametrize("name", sorted(holdfast_console.__all__))
+def test_every_name_at_the_top_of_the_console_is_in_its_reference(name: str):
+    assert f"### {name}\n" in (REFERENCE / "console.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", Settings.__struct_fields__)

@@ -41,6 +41,42 @@ with Holdfast("holdfast.db", agents=[desk]) as app:
         print("asked")
 """
 
+PUBLISHED = {
+    "pyproject.toml": """
+[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+
+[project]
+name = "refund-rules"
+version = "2.1"
+
+[project.entry-points."holdfast.policies"]
+refunds = "refund_rules:policy_file"
+strict = "refund_rules:STRICT"
+
+[tool.hatch.build.targets.wheel]
+packages = ["refund_rules"]
+""",
+    "refund_rules/__init__.py": """
+from pathlib import Path
+
+from holdfast.people import Policy, Rule
+
+STRICT = Policy("strict", (Rule("all", "true", "refuse"),))
+
+def policy_file():
+    return Path(__file__).with_name("refunds.yaml")
+""",
+    "refund_rules/refunds.yaml": """
+name: refunds
+rules:
+  - {name: small, when: arguments.cents < 500, then: auto}
+default: ask
+""",
+}
+"""The source of a distribution of another publisher."""
+
 
 class Installed:
     """An environment with some of our wheels."""
@@ -103,6 +139,19 @@ def runtime(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -
     """An environment after `pip install holdfast`."""
     environment = Installed(tmp_path_factory.mktemp("environments") / "runtime")
     environment.install(wheels["holdfast"])
+    return environment
+
+
+@pytest.fixture(scope="module")
+def with_policies(wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """An environment after `pip install holdfast refund-rules`."""
+    source = tmp_path_factory.mktemp("refund-rules")
+    (source / "refund_rules").mkdir()
+    for name, text in PUBLISHED.items():
+        (source / name).write_text(text)
+    environment = Installed(tmp_path_factory.mktemp("environments") / "policies")
+    environment.install(wheels["holdfast"])
+    environment.install(Path(next(WheelBuilder(str(source)).build(directory=str(source), versions=["standard"]))))
     return environment
 
 
@@ -188,6 +237,24 @@ def test_without_the_console_its_commands_say_how_to_install_it(
     assert said.returncode == 2, said.stderr
     assert f"{wanted} needs holdfast-console, which is not installed" in said.stdout + said.stderr
     assert "pip install holdfast-console" in said.stdout + said.stderr
+
+
+def test_a_distribution_of_another_publisher_brings_policies(with_policies: Installed, tmp_path: Path):
+    checked = with_policies("holdfast", "policy", "check", "installed:refunds", cwd=tmp_path)
+    assert checked.stdout.startswith("installed:refunds: nothing is wrong"), checked.stderr
+    (tmp_path / "pyproject.toml").write_text('[tool.holdfast]\npolicy = "installed:strict"\n')
+    assert "strict@" in with_policies("holdfast", "policy", "show", cwd=tmp_path).stdout
+    (tmp_path / "desk.py").write_text(
+        ASKING.replace("agents=[desk]", 'agents=[desk], policy="installed:refunds"').replace(
+            '"cents > 5000"', '"cents > 99999"'
+        )
+    )
+    assert with_policies("python", "desk.py", cwd=tmp_path).stdout == "asked\n"
+    missing = with_policies("holdfast", "policy", "check", "installed:refund", cwd=tmp_path)
+    assert missing.returncode == 2
+    said = " ".join(missing.stderr.split())
+    assert "no installed distribution has a policy named refund" in said
+    assert "installed policies: refunds, strict" in said
 
 
 def test_nothing_of_the_runtime_imports_what_is_not_installed(runtime: Installed, tmp_path: Path):

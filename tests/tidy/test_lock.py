@@ -79,6 +79,27 @@ def test_a_bill_of_materials_names_no_place_on_this_machine():
     assert str(ROOT) not in json.dumps(kept)
 
 
+def test_the_bill_of_a_distribution_lists_what_it_requires_and_nothing_else():
+    names = ("holdfast", "msgspec", "click", "pytest")
+    listed = {
+        "metadata": {"component": {"bom-ref": "console"}},
+        "components": [{"name": name, "bom-ref": name} for name in names],
+        "dependencies": [
+            {"ref": "console", "dependsOn": ["holdfast"]},
+            {"ref": "holdfast", "dependsOn": ["msgspec", "click"]},
+            {"ref": "pytest", "dependsOn": ["click"]},
+            {"ref": "click"},
+        ],
+    }
+    kept = script("sbom").required(listed)
+    assert [one["name"] for one in kept["components"]] == ["holdfast", "msgspec", "click"]
+    assert [one["ref"] for one in kept["dependencies"]] == ["console", "holdfast", "click"]
+
+
+def test_every_distribution_has_its_bill_of_materials():
+    assert set(script("sbom").DISTRIBUTIONS) == {path.name for path in (ROOT / "packages").iterdir()}
+
+
 def test_a_lock_that_does_not_fit_is_named_before_the_ranges_are_used(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ):

@@ -1,6 +1,8 @@
 """Ports for other distributions: found by entry points, and named with how to install them where they are missing."""
 
+import sys
 from importlib import metadata
+from pathlib import Path
 
 import click
 import pytest
@@ -9,6 +11,9 @@ from holdfast import extensions as ports
 from holdfast.cli.main import main
 from holdfast.errors import UsageError
 from holdfast.inspect import ledger_kinds
+from holdfast.model.policy import Policy, Rule
+from holdfast.people.policy.judge import PolicyJudge
+from holdfast.people.policy.policy_files import judge_of
 
 GREETING = "tests.unit.test_extensions:hello"
 
@@ -19,13 +24,11 @@ def hello() -> None:
     click.echo("hello")
 
 
-def entries(**found: str):
-    """Stand in for the entry points of this environment: those of `holdfast.commands` are `found`."""
+def entries(wanted: str = "holdfast.commands", /, **found: str):
+    """Stand in for the entry points of this environment: those of the `wanted` group are `found`."""
 
     def entry_points(*, group: str) -> list[metadata.EntryPoint]:
-        return [
-            metadata.EntryPoint(name, value, group) for name, value in found.items() if group == "holdfast.commands"
-        ]
+        return [metadata.EntryPoint(name, value, group) for name, value in found.items() if group == wanted]
 
     return entry_points
 
@@ -81,3 +84,34 @@ def test_parts_of_our_commands_say_how_to_install_the_console(monkeypatch: pytes
 def test_the_streams_of_the_console_are_known_where_it_is_installed():
     assert {"accounts", "sessions", "tokens", "notices"} <= ledger_kinds.kinds().keys()
     assert not {"accounts", "sessions", "tokens", "notices"} & ledger_kinds.KINDS.keys()
+
+
+POLICY = Policy("desk", (Rule("all", "true", "ask"),))
+NO_POLICY = 7
+
+
+@pytest.mark.parametrize("name", ["value", "file", "function"])
+def test_another_distribution_adds_a_policy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str):
+    path = tmp_path / "desk.yaml"
+    path.write_text("rules:\n  - {name: all, when: 'true', then: ask}\n")
+    here = sys.modules[__name__]
+    for given, value in (("value", POLICY), ("file", str(path)), ("function", lambda: path)):
+        monkeypatch.setattr(here, f"given_{given}", value, raising=False)
+    monkeypatch.setattr(metadata, "entry_points", entries("holdfast.policies", desk=f"{__name__}:given_{name}"))
+    judge = judge_of("installed:desk")
+    assert judge is not None
+    assert judge.version == PolicyJudge(POLICY).version
+
+
+def test_a_policy_that_is_not_installed_or_none_is_refused_by_name(monkeypatch: pytest.MonkeyPatch):
+    found = {"a": f"{__name__}:NO_POLICY", "b": f"{__name__}:MISSING", "c": "no.such.module:policy"}
+    monkeypatch.setattr(metadata, "entry_points", entries("holdfast.policies", **found))
+    with pytest.raises(UsageError, match="no installed distribution has a policy named x") as refused:
+        judge_of("installed:x")
+    assert refused.value.known == "installed policies: a, b, c"
+    with pytest.raises(UsageError, match="installed:a: its entry point gives 7"):
+        judge_of("installed:a")
+    with pytest.raises(UsageError, match=r"the policy b cannot be loaded: .*MISSING"):
+        judge_of("installed:b")
+    with pytest.raises(UsageError, match="the policy c cannot be loaded: No module named 'no'"):
+        judge_of("installed:c")

@@ -113,8 +113,9 @@ class RunHandle(Generic[R]):
 class Holdfast:
     """An app: agents and their tools over one journal.
 
-    `policy` is an escalation policy, or the YAML file that holds one: it says which operations of these agents are sent
-    without approval, and which a person sees first. Raises `UsageError` for an invalid policy.
+    `policy` is an escalation policy, the YAML file that holds one, or `installed:NAME` for the policy of an installed
+    distribution: it says which operations of these agents are sent without approval, and which a person sees first.
+    Raises `UsageError` for an invalid policy.
 
     While it is open it also drives runs of its agents that were abandoned or are due, unless
     `recover=False`. `reach` says who is notified when a person is asked: channels, a `Reach`, or the path of a

@@ -6,6 +6,7 @@
 | `holdfast.command_parts` | `inbox.health`, `policy.calibrate` | the function behind this option or word of ours |
 | `holdfast.notifications` | `reach` | makes a `NotificationSource` of the value given to `Holdfast(reach=...)` |
 | `holdfast.ledger_kinds` | any | the types of ledger streams, as in `ledger_kinds.KINDS` |
+| `holdfast.policies` | the name of a policy | a `Policy`, the path of its file, or a function that returns either |
 | `holdfast.exceptions` | any | a classifier of exceptions (`engine.exceptions.call_end` looks these up itself) |
 
 `holdfast-console` fills the first four. Entry points are looked up when they are needed: a look-up costs some
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 CONSOLE: Final = "holdfast-console"
 """The distribution with the web inbox, accounts, notifications and reviewer figures."""
+INSTALLED: Final = "installed:"
+"""The prefix that names the policy of an installed distribution: `installed:refunds`."""
 
 
 def extensions(group: str) -> Iterator[EntryPoint]:
@@ -50,15 +53,33 @@ def extension(group: str, name: str, wanted: str) -> Any:
     """The value of an entry point. Raises `UsageError`, naming `wanted`, if no installed distribution has it."""
     for one in extensions(group):
         if one.name == name:
-            try:
-                return one.load()
-            except ImportError as error:
-                raise UsageError(
-                    f"{wanted} cannot be loaded: {error}",
-                    known=f"it is {one.value}",
-                    next_step=f"pip install --force-reinstall {one.dist.name if one.dist else CONSOLE}",
-                ) from error
+            return _loaded(one, wanted)
     raise UsageError(f"{wanted} needs {CONSOLE}, which is not installed", next_step=f"pip install {CONSOLE}")
+
+
+def installed_policy(name: str) -> Any:
+    """The value of the entry point of this policy. Raises `UsageError` if no installed distribution has it."""
+    known: list[str] = []
+    for one in extensions("holdfast.policies"):
+        if one.name == name:
+            return _loaded(one, f"the policy {name}")
+        known.append(one.name)
+    raise UsageError(
+        f"no installed distribution has a policy named {name}",
+        known=f"installed policies: {', '.join(sorted(known)) or 'none'}",
+        next_step="install the distribution that has it, or name a policy file",
+    )
+
+
+def _loaded(one: EntryPoint, wanted: str) -> Any:
+    try:
+        return one.load()
+    except (ImportError, AttributeError) as error:
+        raise UsageError(
+            f"{wanted} cannot be loaded: {error}",
+            known=f"it is {one.value}",
+            next_step=f"pip install --force-reinstall {one.dist.name if one.dist else CONSOLE}",
+        ) from error
 
 
 # --- notifications ---------------------------------------------------------------------------------------------------

@@ -27,12 +27,11 @@ EVERY: Final = timedelta(seconds=10)
 
 
 class Reach(msgspec.Struct, frozen=True):
-    """The channels that are notified of questions. `every`: how often to look for open items.
+    """The channels that are notified of questions. `every`: how often to look for open items; 10 seconds by default.
 
     `base_url` is the address of the web inbox: with it, each notice has signed links. They are signed with `link_key`
-    (at least 32 signs), else with what the variable HOLDFAST_LINK_KEY holds, where `holdfast serve` looks for it,
-    too, else with a key that is made once and kept beside the journal. Raises `UsageError` for two channels of one
-    name.
+    (at least 32 characters), else with the variable HOLDFAST_LINK_KEY, which `holdfast serve` reads as well, else with
+    a key that is made once and kept beside the journal. Raises `UsageError` for two channels of one name.
     """
 
     channels: tuple[Channel, ...]

@@ -81,10 +81,11 @@ class Only(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Pace(msgspec.Struct, frozen=True, omit_defaults=True):
-    """When a channel is notified. `after`: only of items unanswered for so long: the next rung of a ladder.
+    """When a channel is notified of an item.
 
-    `remind_before`: once more so long before the deadline. `remind_every`: again and again until it is answered.
-    More than `most` messages within `window` become one that lists the open items.
+    `after`: once it has been unanswered for that long; at once by default. `remind_before`: again that long before its
+    deadline; an hour by default. `remind_every`: again at this interval until it is answered. More than `most` messages
+    within `window`, 15 minutes by default, become one that lists the open items.
     """
 
     after: timedelta = AT_ONCE

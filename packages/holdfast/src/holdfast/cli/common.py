@@ -156,7 +156,7 @@ def policy_option(function: Callable[..., Any]) -> Callable[..., Any]:
     def keep(context: click.Context, _parameter: click.Parameter, named: str | None) -> None:
         context.meta[_POLICY] = named
 
-    about = "The escalation policy; by default the project's."
+    about = "The escalation policy, a file or installed:NAME; by default the project's."
     return click.option("--policy", metavar="FILE", expose_value=False, callback=keep, help=about)(function)
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from holdfast.errors import UsageError
+from holdfast.extensions import INSTALLED
 from holdfast.journal.backends import Address, address_of, addresses_in
 
 DEFAULT: Final = "holdfast.db"
@@ -86,12 +87,18 @@ def shown_path(path: Path) -> str:
         return str(path)
 
 
-def policy_path(option: str | None) -> Path | None:
-    """The file of the escalation policy: as named, else of `HOLDFAST_POLICY` or pyproject.toml; None: there is none."""
+def policy_source(option: str | None) -> str | None:
+    """The source of the escalation policy, a file or `installed:NAME`; None if there is none.
+
+    It is the one that is named, else that of `HOLDFAST_POLICY`, else that of pyproject.toml.
+    """
     if named := option or os.environ.get("HOLDFAST_POLICY"):
-        return Path(named).expanduser()
+        return named if named.startswith(INSTALLED) else str(Path(named).expanduser())
     directory, settings = project_settings(Path.cwd())
-    return directory / _text(settings["policy"], "policy", directory) if "policy" in settings else None
+    if "policy" not in settings:
+        return None
+    named = _text(settings["policy"], "policy", directory)
+    return named if named.startswith(INSTALLED) else str(directory / named)
 
 
 def existing_journal(option: str | None) -> Address:

@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from holdfast.cli.common import CommandCall, by_option, command
-from holdfast.cli.config import policy_path
+from holdfast.cli.config import policy_source
 from holdfast.cli.exit_status import DONE, FAILED, USAGE
 from holdfast.cli.screen import Screen, grid, phrase
 from holdfast.errors import UsageError
@@ -46,6 +46,7 @@ _LISTED: Final = 20
 async def policy(call: CommandCall, what: str, names: tuple[str, ...], *, applies: bool, version: str, by: str) -> int:
     """Look at the escalation policy in FILE, or at the one of this project.
 
+    FILE is a policy file, or `installed:NAME` for the policy of an installed distribution.
     `show` says what each rule does, with --version those of a version that ruled in
     this journal. `check` says only what is wrong. `test` judges the CASES of a YAML
     file and compares; the exit status is 1 where one is missed. `dry-run` judges
@@ -65,28 +66,28 @@ async def policy(call: CommandCall, what: str, names: tuple[str, ...], *, applie
         return DONE
     if what == "test":
         return _test(call.screen, names)
-    path = _path(names[0] if names else None)
+    source = _source(names[0] if names else None)
     if what == "check":
-        return _check(call.screen, path)
+        return _check(call.screen, source)
     if what == "calibrate":
         calibrate = extension("holdfast.command_parts", "policy.calibrate", "holdfast policy calibrate")
-        status: int = await calibrate(call, load_policy(path).policy, by if applies else "")
+        status: int = await calibrate(call, load_policy(source).policy, by if applies else "")
         return status
     if what == "dry-run":
         async with call.looking() as looking:
-            _tell(call.screen, await backtest_policy(looking, load_policy(path)))
+            _tell(call.screen, await backtest_policy(looking, load_policy(source)))
     else:
-        judge = load_policy(path)
+        judge = load_policy(source)
         _show(call.screen, judge.version, judge.policy)
     return DONE
 
 
-def _path(named: str | None) -> Path:
-    found = policy_path(named)
+def _source(named: str | None) -> str:
+    found = policy_source(named)
     if found is None:
         raise UsageError(
             "which policy?", known="none is named, and this project has none",
-            next_step="name a file, or set HOLDFAST_POLICY or [tool.holdfast] policy in pyproject.toml",
+            next_step="name FILE or installed:NAME, or set HOLDFAST_POLICY or [tool.holdfast] policy in pyproject.toml",
         )  # fmt: skip
     return found
 
@@ -94,21 +95,21 @@ def _path(named: str | None) -> Path:
 # --- show and check -----------------------------------------------------------------------------------------------
 
 
-def _check(screen: Screen, path: Path) -> int:
+def _check(screen: Screen, source: str) -> int:
     faults: tuple[str, ...] = ()
     version = ""
     try:
-        version = load_policy(path).version
+        version = load_policy(source).version
     except PolicyError as error:
         faults = error.faults
     if screen.as_json:
-        screen.document({"file": str(path), "version": version, "faults": faults})
+        screen.document({"file": source, "version": version, "faults": faults})
     elif faults:
         for fault in faults:
-            screen.line((f"{path}: {fault}", "red"))
+            screen.line((f"{source}: {fault}", "red"))
         screen.line(f"{count(len(faults), 'fault')}: no app opens with it.")
     else:
-        screen.line(f"{path}: nothing is wrong with it. Its version is ", (version, "bold"), ".")
+        screen.line(f"{source}: nothing is wrong with it. Its version is ", (version, "bold"), ".")
     return USAGE if faults else DONE
 
 
@@ -154,7 +155,7 @@ def _test(screen: Screen, names: tuple[str, ...]) -> int:
     cases, *rest = names or ("",)
     if not cases:
         raise UsageError("which cases?", next_step="holdfast policy test cases.yaml [FILE]")
-    judge = load_policy(_path(rest[0] if rest else None))
+    judge = load_policy(_source(rest[0] if rest else None))
     found = [tried(judge, case) for case in cases_in(Path(cases))]
     missed = sum(not one.passed for one in found)
     if screen.as_json:

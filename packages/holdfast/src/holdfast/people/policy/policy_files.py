@@ -1,4 +1,4 @@
-"""Policies in files: YAML (or JSON, which is YAML) in; a checked policy out, or all its faults."""
+"""Policies from their sources: YAML files (JSON is YAML), and installed distributions. Checked, or all their faults."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import re
 from collections.abc import Collection, Iterator
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Final, cast, get_args
+from typing import Any, Final, TypeAlias, cast, get_args
 
 import msgspec
 
 from holdfast.errors import UsageError
+from holdfast.extensions import INSTALLED, installed_policy
 from holdfast.model.policy import OnExpiry, Policy, Rule, Word
 from holdfast.people.policy.judge import PolicyError, PolicyJudge, faults_of
 from holdfast.policies import Require
@@ -24,17 +25,29 @@ _CHOICES: Final = {"then": get_args(Word), "default": get_args(Word), "on_expiry
 _FIELD: Final = re.compile(r"(?P<why>.*) - at `\$\.?(?P<field>[^`]*)`", re.DOTALL)
 
 
-def judge_of(policy: str | os.PathLike[str] | Policy | None) -> PolicyJudge | None:
-    """A policy as an app is given it: itself, or its file. Raises `UsageError` for one that cannot be meant."""
+PolicySource: TypeAlias = "str | os.PathLike[str]"
+"""The path of a policy file, or `installed:NAME`."""
+
+
+def judge_of(policy: PolicySource | Policy | None) -> PolicyJudge | None:
+    """A policy as it is given to an app: itself, or its source. Raises `UsageError` for an invalid one."""
     if policy is None:
         return None
-    return PolicyJudge(policy) if isinstance(policy, Policy) else load_policy(Path(policy))
+    return PolicyJudge(policy) if isinstance(policy, Policy) else load_policy(policy)
 
 
-def load_policy(path: Path) -> PolicyJudge:
-    """The policy of a file. Raises `PolicyError` naming the file, the rule and the field of whatever is wrong."""
-    policy = read_policy(path)
-    return PolicyJudge(policy, str(path))
+def load_policy(source: PolicySource) -> PolicyJudge:
+    """The policy of this source. Raises `PolicyError` naming the file, the rule and the field of each fault."""
+    where = os.fspath(source)
+    if not where.startswith(INSTALLED):
+        return PolicyJudge(read_policy(Path(where)), where)
+    given = installed_policy(where.removeprefix(INSTALLED))
+    found: object = given() if callable(given) else given
+    if isinstance(found, str | os.PathLike):
+        found = read_policy(Path(cast("PolicySource", found)))
+    if not isinstance(found, Policy):
+        raise PolicyError(where, (f"its entry point gives {found!r}, and not a Policy or the path of a policy file",))
+    return PolicyJudge(found, where)
 
 
 def read_policy(path: Path) -> Policy:
