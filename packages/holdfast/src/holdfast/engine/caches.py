@@ -128,8 +128,7 @@ class StoredHistory:
                     next_step="keep a copy of the file, look with holdfast verify, and compare it with a backup",
                 )
             bodies = [row.body for row in rows]
-            for record in decode_all(bodies):
-                history.add(record)
+            history.add_all(decode_all(bodies))
             self.head = rows[-1].hash
             self.size += sum(map(len, bodies))
             if len(rows) < _PAGE:

@@ -24,7 +24,7 @@ from holdfast.model.outcome import FINAL, SETTLED
 from holdfast.model.questions import HALTED
 from holdfast.model.records.transaction import TransactionRecord
 from holdfast.model.transaction import WHOLE_RUN, TransactionState, around, base_of, encloses, follow
-from holdfast.model.transitions import MOVES, apply
+from holdfast.model.transitions import MOVES, apply, ended_at_once, is_only_start
 
 Answer: TypeAlias = (
     r.ReadRecorded
@@ -286,6 +286,49 @@ class RunHistory:
         else:
             self._run(record)  # type: ignore[arg-type]  # what is neither is about the run
 
+    def add_all(self, records: Iterable[r.Record]) -> None:
+        """Take records of the past: the same as `add` for each in turn, in less than half the time for ordinary writes.
+
+        Raises `IllegalTransition` where one does not fit.
+        """
+        begun: dict[str, r.AttemptStarted] = {}  # first attempts that are not in the fold yet
+        operations, known, ordinary = self.operations, False, False
+        for record in records:
+            if type(record) is r.AttemptStarted:
+                step = record.step
+                if not known:
+                    known, ordinary = True, self._is_ordinary()
+                if ordinary and step not in operations and step not in begun and is_only_start(record):
+                    begun[step] = record
+                    continue
+            elif begun and type(record) is r.OperationSettled and (started := begun.get(record.step)) is not None:
+                ended = ended_at_once(started, record, self.ownership.boot)
+                if ended is not None:
+                    del begun[record.step]
+                    operations[record.step] = ended
+                    self.records += 2
+                    self.ownership.fruitless = ()
+                    self.delivered.deliver(record.step)
+                    continue
+            if begun:
+                self._begin_all(begun)  # before another record can ask for them, and in their order
+            self.add(record)
+            known = False
+        self._begin_all(begun)
+
+    def _is_ordinary(self) -> bool:
+        """True if nothing but its own two records decides what becomes of a write that is sent once and ends."""
+        delivered = self.delivered
+        return not (
+            self.boundaries.by_name or self.whole or self.steps.unanswered or delivered.told_unknown or delivered.left
+            or self.messages is not None
+        )  # fmt: skip
+
+    def _begin_all(self, begun: dict[str, r.AttemptStarted]) -> None:
+        for started in begun.values():
+            self.add(started)
+        begun.clear()
+
     def copy(self) -> RunHistory:
         """An independent history of the same records: adding to one leaves the other as it is."""
         twin = RunHistory(self.run, whole=self.whole)
@@ -416,6 +459,12 @@ class RunHistory:
                 truly = all(one.over for one in around(step, self.boundaries.by_name))
             if truly:
                 self.boundaries.raised.discard(step)
+
+    def heard(self) -> set[str]:
+        """The recorded operations that code receives."""
+        if self.boundaries.by_name:
+            return {step for step in self.operations if not self.unheard(step)}
+        return {step for step, operation in self.operations.items() if not operation.intent.serves}
 
     def unheard(self, step: str) -> bool:
         """True if code never receives this recorded operation."""

@@ -91,6 +91,41 @@ def apply(operation: OperationState | None, record: r.OperationRecord, boot: str
     return after
 
 
+def is_only_start(record: r.AttemptStarted) -> bool:
+    """True if it begins an operation that code called, without an approval: `ended_at_once` knows how that goes on."""
+    intent = record.intent
+    if intent is None or record.number != 1 or record.approval or record.standing:
+        return False
+    return not (intent.compensates or intent.confirms or intent.completes)
+
+
+def ended_at_once(started: r.AttemptStarted, record: r.OperationSettled, boot: str) -> OperationState | None:
+    """The operation after the only two records that it has: as `apply` of both makes it, without the state between.
+
+    None where they are not a first attempt (`is_only_start`) and its success or failure: these go through the table.
+    """
+    intent, end = started.intent, record.end
+    if end is None or intent is None or record.number != 1 or record.status not in {"succeeded", "failed"}:
+        return None
+    attempt = Attempt(
+        1, started.token, boot, started.up, started.at, started.send_by, intent.contract, end, boot, record.up
+    )
+    settlement = Settlement(
+        record.basis,
+        record.code,
+        record.result,
+        record.lost,
+        record.unverified,
+        record.missing,
+        record.at,
+        met=record.met,
+    )
+    return OperationState(
+        started.step, intent, record.status, intent.contract, (attempt,), record.rule, record.reason, settlement,
+        observed=intent.observed,
+    )  # fmt: skip
+
+
 class _Over(Struct, frozen=True, gc=False):
     """When a call was over; a deferred one is over when its answer is due, which is known by the wall clock too.
 
