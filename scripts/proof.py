@@ -12,12 +12,15 @@ import sys
 import time
 from pathlib import Path
 
-from simulator import campaign
+from simulator import campaign, differential
 from simulator.failure import INVARIANTS
 from simulator.mutations.catalogue import MUTANTS
+from simulator.mutations.fast_path import FAST_PATH
 from simulator.mutations.planting import MOST, Find, plant
 
+FAST = "## The fast path"
 PLANTED = "## Planted bugs"
+MOST_COMPARED = 300
 PAGE = Path(__file__).parents[1] / "docs/explanation/proof.md"
 
 HEAD = """# Simulator results
@@ -33,18 +36,75 @@ def main() -> int:
     parser.add_argument("--first", type=int, default=0, help="the first of them")
     parser.add_argument("--minutes", type=float, default=18, help="for the mutants")
     parser.add_argument("--seeds-only", action="store_true", help="leave the part about the mutants as it is")
+    parser.add_argument(
+        "--fast-path-only", action="store_true", help="measure the part about the fast path, and no other"
+    )
     given = parser.parse_args()
+    if given.fast_path_only:
+        return _write_fast_path(range(given.first, given.first + given.seeds))
     done = campaign.run(range(given.first, given.first + given.seeds), tick=_tick)
     if given.seeds_only:
-        _, mark, mutants = PAGE.read_text(encoding="utf-8").partition(PLANTED)
-        PAGE.write_text("\n".join([HEAD, *_seeds(done)]) + "\n" + mark + mutants, encoding="utf-8")
+        PAGE.write_text("\n".join([HEAD, *_seeds(done)]) + "\n" + _part(FAST) + _part(PLANTED), encoding="utf-8")
         print(f"wrote {PAGE.name}: {len(done.fallen)} violations")
         return 1 if done.fallen or done.holes else 0
     until = time.monotonic() + given.minutes * 60
     finds = plant(list(range(len(MUTANTS))), MOST, until, os.cpu_count() or 1)
-    PAGE.write_text("\n".join([HEAD, *_seeds(done), *_mutants(finds)]) + "\n", encoding="utf-8")
+    text = "\n".join([HEAD, *_seeds(done)]) + "\n" + _part(FAST) + "\n".join(_mutants(finds)) + "\n"
+    PAGE.write_text(text, encoding="utf-8")
     print(f"wrote {PAGE.name}: {len(done.fallen)} violations, {sum(not one.invariant for one in finds)} missed")
     return 1 if done.fallen or done.holes or any(not one.invariant for one in finds) else 0
+
+
+def _part(title: str) -> str:
+    """The part of the page under this title, as it is now."""
+    parts = ("\n" + PAGE.read_text(encoding="utf-8")).split("\n## ")
+    return next((f"## {part}\n" for part in parts if f"## {part}".startswith(f"{title}\n")), "").rstrip("\n") + "\n\n"
+
+
+def _write_fast_path(seeds: range) -> int:
+    figures = differential.run(seeds, tick=_tick)
+    before, mark, after = PAGE.read_text(encoding="utf-8").partition(PLANTED)
+    before = before.partition(FAST)[0]
+    PAGE.write_text(before + "\n".join(_fast_path(figures)) + "\n" + mark + after, encoding="utf-8")
+    print(f"wrote {PAGE.name}: {len(figures.different)} seeds differ")
+    return 1 if figures.different else 0
+
+
+def _fast_path(figures: differential.Figures) -> list[str]:
+    lines = [
+        FAST,
+        "",
+        "Each seed was simulated with the fast path and without it, and all that both sides did was compared.",
+        "",
+        "| | |",
+        "|---|---:|",
+        f"| seeds, each simulated twice | {figures.seeds:,} |",
+        f"| seeds in which the sides differ | {len(figures.different)} |",
+        f"| first attempts that took the fast path | {figures.taken:,} |",
+        f"| requests at services | {figures.requests:,} |",
+        f"| effects at services | {figures.effects:,} |",
+        f"| records, byte for byte | {figures.records:,} |",
+        f"| seeds an hour on {os.cpu_count()} cores | {figures.per_hour:,} |",
+        "",
+    ]
+    lines += [f"Different: `make differential SEED={one.seed}`" for one in figures.different]
+    lines += [
+        "Bugs that were planted in the fast path only:",
+        "",
+        "| bug | first seed that differs | first difference |",
+    ]
+    lines += ["|---|---:|---|"]
+    for mutant in FAST_PATH:
+        found = differential.find(mutant, range(MOST_COMPARED))
+        seed = f"{found.seed:,}" if found else f"none of {MOST_COMPARED}"
+        where = found.differences[0].part if found and found.differences else found.violation if found else ""
+        lines.append(f"| {mutant.breaks} | {seed} | {_general(where)} |")
+    return [*lines, ""]
+
+
+def _general(part: str) -> str:
+    """The name of a part without that of its run, service or stream."""
+    return part.partition(" of ")[0].partition(" at ")[0]
 
 
 def _tick(seeds: int, fell: int) -> None:

@@ -14,21 +14,24 @@ this process reaches.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
 
 import msgspec
 from msgspec.structs import replace
 
+from holdfast.engine.driven_operation import DrivenOperation
 from holdfast.journal.port import Row
 from simulator.campaign import on_all_cores
 from simulator.generator.plans import draw
 from simulator.mutations.mutation import Mutant, planted
 from simulator.plan import Fault, Plan
 from simulator.processes.nemesis import Place
+from simulator.services.network import STOPS
 from simulator.world import Conditions, Report, World, in_silence
 
 BATCH: Final = 10
@@ -43,6 +46,7 @@ class Traces(msgspec.Struct, frozen=True):
     """The traces of one simulation: named lists of comparable things."""
 
     report: Report
+    taken: int
     parts: Mapping[str, Sequence[Any]]
     struck: Mapping[Place, Fault]
 
@@ -62,6 +66,7 @@ class Comparison(msgspec.Struct, frozen=True):
     seed: int
     differences: tuple[Difference, ...] = ()
     violation: str = ""
+    taken: int = 0
     requests: int = 0
     effects: int = 0
     records: int = 0
@@ -74,9 +79,12 @@ class Comparison(msgspec.Struct, frozen=True):
 
 
 def plan_of(seed: int) -> Plan:
-    """The plan of a seed. Odd seeds drive one run of it in one worker, even ones all its runs in all its workers."""
+    """The plan of a seed. Odd seeds drive one run of it in one worker, even ones all its runs in all its workers.
+
+    So do odd ones whose plan stops a process in a call: it takes another process to notice that.
+    """
     plan = draw(seed)
-    if seed % 2 == 0:
+    if seed % 2 == 0 or any(fault.kind in STOPS for fault in plan.faults):
         return plan
     script = plan.scripts[seed % len(plan.scripts)]
     worker = replace(plan.workers[0], contained=False, scripts=(0,))
@@ -93,7 +101,7 @@ def compare(plan: Plan, mutant: Mutant | None = None, side: Side = "both", *, st
     broken = [f"{name}: invariant {one.invariant}: {one.what}" for name, traces in sides
               for one in traces.report.violations[:1]]  # fmt: skip
     return Comparison(
-        plan.seed, tuple(_differences(fast, slow)), broken[0] if broken else "",
+        plan.seed, tuple(_differences(fast, slow)), broken[0] if broken else "", fast.taken,
         requests=len(fast.parts["requests"]), effects=_count(fast, "effects at "), records=_count(fast, "records of "),
         log=(fast.report.log, slow.report.log),
     )  # fmt: skip
@@ -104,7 +112,9 @@ def _count(traces: Traces, prefix: str) -> int:
 
 
 def _traces(plan: Plan, conditions: Conditions, mutant: Mutant | None, *, story: bool) -> Traces:
-    with planted(mutant) if mutant is not None else contextlib.nullcontext(), in_silence():
+    taken: Counter[str] = Counter()
+    counted = Mutant("counted", "", "holdfast.engine.fast_path:attempt_at_once", functools.partial(_counting, taken))
+    with planted(mutant) if mutant is not None else contextlib.nullcontext(), planted(counted), in_silence():
         world = World(plan, story=story, conditions=conditions)
         report = world.simulate()
     stored = world.store.backup()
@@ -118,7 +128,21 @@ def _traces(plan: Plan, conditions: Conditions, mutant: Mutant | None, *, story:
     parts |= {f"ledger entries of {stream}": entries for stream, entries in streams.items()}
     parts["places where faults struck"] = list(world.nemesis.places.items())
     parts["digest of all that was received"] = [report.digest]
-    return Traces(report, parts, world.nemesis.places)
+    return Traces(report, taken.total(), parts, world.nemesis.places)
+
+
+def _counting(taken: Counter[str], attempt_at_once: Any) -> Any:
+    """The fast path, which counts the attempts that it makes."""
+
+    @functools.wraps(attempt_at_once)
+    async def counting(driver: DrivenOperation, *arguments: Any) -> None:
+        try:
+            await attempt_at_once(driver, *arguments)
+        finally:
+            known = driver.active.history.operations.get(driver.step)
+            taken[driver.id] += known is not None and bool(known.attempts)
+
+    return counting
 
 
 def _differences(fast: Traces, slow: Traces) -> Iterator[Difference]:
@@ -147,6 +171,7 @@ class Figures(msgspec.Struct):
     """The figures of many seeds."""
 
     seeds: int = 0
+    taken: int = 0
     requests: int = 0
     effects: int = 0
     records: int = 0
@@ -161,6 +186,7 @@ class Figures(msgspec.Struct):
     def add(self, other: Figures) -> None:
         """Count other seeds in."""
         self.seeds += other.seeds
+        self.taken += other.taken
         self.requests += other.requests
         self.effects += other.effects
         self.records += other.records
@@ -185,8 +211,17 @@ def batch(seeds: range) -> Figures:
     for seed in seeds:
         found = compare(plan_of(seed))
         different = [found] if found.differs else []
-        figures.add(Figures(1, found.requests, found.effects, found.records, different=different))
+        figures.add(Figures(1, found.taken, found.requests, found.effects, found.records, different=different))
     return figures
+
+
+def find(mutant: Mutant, seeds: Iterable[int]) -> Comparison | None:
+    """The first of these seeds that shows the bug, and does not differ without it."""
+    for seed in seeds:
+        found = compare(plan_of(seed), mutant)
+        if found.differs and not compare(plan_of(seed)).differs:
+            return found
+    return None
 
 
 # --- for a person -----------------------------------------------------------------------------------------------------
@@ -196,6 +231,7 @@ def lines_about(figures: Figures) -> list[str]:
     """The summary of many seeds, after each of those that differ."""
     return [
         *map(tell, figures.different),
+        f"{figures.taken:,} first attempts took the fast path",
         f"compared one by one: {figures.requests:,} requests, {figures.effects:,} effects, {figures.records:,} records",
         f"{figures.seeds} seeds, each simulated twice: {len(figures.different)} differ, {figures.per_hour} seeds/hour",
     ]

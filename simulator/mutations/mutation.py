@@ -41,12 +41,16 @@ def replaced(name: str, twist: Twist) -> Twist:
 
 
 class Mutant(msgspec.Struct, frozen=True):
-    """One planted bug: `place` is `module:attribute`, and `twist` what becomes of it."""
+    """One planted bug: `place` is `module:attribute`, and `twist` what becomes of it.
+
+    A bug that is `fast_only` is in the fast path, so the product does without it if that is switched off.
+    """
 
     name: str
     breaks: str
     place: str
     twist: Twist
+    fast_only: bool = False
 
 
 @contextlib.contextmanager

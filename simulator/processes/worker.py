@@ -185,6 +185,4 @@ class Life:
 
 def settings_from(changes: dict[str, int], *, fast_path: bool = True) -> Settings:
     """Settings of the product with what the plan changes. A simulated day is short, and so is people's time."""
-    if "fast_path" in Settings.__struct_fields__:
-        changes = {**changes, "fast_path": fast_path}
-    return Settings(**{"answer_within_ms": ANSWER_MS, **changes})  # type: ignore[arg-type]  # what is changed here are numbers
+    return Settings(fast_path=fast_path, **{"answer_within_ms": ANSWER_MS, **changes})  # type: ignore[arg-type]  # what is changed here are numbers
