@@ -148,6 +148,14 @@ class Story:
     def approved(self, by: str = "ann", until: int = 0) -> Story:
         return self.took(r.ApprovalGranted(step=STEP, approval="a1", by=by, until=until, **self.stamp()))
 
+    def edited(self, arguments: bytes, by: str = "ann") -> Story:
+        """A person proposes other arguments."""
+        intent = msgspec.structs.replace(self.state.intent, arguments=r.Raw(arguments))
+        edit = r.ArgumentsEdited(
+            step=STEP, approval="a1", by=by, changes=r.Raw(arguments), note="n", intent=intent, **self.stamp()
+        )
+        return self.took(edit)
+
     def refused(self, reason: str = "") -> Story:
         return self.took(r.ApprovalRefused(step=STEP, approval="a1", by="ann", reason=reason, **self.stamp()))
 

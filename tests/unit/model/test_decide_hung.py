@@ -9,8 +9,9 @@ import pytest
 
 from holdfast.model.contract import Key, Natural
 from holdfast.model.decision import moves as m
+from holdfast.model.outcome import Basis
 from holdfast.policies import Retry
-from tests.unit.model.stories import DAY, HOUR, KEYED, MINUTE, PLAIN, SETTLE, VERIFIABLE, Story, changed
+from tests.unit.model.stories import DAY, HOUR, KEYED, MINUTE, PLAIN, READ, SETTLE, VERIFIABLE, Story, changed
 
 HUNG: Any = {"hung": "process 7 hangs", "hung_owner_ms": 10 * MINUTE}
 NATURAL = changed(PLAIN, idempotency=Natural(within=timedelta(days=2), settle_window=timedelta(seconds=30)))
@@ -34,25 +35,37 @@ def read_back(story: Story, ms: int) -> Story:
 
 
 WAITS = {
-    "a verifiable write is read back": (lambda: hung(VERIFIABLE).verified("did_not_happen"), "wait for verify"),
-    "a key that runs twice is not sent again": (lambda: hung(RUNS_TWICE), "wait for end"),
-    "a natural write may be overtaken": (overtaken, "wait for end"),
+    "a verifiable write is read back": (
+        lambda: hung(VERIFIABLE).verified("did_not_happen"),
+        "wait for verify",
+        "an attempt may have landed",
+    ),
+    "a key that runs twice is not sent again": (
+        lambda: hung(RUNS_TWICE),
+        "wait for end",
+        "the system may run the key twice",
+    ),
+    "a natural write may be overtaken": (
+        overtaken,
+        "wait for end",
+        "an earlier attempt may still land on top of later writes",
+    ),
 }
 
 
 @pytest.mark.parametrize("case", WAITS)
 def test_a_person_is_asked_once_the_process_has_hung_too_long(case: str):
-    begin, waits = WAITS[case]
+    begin, waits, why = WAITS[case]
     assert begin().later(10 * MINUTE - 1).says(**HUNG).startswith(waits)
     move = begin().later(10 * MINUTE).decide(**HUNG)
     assert isinstance(move, m.Settle), move
     assert move.status == "unknown"
-    assert move.reason.endswith("; process 7 hangs"), move.reason
+    assert move.reason == f"{why}; process 7 hangs"
 
 
 @pytest.mark.parametrize("case", WAITS)
 def test_without_a_process_that_is_seen_to_live_no_person_is_asked_before_the_end_is_known(case: str):
-    begin, waits = WAITS[case]
+    begin, waits, _ = WAITS[case]
     assert begin().later(DAY).says().startswith(waits)
 
 
@@ -71,7 +84,15 @@ def test_the_time_counts_from_when_the_call_was_given_up_and_not_from_a_later_ta
 def test_a_call_that_hangs_in_this_process_is_asked_about_as_well():
     story = Story(KEYED).sent("ambiguous", over=False)
     assert story.says(live=frozenset({1}), **HUNG) == "wait for call: an earlier call still runs"
-    assert story.later(10 * MINUTE).says(live=frozenset({1}), **HUNG) == "unknown: its process hangs"
+    move = story.later(10 * MINUTE).decide(live=frozenset({1}), **HUNG)
+    assert move == m.Settle(
+        "its process hangs", "unknown", Basis("rule"), "an earlier call still runs; process 7 hangs"
+    )
+
+
+def test_no_person_is_asked_about_a_read_that_hangs():
+    story = Story(READ).sent("ambiguous", over=False).later(10 * MINUTE)
+    assert story.says(live=frozenset({1}), **HUNG) == "wait for call: an earlier call still runs"
 
 
 def test_a_plain_write_is_unknown_at_once():

@@ -63,6 +63,14 @@ def test_a_key_that_was_forgotten_is_named_where_the_order_cannot_be_followed():
     assert (move.status, move.reason) == ("unknown", "its key may be forgotten by now")
 
 
+def test_edited_arguments_are_asked_about_even_after_an_order_to_send_once_more():
+    edited = Story().planned().asked().edited(b'{"cents":7}')
+    assert edited.says(asks="a2") == "request approval: its arguments were edited"
+    ordered = edited.parked("another run holds its business key").person("retry")
+    assert ordered.state.approval.one_more
+    assert ordered.says(asks="a2") == "request approval: its arguments were edited"
+
+
 def test_a_question_that_nobody_answered_goes_on_to_others():
     story = Story().planned().asked(until=1, on_expiry="escalate").later(HOUR)
     assert story.decide(asks="a1") == m.RequestApproval("no answer came in time, so others are asked", escalated=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.model.decision import moves as m
 from holdfast.model.decision.situation import Elsewhere
-from holdfast.model.outcome import Basis
+from holdfast.model.outcome import PENDING, Basis, Met
 from tests.unit.model.stories import Story
 
 ORDER = "desk/order#1"
@@ -31,6 +31,14 @@ def test_other_arguments_under_one_business_key_are_told_by_their_rule():
     met = Elsewhere("claim", "succeeded", ORDER, mismatch=True)
     assert Story(claim="A-17").planned().says(elsewhere=met) == (
         "failed(mismatch): other arguments under one business key"
+    )
+
+
+def test_a_call_is_not_sent_while_something_is_pending_about_the_same_thing():
+    met = Met(ORDER, ("an answer",))
+    pending = Elsewhere("pending", "pending", ORDER, met=met)
+    assert Story().planned().decide(elsewhere=pending) == m.Settle(
+        "the same thing is pending", "cancelled", Basis("rule"), str(met), PENDING, met=met
     )
 
 

@@ -153,18 +153,11 @@ def test_who_asks_back_ends_it_under_a_code_of_its_own():
 # --- other arguments, and an answer in the place of the tool --------------------------------------------------
 
 
-def edited(story: Story, arguments: bytes, by: str = "ann") -> Story:
-    intent = replace(story.state.intent, arguments=r.Raw(arguments))
-    return story.took(
-        r.ArgumentsEdited(step=STEP, approval="a1", by=by, changes=r.Raw(arguments), note="n", intent=intent)
-    )
-
-
 def test_an_edit_changes_what_is_sent_and_keeps_what_code_called():
     story = Story().planned().asked(people=2).approved("bob", until=50).waits(HOUR, "approval")
     called = story.state.intent
     assert (story.state.edits, story.state.as_called) == (False, called)
-    state = edited(story, b'{"cents":7}').state
+    state = story.edited(b'{"cents":7}').state
     assert (state.phase, bytes(state.intent.arguments), state.as_called) == ("ready", b'{"cents":7}', called)
     assert (state.edits, state.editing.editors) == (True, ("ann",))
     assert (state.approval.asks, state.approval.approvers, state.approval.digest, state.approval.approved_until) == (
@@ -179,7 +172,7 @@ def test_an_edit_changes_what_is_sent_and_keeps_what_code_called():
 def test_other_arguments_are_judged_anew_and_the_approval_of_the_first_ones_is_none_of_theirs():
     story = judged(Story().planned()).asked().approved().parked("tool gone")
     assert (story.state.judgement.policy, story.state.approval.digest) == ("desk@1", "a1")
-    state = edited(story, b'{"cents":7}').state
+    state = story.edited(b'{"cents":7}').state
     assert (state.judgement.policy, state.approval.digest) == ("", "")
     assert state.judgement.ruling == ASK, "what was said stands where no policy is there any more to judge them"
 
@@ -187,9 +180,9 @@ def test_other_arguments_are_judged_anew_and_the_approval_of_the_first_ones_is_n
 def test_a_second_edit_keeps_the_first_call_and_every_editor():
     story = Story().planned().asked()
     called = story.state.intent
-    edited(story, b'{"cents":7}').asked("a2")
+    story.edited(b'{"cents":7}').asked("a2")
     assert (story.state.approval.approvers, story.state.editing.editors) == ((), ("ann",))
-    state = edited(story, b'{"cents":8}', by="bob").state
+    state = story.edited(b'{"cents":8}', by="bob").state
     assert (state.as_called, state.editing.editors) == (called, ("ann", "bob"))
 
 
