@@ -93,6 +93,7 @@ def api() -> str:
         *literals("holdfast.model.contract"),
         *literals("holdfast.model.outcome"),
         *literals("holdfast.journal.port"),
+        *literals("holdfast.model.stop_reasons"),
     ]
     parts += ["## Words that types are made of", _words(words)]
     about = (

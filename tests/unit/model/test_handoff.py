@@ -6,8 +6,9 @@ import pytest
 
 from holdfast.errors import UsageError
 from holdfast.model import records as r
-from holdfast.model.questions import DEEPEST, TAKE_OVER, after_stop, why_ended, within
+from holdfast.model.questions import DEEPEST, within
 from holdfast.model.run_history import RunHistory
+from holdfast.model.stop_reasons import TAKE_OVER, after_stop, why_ended
 from holdfast.model.waits import PEOPLE, answer_with
 
 STARTED = r.RunStarted(agent="desk", input=r.Raw(b"1"), digest="d")

@@ -44,7 +44,7 @@ from holdfast.journal.fork_safety import belongs_here, inherited_app
 from holdfast.journal.port import Journal, Worker
 from holdfast.model.ids import checked_run_id
 from holdfast.model.policy import Policy
-from holdfast.model.questions import after_stop
+from holdfast.model.stop_reasons import after_stop
 from holdfast.model.transaction import WHOLE_RUN
 from holdfast.model.waits import PEOPLE, answer_with
 from holdfast.model.webhooks import TOOL as WEBHOOK

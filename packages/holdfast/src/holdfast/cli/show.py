@@ -16,7 +16,7 @@ from holdfast.inspect.run_state import StateAt, state_at
 from holdfast.inspect.text import count, duration, moment, safe, short
 from holdfast.inspect.timeline import Timeline, TimelineEntry, TimelineNote, timeline
 from holdfast.journal.host import wall_ms
-from holdfast.model.questions import after_stop
+from holdfast.model.stop_reasons import after_stop
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

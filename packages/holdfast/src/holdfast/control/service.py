@@ -43,8 +43,9 @@ from holdfast.model.ids import split_operation_id
 from holdfast.model.names import plain_name
 from holdfast.model.operation import OperationState
 from holdfast.model.outcome import ASKED_BACK
-from holdfast.model.questions import TAKE_OVER, Answered, Scalar
+from holdfast.model.questions import Answered, Scalar
 from holdfast.model.run_history import RunHistory, exit_of
+from holdfast.model.stop_reasons import TAKE_OVER
 from holdfast.model.transaction import WHOLE_RUN
 from holdfast.people.loaded_item import LoadedItem, checked_named, checked_shown, item_in
 

@@ -19,8 +19,9 @@ The rooms:
   (outcomes that arrive later), `claims` (business keys, repeats and pending effects), `contradictions`,
   `late_reports`, `previous_owner`.
 - Exceptions of tools: `exceptions/`: `classify`, `table`, `http`, `call_end`.
-- One run: `run_start`, `run_driver`, `suspension` (and no lost wake-ups), `active_run/` (`run`, `log`, `replay`,
-  `waiters`, `scopes`), `sealing` (steps that come too late), `messages`, `durable_waits` (sleep, events, time limits).
+- One run: `run_start`, `run_driver` (it stops for the reasons in `model/stop_reasons.py`), `suspension` (and no lost
+  wake-ups), `active_run/` (`run`, `log`, `replay`, `waiters`, `scopes`), `sealing` (steps that come too late),
+  `messages`, `durable_waits` (sleep, events, time limits).
 - Transactions: `transactions` (boundaries in agent code, and closing one from its records).
 - One process: `process` (what its runs share), `engine` (open, close, lease), `recovery` (abandoned and due runs),
   `crash_isolation`, `breaker`, `caches`, `housekeeping`, `outbox`, `commands`, `settings`.

@@ -35,9 +35,9 @@ from holdfast.model.contract import Contract
 from holdfast.model.ids import operation_id
 from holdfast.model.names import is_among
 from holdfast.model.operation import OperationState
-from holdfast.model.questions import why_ended
 from holdfast.model.run_history import RunHistory, members_of
 from holdfast.model.seeded_cases import SeededCaseEnd, ending, told
+from holdfast.model.stop_reasons import why_ended
 from holdfast.model.system import is_planted
 from holdfast.model.transaction import TRANSACTION_MOVES, WHOLE_RUN
 from holdfast.model.transitions import MOVES, apply

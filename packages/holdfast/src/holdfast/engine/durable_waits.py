@@ -24,8 +24,9 @@ from holdfast.journal.entry_codec import read, written
 from holdfast.journal.port import Post
 from holdfast.model import records as r
 from holdfast.model.ids import stream
-from holdfast.model.questions import TAKE_OVER, Answered, Question, Scalar, why_ended
+from holdfast.model.questions import Answered, Question, Scalar
 from holdfast.model.records.run import Handoff
+from holdfast.model.stop_reasons import TAKE_OVER, why_ended
 from holdfast.model.waits import answer_with, then_of
 
 

@@ -62,9 +62,9 @@ from holdfast.journal.port import Busy, LeaseGranted, RunChange, RunStatus, Writ
 from holdfast.journal.record_codec import encode
 from holdfast.journal.run_log import RunLog, beginning, genesis
 from holdfast.model import records as r
-from holdfast.model.questions import TAKE_OVER, why_ended
 from holdfast.model.receipts import receipts_in, unproven
 from holdfast.model.run_history import RunHistory, open_boundaries
+from holdfast.model.stop_reasons import StopReason, reason_of, why_ended
 from holdfast.model.transaction import WHOLE_RUN, encloses
 
 if TYPE_CHECKING:
@@ -278,7 +278,7 @@ async def _stopped(active: ActiveRun, error: BaseException) -> Conclusion:
     """Stop the run because agent code raised: its open operations are listed, and it may be reopened."""
     await _stop_drivers(active)
     diverged = isinstance(error, (ReplayDiverged, AmbiguousStep))
-    reason: Literal["diverged", "error"] = "diverged" if diverged else "error"
+    reason: StopReason = "diverged" if diverged else "error"
     said, detail = (
         active.masks.record(recorded_error(error)),
         active.masks.text(storable(getattr(error, "difference", ""))),
@@ -361,11 +361,10 @@ async def _undo(active: ActiveRun) -> Conclusion:
 
 
 async def _stopped_without_error(active: ActiveRun, ending: Ending) -> Conclusion:
-    order = active.history.lifecycle.cancelled
-    taken = order is not None and order.command == TAKE_OVER
-    reason: Literal["cancelled", "quarantined", "handed_over"] = (
-        "quarantined" if ending.kind == "quarantined" else "handed_over" if taken else "cancelled"
-    )
+    command = active.history.lifecycle.cancelled
+    reason: StopReason = "quarantined"
+    if ending.kind == "cancelled":
+        reason = (command and reason_of(command.command)) or "cancelled"
     stamp = active.log.stamp()
     until = asks_until(reason, stamp["at"], active.process.settings)
     record = r.RunStoppedRecord(reason=reason, error=ending.reason, open=_open(active), until=until, **stamp)

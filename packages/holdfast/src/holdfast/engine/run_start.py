@@ -15,6 +15,7 @@ from holdfast.journal.port import LeaseGranted, RunChange
 from holdfast.journal.record_codec import encode
 from holdfast.model import records as r
 from holdfast.model.canonical.plain import plain_arguments
+from holdfast.model.stop_reasons import STOP_REASONS
 
 if TYPE_CHECKING:
     from holdfast.engine.engine import Engine
@@ -97,9 +98,10 @@ async def go_on_after_stop(engine: Engine, history: RunHistory, log: RunLog, by:
 
     Raises `UsageError` where a person has taken it over.
     """
-    if history.lifecycle.stopped is not None and history.lifecycle.stopped.reason == "handed_over":
+    stopped = history.lifecycle.stopped
+    if stopped is not None and STOP_REASONS[stopped.reason].final:
         raise UsageError(
-            f"run {history.run} is not ours any more: {history.lifecycle.stopped.error}",
+            f"run {history.run} is not ours any more: {stopped.error}",
             next_step=f"holdfast show {history.run}",
         )
     stamp = Stamp(at=engine.environment.clock.wall_ms(), up=engine.journal.now().ms)

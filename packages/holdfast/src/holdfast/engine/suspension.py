@@ -18,7 +18,7 @@ from holdfast.errors import JournalError
 from holdfast.journal.port import Journal, Post, RunChange
 from holdfast.model import records as r
 from holdfast.model.commands import COMMANDS
-from holdfast.model.questions import HALTED, TAKE_OVER, why_ended
+from holdfast.model.stop_reasons import STOP_REASONS, StopReason, reason_of, why_ended
 from holdfast.model.system import is_system
 from holdfast.model.waits import HALT, UNREADABLE, Then
 
@@ -77,14 +77,11 @@ class Ending(msgspec.Struct, frozen=True):
     error: BaseException | None = None
 
 
-_ENDS: Final[dict[str, Literal["cancelled", "handed_over"]]] = {"cancel": "cancelled", TAKE_OVER: "handed_over"}
-
-
 def stopped_change(stopped: r.RunStoppedRecord, agent: str, due_ms: int | None) -> RunChange:
     """The listing of a stopped run of that agent. `due_ms`: when to verify its unknown effects again."""
     why = f"{stopped.reason}: {stopped.error}"
     asks = Pause(HALT, asks=why, at=stopped.at, until=stopped.until, then="hold")
-    waits = encode_waits([asks] if stopped.reason in HALTED and not is_system(agent) else [])
+    waits = encode_waits([asks] if STOP_REASONS[stopped.reason].asks_person and not is_system(agent) else [])
     return RunChange("stopped", why[:500], due_ms, waits, release=True)
 
 
@@ -99,9 +96,9 @@ def unreadable_change(error: JournalError, now_ms: int) -> RunChange:
     )
 
 
-def asks_until(reason: str, now_ms: int, settings: Settings) -> int:
+def asks_until(reason: StopReason, now_ms: int, settings: Settings) -> int:
     """Deadline for a person to decide about a run that stops now; 0 if no person is asked, or there is no deadline."""
-    return settings.answer_by(now_ms) if reason in HALTED else 0
+    return settings.answer_by(now_ms) if STOP_REASONS[reason].asks_person else 0
 
 
 def records_on_stopped(history: RunHistory, order: r.CommandApplied, stamp: Stamp) -> tuple[r.Record, ...]:
@@ -111,12 +108,12 @@ def records_on_stopped(history: RunHistory, order: r.CommandApplied, stamp: Stam
     """
     stopped = history.lifecycle.stopped if history.lifecycle.status == "stopped" else None
     if order.command == "reopen":
-        if stopped is None or stopped.reason == "handed_over":
+        if stopped is None or STOP_REASONS[stopped.reason].final:
             return (replace(order, refused=f"the run is {stopped.reason if stopped else history.lifecycle.status}"),)
         return (order, r.RunReopened(by=order.by, note=order.note, **stamp))
-    if stopped is None or stopped.reason not in HALTED or order.command not in _ENDS:
+    reason = reason_of(order.command)
+    if stopped is None or reason is None or not STOP_REASONS[stopped.reason].asks_person:
         return (order,)
-    reason = _ENDS[order.command]
     left = r.RunStoppedRecord(reason=reason, error=why_ended(order), open=stopped.open, renews=stopped.renews, **stamp)
     return (order, left)
 

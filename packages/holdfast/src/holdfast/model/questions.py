@@ -5,7 +5,7 @@ An answer is checked where it is given, without the agent's code.
 
 from __future__ import annotations
 
-from typing import Final, Literal, Protocol, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
@@ -90,48 +90,6 @@ ANYBODY: Final = "person"
 """The name that hands over to any reviewer; any other name is a queue."""
 DEEPEST: Final = 8
 """How many agents deep one run may be handed over."""
-TAKE_OVER: Final = "take_over"
-"""The command by which a person goes on in place of the agent: the run ends."""
-
-HALTED: Final = frozenset({"diverged", "error", "quarantined"})
-"""Reasons of a stop without an end or a command: a person decides how it goes on."""
-
-
-class EndingCommand(Protocol):
-    """A command that ends a run."""
-
-    @property
-    def command(self) -> str:
-        """The name of the command."""
-        ...
-
-    @property
-    def by(self) -> str:
-        """The person who gave it."""
-        ...
-
-    @property
-    def note(self) -> str:
-        """The reason given."""
-        ...
-
-
-def why_ended(order: EndingCommand) -> str:
-    """Why a command ended a run, in words."""
-    if order.command == TAKE_OVER:
-        return f"{order.by} took it over" + (f": {order.note}" if order.note else "")
-    return order.note or f"cancelled by {order.by}"
-
-
-def after_stop(run: str, reason: str) -> tuple[str, str]:
-    """Texts about a run that stopped for this reason: what is known, and how it goes on; empty where it does not."""
-    if reason == "undone":
-        return "what could be undone is undone; it does not go on", ""
-    if reason == "handed_over":
-        return "its outcomes stand; it does not go on", ""
-    if reason == "cancelled":
-        return "its outcomes stand; nothing more is sent", f"only if it is to go on after all: holdfast resume {run}"
-    return "its outcomes stand; it can go on under the same id", f"after a fix: holdfast resume {run}"
 
 
 class Authority(msgspec.Struct, frozen=True):

@@ -21,8 +21,8 @@ from holdfast.model.decision.situation import Now
 from holdfast.model.messages import Messages
 from holdfast.model.operation import OperationState
 from holdfast.model.outcome import FINAL, SETTLED
-from holdfast.model.questions import HALTED
 from holdfast.model.records.transaction import TransactionRecord
+from holdfast.model.stop_reasons import STOP_REASONS
 from holdfast.model.transaction import WHOLE_RUN, TransactionState, around, base_of, encloses, follow
 from holdfast.model.transitions import MOVES, apply, ended_at_once, is_only_start
 
@@ -575,7 +575,7 @@ class RunHistory:
                 lifecycle.status, lifecycle.completed = "completed", record
             case r.RunStoppedRecord():
                 lifecycle.status, lifecycle.reason, lifecycle.stopped = "stopped", record.reason, record
-                lifecycle.halted = record if record.reason in HALTED else lifecycle.halted
+                lifecycle.halted = record if STOP_REASONS[record.reason].asks_person else lifecycle.halted
             case _:
                 assert isinstance(record, r.RunUndone), record
                 lifecycle.status, lifecycle.reason = "undone", f"undone by {record.by}"

@@ -16,31 +16,22 @@ from holdfast.journal.entry_codec import read, written
 from holdfast.journal.port import Post
 from holdfast.model import records as r
 from holdfast.model.commands import Command, command_stream
+from holdfast.model.stop_reasons import STOP_REASONS
 from holdfast.people.loaded_item import LoadedItem
 
 LAST: Final = 6
 """How many of the last steps are shown."""
-_WHY: Final = {
-    "diverged": "its code went another way than its record, and nothing was sent since",
-    "error": "its code raised an exception, and nothing was sent since",
-    "quarantined": "its processes died again and again, and no worker takes it any more",
-}
-_FIRST: Final = {
-    "diverged": "resume, once its code goes the recorded way again: what it did holds, and is not done twice",
-    "error": "resume, once its code is mended or the cause is gone: what it did holds, and is not done twice",
-    "quarantined": "resume, once you know what ended its processes: what it did holds, and is not done twice",
-}
 Way: TypeAlias = Literal["reopen", "take_over", "cancel"]
 
 
 def why_stopped(stopped: r.RunStoppedRecord) -> str:
     """The meaning of such a stop."""
-    return _WHY[stopped.reason]
+    return STOP_REASONS[stopped.reason].meaning
 
 
 def recommended_for(stopped: r.RunStoppedRecord) -> str:
     """The recommended answer, with its reason."""
-    return _FIRST[stopped.reason]
+    return STOP_REASONS[stopped.reason].advice
 
 
 def difference_of(stopped: r.RunStoppedRecord) -> str:

@@ -10,6 +10,7 @@ from holdfast.model.questions import Question, Scalar
 from holdfast.model.records.common import NOTHING, Raw, Stamped
 from holdfast.model.records.operation import Reported
 from holdfast.model.records.transaction import TransactionRecord
+from holdfast.model.stop_reasons import StopReason
 
 
 class RunStarted(Stamped, frozen=True):
@@ -222,7 +223,7 @@ class RunStoppedRecord(Stamped, frozen=True, tag="RunStopped"):
     Where a person is asked how it goes on, an answer is wanted `until` that wall clock (milliseconds; 0: whenever).
     """
 
-    reason: Literal["error", "diverged", "quarantined", "cancelled", "handed_over"]
+    reason: StopReason
     error: str = ""
     detail: str = ""
     open: tuple[str, ...] = ()

@@ -1,0 +1,114 @@
+"""The reasons for which a run stops before its end: one table, which everything about such a stop is read from. Pure.
+
+A new reason needs its name in `StopReason`, because records hold it, and its row in `STOP_REASONS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Literal, Protocol
+
+import msgspec
+
+StopReason = Literal["error", "diverged", "quarantined", "cancelled", "handed_over"]
+TAKE_OVER: Final = "take_over"
+"""The command by which a person goes on in place of the agent: the run ends."""
+
+
+class StopRule(msgspec.Struct, frozen=True):
+    """One reason, and its consequences.
+
+    `meaning` explains it. `advice` is the recommended answer where a person is asked how the run goes on, and empty
+    where none is asked. `command` is the command that stops a run for this reason. `known` says what holds of its
+    effects, and `next_step` how the run goes on; with an empty one it does not.
+    """
+
+    meaning: str
+    known: str
+    next_step: str = ""
+    advice: str = ""
+    command: str = ""
+
+    @property
+    def asks_person(self) -> bool:
+        """True if a person decides how the run goes on."""
+        return bool(self.advice)
+
+    @property
+    def final(self) -> bool:
+        """True if the run cannot be resumed."""
+        return not self.next_step
+
+
+_KNOWN: Final = "its outcomes stand; it can go on under the same id"
+_FIX: Final = "after a fix: holdfast resume {run}"
+STOP_REASONS: Final[Mapping[StopReason, StopRule]] = {
+    "error": StopRule(
+        "its code raised an exception, and nothing was sent since",
+        _KNOWN,
+        _FIX,
+        advice="resume, once its code is mended or the cause is gone: what it did holds, and is not done twice",
+    ),
+    "diverged": StopRule(
+        "its code went another way than its record, and nothing was sent since",
+        _KNOWN,
+        _FIX,
+        advice="resume, once its code goes the recorded way again: what it did holds, and is not done twice",
+    ),
+    "quarantined": StopRule(
+        "its processes died again and again, and no worker takes it any more",
+        _KNOWN,
+        _FIX,
+        advice="resume, once you know what ended its processes: what it did holds, and is not done twice",
+    ),
+    "cancelled": StopRule(
+        "a person cancelled it",
+        "its outcomes stand; nothing more is sent",
+        "only if it is to go on after all: holdfast resume {run}",
+        command="cancel",
+    ),
+    "handed_over": StopRule(
+        "a person took it over and goes on in place of the agent",
+        "its outcomes stand; it does not go on",
+        command=TAKE_OVER,
+    ),
+}
+
+
+def reason_of(command: str) -> StopReason | None:
+    """The reason that this command stops a run for; None for a command that stops none."""
+    return next((reason for reason, rule in STOP_REASONS.items() if rule.command == command), None)
+
+
+def after_stop(run: str, reason: str) -> tuple[str, str]:
+    """Texts about a run that stopped for this reason: what is known, and how it goes on; empty where it does not."""
+    if reason == "undone":
+        return "what could be undone is undone; it does not go on", ""
+    rule = next((rule for name, rule in STOP_REASONS.items() if name == reason), None)
+    return (_KNOWN, _FIX.format(run=run)) if rule is None else (rule.known, rule.next_step.format(run=run))
+
+
+class EndingCommand(Protocol):
+    """A command that ends a run."""
+
+    @property
+    def command(self) -> str:
+        """The name of the command."""
+        ...
+
+    @property
+    def by(self) -> str:
+        """The person who gave it."""
+        ...
+
+    @property
+    def note(self) -> str:
+        """The reason given."""
+        ...
+
+
+def why_ended(command: EndingCommand) -> str:
+    """Why a command ended a run, in words."""
+    if command.command == TAKE_OVER:
+        return f"{command.by} took it over" + (f": {command.note}" if command.note else "")
+    return command.note or f"cancelled by {command.by}"

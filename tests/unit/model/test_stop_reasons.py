@@ -1,0 +1,35 @@
+"""One table says of each reason to stop what it means, who decides afterwards, and how the run goes on."""
+
+from __future__ import annotations
+
+from typing import get_args, get_type_hints
+
+import pytest
+
+from holdfast.model import records as r
+from holdfast.model.stop_reasons import STOP_REASONS, StopReason, StopRule, after_stop, reason_of
+
+
+def test_every_reason_on_record_has_a_rule():
+    assert get_type_hints(r.RunStoppedRecord)["reason"] == StopReason
+    assert tuple(STOP_REASONS) == get_args(StopReason)
+
+
+@pytest.mark.parametrize("rule", STOP_REASONS.values(), ids=STOP_REASONS)
+def test_a_rule_says_what_it_means_and_what_is_known(rule: StopRule):
+    assert rule.meaning
+    assert rule.known
+    assert rule.asks_person is not bool(rule.command), "a command that ended a run is not asked about again"
+
+
+@pytest.mark.parametrize("reason", STOP_REASONS)
+def test_a_run_that_is_final_has_no_next_step(reason: StopReason):
+    assert STOP_REASONS[reason].final is (after_stop("r", reason)[1] == "")
+
+
+def test_a_command_stops_a_run_for_one_reason():
+    assert {command: reason_of(command) for command in ("cancel", "take_over", "pause")} == {
+        "cancel": "cancelled",
+        "take_over": "handed_over",
+        "pause": None,
+    }
