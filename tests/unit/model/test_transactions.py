@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.model import records as r
+from holdfast.model.records.common import kind_of
 from holdfast.model.transaction import (
     WHOLE_RUN,
     IllegalBoundary,
@@ -53,7 +54,7 @@ def test_what_may_follow_what(record: r.TransactionRecord, phase: str):
         return
     with pytest.raises(IllegalBoundary) as refused:
         follow(before(phase), record, told=0)
-    assert str(refused.value) == f"{type(record).__name__} does not apply to a transaction that is {phase}: trip."
+    assert str(refused.value) == f"{kind_of(record)} does not apply to a transaction that is {phase}: trip."
 
 
 def test_it_is_opened_with_what_it_says_about_pivots():
