@@ -162,7 +162,7 @@ def test_several_are_shown_and_answered_together_or_not_at_all(holdfast: Lab):
 
 def test_items_are_handed_over_and_the_list_says_whose_they_are(asked: Lab):
     assert asked("hand", "refund-9/refund#1", "--to", "cid", "--why", "yours", "--by", "bea").lines == [
-        "refund-9/refund#1: bea gives it to cid: yours"
+        "refund-9/refund#1: bea delegated it to cid: yours"
     ]
     assert asked("hand", "refund-9/refund#1", "--urgent", "--queue", "money", "--by", "cid").status == 0
     assert asked("hand", "refund-9/refund#1", "--until", "2h", "--json", "--by", "cid").json["queue"] == "money"

@@ -206,7 +206,7 @@ def test_why_of_a_keyed_write_after_a_death_says_that_the_key_protects_it(holdfa
 @pytest.mark.parametrize(
     ("operation", "problem"),
     [
-        ("ticket-1", "'ticket-1' is no operation"),
+        ("ticket-1", "'ticket-1' is not an operation id"),
         ("ticket-9/x#1", "there is no run ticket-9"),
         ("ticket-1/pay#1", "its operations: refund#1, restock#1"),
     ],

@@ -93,7 +93,7 @@ def test_retry_sends_it_once_more(asking: Lab):
         (["--happened", "--retry"], "--happened excludes --retry and --give-up"),
         (["--did-not-happen", "--retry", "--give-up"], "exclude each other"),
         (["--did-not-happen", "--result", "1"], "--result needs --happened"),
-        (["--happened", "--result", "oops"], "'oops' is no JSON"),
+        (["--happened", "--result", "oops"], "'oops' is not JSON"),
     ],
 )
 def test_words_that_contradict_each_other_change_nothing(asking: Lab, flags: list[str], problem: str):
@@ -114,7 +114,7 @@ def test_a_word_is_final(asking: Lab):
 def test_what_is_proven_is_not_a_matter_of_opinion(asking: Lab):
     said = asking("resolve", "ticket-1/refund#1", "--did-not-happen")
     assert said.status == 2
-    assert "only what no rule could decide is resolved by a person" in said.err
+    assert "only one that waits for a person can be resolved" in said.err
 
 
 def test_an_event_may_come_before_it_is_waited_for(holdfast: Lab):
@@ -122,7 +122,7 @@ def test_an_event_may_come_before_it_is_waited_for(holdfast: Lab):
     holdfast.write("desk.py", (holdfast.directory / "desk.py").read_text().replace("boom", "wait"))
     assert holdfast("run", "desk.py:desk", holdfast.ticket("1", mode="wait")).status == 3
     said = holdfast("signal", "ticket-1", "approved", "--key", "boss", "--payload", '{"ok": true}')
-    assert said.lines == ["ticket-1 has the event approved.", "Next: holdfast resume ticket-1"]
+    assert said.lines == ["The event approved is recorded for ticket-1.", "Next: holdfast resume ticket-1"]
     assert holdfast("resume", "ticket-1").out == "\"r-1{'ok': True}\"\n"
 
 
@@ -130,7 +130,7 @@ def test_an_event_that_nothing_waits_for_is_kept_and_not_announced_as_heard(hold
     assert holdfast("run", "desk.py:desk", holdfast.ticket("1", mode="wait")).status == 3
     said = holdfast("signal", "ticket-1", "approved")
     assert said.lines == [
-        "ticket-1 has the event approved. It does not wait for it now: it is kept until it does.",
+        "The event approved is recorded for ticket-1. The run does not wait for it now; the event is kept.",
         "Next: holdfast pending",
     ]
 
@@ -178,11 +178,11 @@ def test_nobody_who_cancels_is_told_to_resume(holdfast: Lab):
     """Once a worker has ended the run, `resume` would open it again and send what was called off."""
     holdfast("run", "desk.py:desk", holdfast.ticket("1", mode="wait"))
     said = holdfast("cancel", "ticket-1")
-    assert said.lines == ["ticket-1 is called off: nothing more is sent.", "Next: holdfast show ticket-1"]
+    assert said.lines == ["ticket-1 is cancelled: nothing more is sent.", "Next: holdfast show ticket-1"]
     assert holdfast("worker", "desk.py:desk", "--once").status == 1
-    assert "only if it is to go on after all: holdfast resume ticket-1" in holdfast("show", "ticket-1").words
+    assert "only if it is to continue after all: holdfast resume ticket-1" in holdfast("show", "ticket-1").words
     again = holdfast("run", "desk.py:desk", holdfast.ticket("1", mode="wait"))
-    assert "Known: its outcomes stand; nothing more is sent" in again.err
+    assert "Known: its outcomes are kept; nothing more is sent" in again.err
     assert "after a fix" not in again.err
 
 
@@ -190,7 +190,7 @@ def test_a_run_that_stopped_by_an_error_is_called_off_and_one_that_was_taken_ove
     assert holdfast("run", "desk.py:desk", holdfast.ticket("1", mode="boom")).status == 1
     for _ in range(2):
         said = holdfast("cancel", "ticket-1", "--why", "asked twice")
-        assert said.lines == ["ticket-1 is called off: nothing more is sent.", "Next: holdfast show ticket-1"]
+        assert said.lines == ["ticket-1 is cancelled: nothing more is sent.", "Next: holdfast show ticket-1"]
     assert holdfast("inbox", "--json").json == []
     assert "stopped" in holdfast("ps").out
     assert holdfast("run", "desk.py:desk", holdfast.ticket("2", mode="boom")).status == 1
@@ -221,7 +221,7 @@ def test_what_is_undone_does_not_go_on(holdfast: Lab):
     holdfast("undo", "ticket-1")
     said = holdfast("run", "desk.py:desk", holdfast.ticket("1"))
     assert said.status == 1
-    assert "what could be undone is undone; it does not go on" in said.err
+    assert "what could be undone is undone; the run does not continue" in said.err
     assert "resume" not in said.err
 
 
@@ -258,7 +258,7 @@ def test_nothing_goes_out_through_a_paused_tool(holdfast: Lab):
 def test_a_tool_that_nobody_used_is_paused_with_a_question(asking: Lab):
     said = asking("pause", "--tool", "restok")
     assert said.status == 0
-    assert "No run here has used a tool named restok so far: is the name right?" in said.err
+    assert "No run in this journal has used a tool named restok so far. Check the name." in said.err
     assert asking("pause", "--tool", "stock").err == ""
 
 

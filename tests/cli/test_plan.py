@@ -43,8 +43,8 @@ def test_every_fault_is_listed(holdfast: Lab, world: Path):
 def test_it_says_which_conditions_call_the_plan_off_before_a_step_and_which_after_it(holdfast: Lab, world: Path):
     steps = {**FLIGHT, "abort_if": ["results.flight.price > 9", "input.nights < 1"]}
     said = holdfast("plan", "dry-run", written(holdfast, steps), PLANNED)
-    assert "calls the plan off before anything of it is sent if input.nights < 1" in said.out
-    assert "calls the plan off after it if results.flight.price > 9" in said.out
+    assert "aborts the plan before it sends anything if input.nights < 1" in said.out
+    assert "aborts the plan after this step if results.flight.price > 9" in said.out
     shown = holdfast("plan", "check", written(holdfast, steps), PLANNED, "--json").json
     (one,) = shown["steps"]
     assert (one["abort_if"], one["abort_after"]) == (["input.nights < 1"], ["results.flight.price > 9"])

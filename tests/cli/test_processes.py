@@ -71,7 +71,7 @@ def test_a_worker_works_until_it_is_interrupted(holdfast: Lab, number: signal.Si
     worker.send_signal(number)
     assert worker.wait(timeout=30) == 130
     worker.communicate()
-    assert lines[0] == "Driving desk. Interrupt to end.\n"
+    assert lines[0] == "Driving desk. Press Ctrl-C to end.\n"
     assert holdfast("ps", "--json").json["runs"][0]["status"] == "completed"
 
 
@@ -93,7 +93,7 @@ def test_an_interrupted_run_ends_with_130_and_loses_nothing(holdfast: Lab):
     running.send_signal(signal.SIGINT)
     out, err = running.communicate(timeout=30)
     assert (running.returncode, out) == (130, "")
-    assert "What was recorded stands" in err
+    assert "What was recorded is kept" in err
     assert holdfast("run", "desk.py:desk", holdfast.ticket("1")).out == '"r-1"\n'
     assert len(holdfast.world) == 2
 

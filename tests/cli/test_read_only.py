@@ -136,5 +136,5 @@ def test_a_file_that_is_no_journal_is_said_to_be_none(holdfast: Lab):
     said = look(holdfast, "ps")
     place.chmod(0o755)
     assert said.status == 1
-    assert "holdfast.db is no SQLite database" in said.remarks
+    assert "holdfast.db is not a SQLite database" in said.remarks
     assert "Traceback" not in said.err

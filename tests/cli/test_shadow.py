@@ -17,7 +17,7 @@ def test_what_left_is_listed_and_answered_afterwards(holdfast: Lab):
     assert "was it right that refund" in holdfast("inbox").words
     assert holdfast("answer", found[0], "yes").status == 2
     said = holdfast("answer", found[0], "wrong", "--by", "bea", "--why", "the wrong order")
-    assert "It stands until it is undone: holdfast undo ticket-17" in said.words
+    assert "It stays in effect until it is undone: holdfast undo ticket-17" in said.words
     assert holdfast("answer", found[1], "right", "--by", "bea").status == 0
     assert holdfast("answer", found[1], "wrong", "--by", "carl").status == 2
     counted = holdfast("figures", "--json").json

@@ -41,14 +41,14 @@ def test_a_fact_changes_what_is_asked_and_sent(asked: Lab):
         "trip-ann has the message on record. Its code receives it before its next write.",
         "Next: holdfast resume trip-ann",
     ]
-    assert "its code has not heard it" in asked("show", "trip-ann").words
+    assert "its code has not received it" in asked("show", "trip-ann").words
     assert asked("resume", "trip-ann").status == 3
     (item,) = asked("inbox", "--json").json
     assert (item["item"], "LGA" in item["asks"]) == ("trip-ann/book#2", True)
     shown = asked("show", "trip-ann").words
     assert 'told ann: I wanted LaGuardia (airport is "LGA")' in shown
     assert 'heard ann: I wanted LaGuardia (airport is "LGA")' in shown
-    assert "its code has not heard it" not in shown
+    assert "its code has not received it" not in shown
     assert asked("answer", "trip-ann/book#2", "yes", "--by", "bea", *asked.seen("trip-ann/book#2")).status == 0
     assert asked("resume", "trip-ann").out == '"LGA True"\n'
 
@@ -62,7 +62,11 @@ def test_to_stop_is_told_as_json(asked: Lab):
 
 
 def test_what_says_nothing_is_refused(asked: Lab):
-    for given, why in ((("--fact", "airport"), "NAME=VALUE"), ((), "says nothing"), (("--fact", "=1"), "NAME=VALUE")):
+    for given, why in (
+        (("--fact", "airport"), "NAME=VALUE"),
+        ((), "the message is empty"),
+        (("--fact", "=1"), "NAME=VALUE"),
+    ):
         refused = asked("tell", "trip-ann", *given)
         assert (refused.status, why in refused.err) == (2, True), refused.err
     assert asked("tell", "trip-bob", "hello").status == 2

@@ -29,7 +29,7 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(trips: Lab):
         0,
         ["trip-17/book-trip/send_itinerary#1", "trip-17/book-trip/book_hotel#1", "trip-17/book-trip/book_flight#1"],
     )
-    assert "stands: nothing undoes it" in said.lines[0]
+    assert "stays: nothing undoes it" in said.lines[0]
     assert "restored by cancel_hotel" in said.lines[1]
     assert set(status_of(trips).values()) == {"booked"}
 

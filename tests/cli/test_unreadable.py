@@ -130,6 +130,6 @@ def test_a_tool_whose_pause_cannot_be_read_is_paused_until_it_is_unpaused(holdfa
     spoil(holdfast.directory / "holdfast.db", {}, [Post("pause/refund", "", b'{"word":"pause","by":null}')])
     assert "refund" in holdfast("doctor", "--json").json["journal"]["paused_tools"]
     assert holdfast("unpause", "--tool", "refund").status == 0
-    assert "Set aside, as it cannot be read: 1 ledger entry" in holdfast("inbox").err
+    assert "Unreadable and skipped: 1 ledger entry" in holdfast("inbox").err
     assert holdfast("doctor", "--json").json["journal"]["paused_tools"] == {}
     assert holdfast("run", "desk.py:desk", holdfast.ticket("2")).status == 0

@@ -87,7 +87,7 @@ def test_answers_with_the_same_letter_open_in_turn(desk: Served, enter: Enter):
     desk.do(lambda app: app.run(vouchers, "anna"))
     page = enter()
     page.goto(LEFT)
-    for title in ("It was right", "It was wrong", "It is urgent", "It was right"):
+    for title in ("It was right", "It was wrong", "Escalate it", "It was right"):
         page.keyboard.press("i")
         expect(page.locator("details[open] summary")).to_have_text(title)
 
@@ -112,7 +112,7 @@ def test_a_run_that_cannot_go_on_is_let_go_on_where_its_code_is_mended(desk: Ser
     expect(page.get_by_label("The question")).to_contain_text(HOSTILE[0])
     expect(page.get_by_label("The run")).to_contain_text("travel-anna/coupon#1")
     fits(page)
-    answer(page, "Let it go on", Why="the old code is back")
+    answer(page, "Resume it", Why="the old code is back")
     expect(page.get_by_text("is already answered")).to_be_visible()
     (reopened,) = [one for one in desk.records("travel-anna") if isinstance(one, r.RunReopened)]
     assert (reopened.by, reopened.note) == ("bea", "the old code is back")

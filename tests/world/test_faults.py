@@ -217,7 +217,7 @@ def test_a_key_that_is_never_read_dedupes_nothing(world: World):
     ("order", "said"),
     [
         (lambda world: world.deliver_twice(guests), "guests is a read"),
-        (lambda world: world.lose_reply(post.send), "is no tool"),
+        (lambda world: world.lose_reply(post.send), "is not a tool"),
         (lambda world: world.half_lands(invite, "chairs"), "invite has no parameter 'chairs'"),
         (lambda world: world.lag(invite, MINUTE), "invite declares no verify"),
     ],

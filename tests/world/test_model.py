@@ -52,6 +52,6 @@ def test_a_lost_reply_does_not_ask_a_recorded_decision_again(world: World):
 
 def test_a_model_that_is_asked_without_a_record_is_found_out(world: World):
     world.use(model, payments)
-    with pytest.raises(AssertionError, match="came back as another call") as told:
+    with pytest.raises(AssertionError, match="is another call than the recorded one") as told:
         world.explore(forgetful, "x")
     assert "after charge was done" in str(told.value)

@@ -55,7 +55,7 @@ def test_a_fault_that_no_call_came_by_is_said(world: World):
     world.lose_reply(never_called)
     world.lose_reply(pay)
     assert world.run(payer, "17").unmet == ["lose_reply of never_called"]
-    assert "Ordered, and never met: lose_reply of never_called." in str(world.explore(payer, "17"))
+    assert "Requested, and no call ran into it: lose_reply of never_called." in str(world.explore(payer, "17"))
 
 
 async def _explores(world: World) -> None:
@@ -75,9 +75,9 @@ def test_async_code_cannot_ask(world: World, asking: Callable[[World], object]):
 @pytest.mark.parametrize(
     ("order", "said"),
     [
-        (lambda world: world.use(object()), "is no fake that can be counted"),
-        (lambda world: world.explore(pay, "17"), "is no agent"),
-        (lambda world: world.run(pay, "17"), "is no agent"),
+        (lambda world: world.use(object()), "is not a fake that can be counted"),
+        (lambda world: world.explore(pay, "17"), "is not an agent"),
+        (lambda world: world.run(pay, "17"), "is not an agent"),
         (lambda world: world.explore(payer, "17", crashes=3), "crashes=3"),
         (lambda world: world.stub(pay.verify, returns=1), "pay has no verify"),
         (lambda world: world.lag(pay, timedelta(1)), "pay declares no verify"),

@@ -244,7 +244,7 @@ async def test_tries_that_a_dead_process_made_count(lab: Lab):
         await lab.pass_time(seconds=1)
         await lab.bury(app, lab.processes[-1])
     async with lab.app(desk) as app:
-        with pytest.raises(OperationFailed, match="its tries are spent"):
+        with pytest.raises(OperationFailed, match="no tries are left"):
             await app.run(desk, "ann")
     assert len(tries) == 2
 

@@ -63,13 +63,16 @@ def declare(**clauses: Any) -> Any:
             {"not_sent": {409}, "idempotency": Key.forever(in_progress_statuses=(409,))},
             "status 409 is declared as a proof that nothing landed, and as a key in progress",
         ),
-        ({"idempotency": Key.forever(in_progress_statuses=[409])}, r"is no tuple of HTTP statuses. Next: write .409,."),
-        ({"idempotency": Key.forever(in_progress_statuses=("409",))}, "'409' is no HTTP status"),
+        (
+            {"idempotency": Key.forever(in_progress_statuses=[409])},
+            r"is not a tuple of HTTP statuses. Next: write .409,.",
+        ),
+        ({"idempotency": Key.forever(in_progress_statuses=("409",))}, "'409' is not an HTTP status"),
         ({"once": Once()}, "names no parameter"),
         ({"claim": "invoice"}, "claim= names the parameter 'invoice'"),
         ({"once": Once("invoice")}, "once= names the parameter 'invoice'"),
         ({"redact": {"invoice"}}, "its parameters are order, cents"),
-        ({"idempotency": Key(ttl=timedelta(seconds=60))}, "a retry could never be deduped"),
+        ({"idempotency": Key(ttl=timedelta(seconds=60))}, "a retry could never be deduplicated"),
         ({"idempotency": "order"}, "idempotency='order'. Next: write Key"),
         (
             {"idempotency": Key.forever(in_progress="waits")},
@@ -79,10 +82,10 @@ def declare(**clauses: Any) -> Any:
         ({"idempotency": Key.forever(stores="some")}, "stores='some'"),
         ({"once": Once("order", then="skip")}, "then='skip'. Known: it takes replay, ask, block, allow"),
         ({"on_unknown": "fail"}, "on_unknown='fail'"),
-        ({"rejections": ["402"]}, "'402' is no HTTP status"),
-        ({"not_sent": 429}, "429 is no list of HTTP statuses"),
+        ({"rejections": ["402"]}, "'402' is not an HTTP status"),
+        ({"not_sent": 429}, "429 is not a list of HTTP statuses"),
         ({"idempotent": True}, "does not take idempotent. Known: it takes budget, claim, classify, effect,"),
-        ({"timeout": 60}, "60 is no duration. Next: write timedelta.seconds=60."),
+        ({"timeout": 60}, "60 is not a duration. Next: write timedelta.seconds=60."),
     ],
 )
 def test_contradictory_clauses_are_refused(clauses: dict[str, Any], says: str):
@@ -341,16 +344,16 @@ def test_two_of_one_name_clash_and_a_cell_run_again_does_not():
 
 
 def test_what_is_no_agent_or_tool_is_refused():
-    with pytest.raises(ContractError, match="is no agent"):
+    with pytest.raises(ContractError, match="is not an agent"):
         gather_agents([send])
-    with pytest.raises(ContractError, match="is no tool"):
+    with pytest.raises(ContractError, match="is not a tool"):
         gather_tools([], [desk])
 
 
 def test_expected_evidence_needs_somebody_to_look_for_it():
     made = fresh()
     made.expect(lambda order: order)
-    with pytest.raises(ContractError, match="no verifier to look for it"):
+    with pytest.raises(ContractError, match="no verifier reads it"):
         gather_tools([], [made])
 
 

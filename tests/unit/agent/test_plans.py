@@ -165,7 +165,7 @@ def test_every_fault_is_listed_before_anything_runs(world: World):
         "c.price is int, and str is wanted",
         "mail cannot be undone: inside a transaction it needs hold",
         "there are 2 steps of this id",
-        "step g: it is held, and what leaves at the commit has no fallback",
+        "step g: it is held, and what is sent at the commit has no fallback",
         "g is held: its result is known only after the commit",
     ):
         assert part in listed, part
@@ -195,7 +195,7 @@ def test_conditions_that_cannot_be_judged_are_faults(world: World, condition: st
     ("condition", "reason"),
     [
         ("1 / results.n == 1", "division by zero"),
-        ("results.absent > 1", "no answer"),
+        ("results.absent > 1", "cannot be evaluated"),
         ("results.n + 9223372036854775807 + 1 > 0", "overflow"),
         ("results.n", "neither true nor false"),
         ("results.many.all(x, results.many.all(y, true))", "rounds"),

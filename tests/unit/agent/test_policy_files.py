@@ -50,10 +50,10 @@ default: two
         ("", "it holds nothing, and a policy is a mapping with rules"),
         ("rules: {a: 1}", "rules: a mapping, and rules are a list"),
         ("rules: [5]", "rule 1: 5, and a rule is a mapping with name, when and then"),
-        ("a: [", "it is no YAML: "),
+        ("a: [", "it is not YAML: "),
         ("rule: []", "rule: there is no such field; did you mean rules?"),
         ("colour: red", "colour: there is no such field; there are: name, rules, default"),
-        ("default: sample", "default: what no rule knows is not sampled; give it a rule"),
+        ("default: sample", "default: it cannot sample; add a rule that samples"),
         ("default: maybe", "default: Invalid enum value 'maybe'; there are: auto, sample, ask, two, refuse"),
         ("remembers: long", "remembers: 'long' is not a duration; write 30m, 4h or 2d"),
         ("amounts: [1]", "amounts: Expected `object`, got `array`"),
@@ -64,7 +64,7 @@ default: two
         ("rules: [{name: a, when: 'true'}]", "rule 'a': then: it is missing"),
         ("rules: [{when: 'true', then: ask}]", "rule 1: name: it is missing"),
         ("rules: [{name: a, when: 'true', then: ask, rat: 1}]", "rule 'a': rat: there is no such field; did you mean"),
-        ("rules: [{name: a, when: 'true', then: sample, rate: 7}]", "rule 'a': rate: 7 is no share"),
+        ("rules: [{name: a, when: 'true', then: sample, rate: 7}]", "rule 'a': rate: 7 is not a share"),
         ("rules: [{name: a, when: 'true', then: ask, within: 4}]", "rule 'a': within: 4 is not a duration"),
         ("rules: [{name: a, when: 'amount >', then: ask}]", "rule 'a': when: "),
         ("rules: [{name: a, when: 'colour > 1', then: ask}]", "rule 'a': when: it uses colour; there are: tool, agent"),
@@ -106,7 +106,7 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path):
 
 
 def test_yaml_makes_no_objects(tmp_path: Path):
-    with pytest.raises(PolicyError, match="it is no YAML"):
+    with pytest.raises(PolicyError, match="it is not YAML"):
         read_yaml(written(tmp_path, "a: !!python/object/apply:os.getcwd []"))
 
 
@@ -146,8 +146,8 @@ def test_a_subject_is_a_text_or_a_number(customer: object, subject: str):
     ("when", "why"),
     [
         ("confidence > 0.5 || amount > 1.0", "the case does not give its amount and confidence"),
-        ("arguments.name + 1 > 2", "it mixes kinds of values (its condition has no answer here)"),
-        ("arguments.colour == 'red'", "'colour' (its condition has no answer here)"),
+        ("arguments.name + 1 > 2", "it mixes kinds of values (its condition cannot be evaluated here)"),
+        ("arguments.colour == 'red'", "'colour' (its condition cannot be evaluated here)"),
     ],
 )
 def test_why_nobody_can_judge_is_told_in_a_few_words(when: str, why: str):

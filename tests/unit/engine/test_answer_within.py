@@ -137,7 +137,7 @@ async def test_a_review_is_overdue_and_waits_on_for_nobodys_silence_says_what_ha
     async with lab.app(desk, answer_within_ms=DAY_MS, **QUIET) as app:
         item, about = await asked(app, desk)
         assert (item.kind, item.due_ms, item.then) == ("review", lab.clock.wall_ms() + DAY_MS, "hold")
-        assert about.default == ("it goes on waiting, first in the list: only evidence or a person's word ends it")
+        assert about.default == ("it goes on waiting, first in the list: only evidence or a person's answer ends it")
         await lab.pass_time(days=2)
         with pytest.raises(RunSuspended):
             await app.resume("r-ann")

@@ -94,7 +94,7 @@ async def test_an_effect_whose_tool_is_gone_asks_a_person_until_it_is_back(lab: 
             await app.run(old, "ann")
     await lab.pass_time(minutes=6)
     async with lab.app(without) as app:
-        with pytest.raises(RunSuspended, match="the tool send is not here any more"):
+        with pytest.raises(RunSuspended, match="the tool send is no longer in this app"):
             await app.run(without, "ann")
         assert lab.of("r-ann", r.OperationParked)[0].rule == "tool gone"
         await app.service.resolve("r-ann/send#1", "retry", by="eve")
@@ -124,7 +124,7 @@ async def test_a_read_where_the_record_has_something_else(lab: Lab):
             await app.run(desk, "ann")
         lab.changed = True
         await lab.pass_time(hours=1)
-        with pytest.raises(ReplayDiverged, match="came back as another read"):
+        with pytest.raises(ReplayDiverged, match="is another read than the recorded one"):
             await app.run(desk, "ann")
 
 

@@ -65,7 +65,7 @@ async def test_other_arguments_for_a_recorded_write(lab: Lab):
         return "done"
 
     error = await first_pass_then_change(lab, desk)
-    assert "came back as another call" in str(error)
+    assert "is another call than the recorded one" in str(error)
     assert '- recorded: charge {"name":"a"}' in error.difference
     assert '+ now:      charge {"name":"b"}' in error.difference
     assert isinstance(error.__cause__, ParameterMismatch)
@@ -119,7 +119,7 @@ async def test_an_agent_that_returns_without_its_recorded_write(lab: Lab):
         return "done"
 
     error = await first_pass_then_change(lab, desk)
-    assert "the agent returned, and recorded operations did not come back" in str(error)
+    assert "the agent returned without reaching recorded operations" in str(error)
 
 
 @pytest.mark.parametrize("kind", ["write", "read"])
@@ -184,7 +184,7 @@ async def test_another_read_where_one_is_recorded(lab: Lab):
         return "done"
 
     error = await first_pass_then_change(lab, desk)
-    assert "came back as another read" in str(error)
+    assert "is another read than the recorded one" in str(error)
     assert '+ now:      look {"name":"b"}' in error.difference
 
 
@@ -220,7 +220,7 @@ async def test_another_journaled_value_under_a_recorded_name(lab: Lab):
         return "done"
 
     error = await first_pass_then_change(lab, desk)
-    assert "now#1 came back as now" in str(error)
+    assert "now#1 is recorded as another value than now" in str(error)
 
 
 @virtual
@@ -237,7 +237,7 @@ async def test_code_that_waits_for_nothing_recorded_diverges(lab: Lab):
         return "done"
 
     error = await first_pass_then_change(lab, desk)
-    assert "recorded steps have not come back" in str(error)
+    assert "the code did not reach recorded steps again" in str(error)
 
 
 @virtual

@@ -291,7 +291,7 @@ async def test_branches_and_transactions_of_the_other_agent_are_bound_as_well(la
 
     async with lab.app(desk, mailer) as app:
         for where in ("gather", "transaction", "branch"):
-            assert "mail is no tool" in await app.run(desk, where)
+            assert "mail is not a tool" in await app.run(desk, where)
     assert "mail Oslo" not in lab.sent
 
 

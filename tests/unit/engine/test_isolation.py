@@ -248,7 +248,7 @@ async def test_a_process_that_hung_and_was_killed_is_a_death_of_its_run(lab: Lab
         await thinker.taken(dies=False)
         lab.processes[-1].die()
     async with lab.app(thinker.agent) as app:
-        with pytest.raises(RunStopped, match="5 processes took it and got nowhere"):
+        with pytest.raises(RunStopped, match="5 processes took it and made no progress"):
             await app.run(thinker.agent, "n")
 
 
@@ -258,5 +258,5 @@ async def test_a_run_that_hangs_every_process_is_set_aside_in_the_end(lab: Lab):
     for _ in range(2 * allowed):
         await thinker.taken(dies=False)
     async with lab.app(thinker.agent) as app:
-        with pytest.raises(RunStopped, match="10 processes took it and got nowhere"):
+        with pytest.raises(RunStopped, match="10 processes took it and made no progress"):
             await app.run(thinker.agent, "n")

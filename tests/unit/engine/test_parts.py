@@ -185,7 +185,7 @@ async def test_a_model_is_told_what_is_pending_and_so_is_its_prompt(lab: Lab):
             await app.run(chat, "a")
         await app.service.deliver("mail-bob", ArrivedAnswer("m1"))
         assert await app.run(chat, "a") == "over"
-    assert heard[0] == "1\nNot finished yet: bob. Do not repeat them: what becomes of them comes."
+    assert heard[0] == "1\nNot finished yet: bob. Do not repeat them: their outcomes are delivered later."
     assert heard[1].startswith("Not sent: bob of m-a/send#1 is pending since 2026-01-01 00:00:00 UTC. Do not repeat it")
     assert "bob, a part of send#1: awaiting" in heard[2]
     assert lab.sent == ["mail"]

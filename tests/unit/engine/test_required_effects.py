@@ -46,7 +46,7 @@ def test_a_run_that_only_says_so_is_stopped_with_what_is_missing(world: World):
 
     ran = world.run(boaster, "17")
     assert isinstance(ran.error, ClaimUnproven)
-    assert ran.error.missing == ("no invoice of this run succeeded and stands",)
+    assert ran.error.missing == ("no invoice of this run succeeded and is still in effect",)
     assert ran.status == "stopped"
 
 

@@ -65,9 +65,9 @@ UNDONE = "('t/reserve#1',)"
         ("two", "no", f"no: {UNDONE}", ["release_two"]),
         ("two", "go", "done", ["confirm_two"]),
         ("both", "go", "done", ["confirm_one"]),
-        ("no confirmation", "go", f"its confirmation is not here any more: {UNDONE}", ["release_one"]),
+        ("no confirmation", "go", f"its confirmation is no longer in this app: {UNDONE}", ["release_one"]),
         ("no release", "go", "done", ["confirm_one"]),
-        ("no release", "no", "the compensation of t/reserve#1 is not here any more", []),
+        ("no release", "no", "the compensation of t/reserve#1 is no longer in this app", []),
     ],
 )
 @virtual

@@ -151,7 +151,7 @@ async def test_it_ends_early_by_the_error_of_the_clocks(lab: Lab):
         await lab.pass_time(hours=1, seconds=-30)
         with pytest.raises(RunSuspended):
             await app.run(desk, "ann")
-        with pytest.raises(UsageError, match="that time is over"):
+        with pytest.raises(UsageError, match="the end of the permission is in the past"):
             await add_standing(app.engine, wish(until_ms=EPOCH_MS))
 
 
@@ -282,7 +282,7 @@ async def test_what_is_not_stored_cannot_be_judged_beforehand(lab: Lab):
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"by": ""}, "a permission has a name"),
+        ({"by": ""}, "a standing permission needs the name of its giver"),
         ({"times": -1}, "a limit cannot be negative"),
         ({"total": 5}, "of what"),
         ({"where": "cents <="}, "cents <=|Syntax|syntax|parse"),

@@ -102,7 +102,7 @@ async def test_the_first_of_two_people_is_heard_and_the_second_is_told_so(lab: L
         assert len(refused) == 1
         assert "eve" in str(refused[0])
         await app.run(desk, "ann")
-        with pytest.raises(UsageError, match="only what no rule could decide is resolved by a person"):
+        with pytest.raises(UsageError, match="only one that waits for a person can be resolved"):
             await app.service.resolve("r-ann/send#1", "retry", by="bob")
     assert lab.sent == ["mail ann", "file id-7"]
 
@@ -117,7 +117,7 @@ async def test_resolving_what_does_not_exist_is_refused(lab: Lab):
             await app.service.resolve("r-ann/send#9", "happened", by="eve")
         with pytest.raises(UsageError, match="there is no run nobody"):
             await app.service.resolve("nobody/send#1", "happened", by="eve")
-        with pytest.raises(UsageError, match="is no operation"):
+        with pytest.raises(UsageError, match="is not an operation id"):
             await app.service.resolve("send#1", "happened", by="eve")
 
 
@@ -292,7 +292,7 @@ async def test_a_person_may_be_asked_again_about_the_same_operation(lab: Lab):
             await app.run(desk, "ann")
         await app.service.resolve("r-ann/send#1", "retry", by="eve")
     async with lab.app(without) as app:
-        with pytest.raises(RunSuspended, match="the tool send is not here any more"):
+        with pytest.raises(RunSuspended, match="the tool send is no longer in this app"):
             await app.run(without, "ann")
         await app.service.resolve("r-ann/send#1", "retry", by="bob")
     async with lab.app(desk) as app:

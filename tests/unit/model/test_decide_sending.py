@@ -149,7 +149,7 @@ def test_reading_back_goes_on_while_the_tool_is_paused():
 
 def test_a_tool_that_is_gone_leaves_it_to_a_person():
     move = Story(VERIFIABLE).sent("ambiguous").decide(tool="gone")
-    assert move == m.Park("tool gone", why="the tool charge is not here any more")
+    assert move == m.Park("tool gone", why="the tool charge is no longer in this app")
     assert Story().planned().says(tool="gone") == "park: tool gone"
 
 

@@ -70,7 +70,7 @@ def test_a_hand_off_is_answered_or_taken():
     [
         ("error", "after a fix: holdfast resume r"),
         ("diverged", "after a fix: holdfast resume r"),
-        ("cancelled", "only if it is to go on after all: holdfast resume r"),
+        ("cancelled", "only if it is to continue after all: holdfast resume r"),
         ("handed_over", ""),
         ("undone", ""),
     ],

@@ -36,7 +36,7 @@ def test_an_operation_is_named_by_run_and_step():
 
 @pytest.mark.parametrize("name", ["refund-17", "/charge#1", "refund-17/", ""])
 def test_these_name_no_operation(name):
-    with pytest.raises(UsageError, match="is no operation"):
+    with pytest.raises(UsageError, match="is not an operation id"):
         split_operation_id(name)
 
 

@@ -34,7 +34,7 @@ def test_a_plan_without_fault_has_none():
 
 
 def test_a_plan_has_steps_and_not_too_many():
-    assert faults() == ["a plan has a step at least"]
+    assert faults() == ["a plan needs at least one step"]
     many = [a_step(f"s{number}") for number in range(MOST_STEPS + 1)]
     assert faults(*many) == [f"{MOST_STEPS + 1} steps, and {MOST_STEPS} are allowed"]
     assert faults(*many[:MOST_STEPS]) == []

@@ -45,7 +45,7 @@ async def test_an_answer_to_what_has_changed_since_is_refused(lab: Lab):
         await begun(app, desk)
         with pytest.raises(UsageError, match="has changed since it was shown"):
             await a.answer(app.service, REFUND, a.Approve(), by="bea", shown="0" * 32)
-        with pytest.raises(UsageError, match="an answer has a name"):
+        with pytest.raises(UsageError, match="an answer needs the name of a person"):
             await a.answer(app.service, REFUND, a.Approve(), by="")
         with pytest.raises(UsageError, match=r"it takes: approve, edit, decline, stand_in, ask_back"):
             await a.answer(app.service, REFUND, a.HappenedAnswer(), by="bea")
@@ -99,7 +99,7 @@ async def test_items_are_given_away_rest_and_become_urgent_without_touching_the_
         first = (await items(looking))[0]
         assert (first.item, first.queue, first.to, first.rests_ms, first.escalated) == (REFUND, "leads", "", 0, 1)
         assert (await dossier(looking, REFUND)).handed.said == (
-            "bea gives it to cid: yours", "cid lets it rest", "cid makes it urgent and gives it to the queue leads: now",
+            "bea delegated it to cid: yours", "cid snoozed it", "cid escalated it to the queue leads: now",
         )  # fmt: skip
         with pytest.raises(UsageError, match="no recipient is named"):
             await a.answer(app.service, REFUND, a.Delegate(), by="bea")

@@ -37,16 +37,16 @@ async def test_what_left_is_put_before_a_person_afterwards(lab: Lab):
         item = await left(app, desk)
         [one] = await items(app.service.looking)
         assert (one.kind, one.item, one.agent, one.due_ms) == ("shadow", item, "desk", None)
-        assert one.asks == 'was it right that refund {"cents":900} left without a person?'
+        assert one.asks == 'was it right that refund {"cents":900} was sent without a person?'
         assert one.answers[-1] == f"holdfast answer {item} right | wrong --by NAME"
         shown = await dossier(app.service, item)
         assert (shown.kind, shown.open, shown.tool, shown.why) == (
             "shadow",
             True,
             "refund",
-            "its rule 'small' let it leave",
+            "its rule 'small' sent it without approval",
         )
-        assert shown.default == "nothing: it has left"
+        assert shown.default == "nothing: it was sent already"
         assert lab.sent == ["refund 900"], "nobody waited for it"
 
 
@@ -59,7 +59,7 @@ async def test_the_first_word_counts_and_wrong_says_how_to_undo(lab: Lab):
             await a.answer(app.service, item, a.Approve(), by="bea")
         digest = (await dossier(app.service, item)).digest
         applied = await a.answer(app.service, item, a.Wrong("twice in a week"), by="bea", shown=digest)
-        assert applied.note == "It stands until it is undone: holdfast undo r-900"
+        assert applied.note == "It stays in effect until it is undone: holdfast undo r-900"
         with pytest.raises(UsageError, match="bea said that it was wrong"):
             await a.answer(app.service, item, a.Right(), by="carl")
         assert await items(app.service.looking) == []

@@ -72,11 +72,11 @@ async def test_a_run_that_diverged_waits_for_a_person_with_its_state(lab: Lab):
         assert about.open
         assert "Rome" in about.difference
         assert "Lima" in about.difference
-        assert about.why == "diverged: its code went another way than its record, and nothing was sent since"
+        assert about.why == "diverged: its code diverged from its record, and nothing was sent since"
         assert about.last[0].startswith("book#1: succeeded")
         assert about.state is not None
         assert [one.tool for one in about.state.done] == ["book"]
-        assert about.recommended.startswith("resume, once its code goes the recorded way again")
+        assert about.recommended.startswith("resume, once its code follows the record again")
         assert about.default == "it goes on waiting, first in the list; nothing more is sent"
         assert a.fitting_answers(about.kind, about.item) == ("resume", "take_over", "abandon")
         counted = await workload(app.service.looking, app.engine.environment.clock.wall_ms())

@@ -60,16 +60,16 @@ def read_link(token: str, keys: SigningKeys, *, now_ms: int) -> Link:
     This is enough to open the page of an item; `use_link` comes with the answer.
     """
     if len(token) > _LONGEST or not token.isascii():
-        raise LinkRefused("this is no link of ours", next_step="open the inbox and look there")
+        raise LinkRefused("this is not a link of this inbox", next_step="open the inbox and look there")
     try:
         link = msgspec.convert(_signer(keys).loads(token), Link)
     except (BadData, msgspec.ValidationError, ValueError) as error:
         raise LinkRefused(
-            "this link was not signed by us, or with a key that is not used any more",
+            "this link has no valid signature, or its key is no longer used",
             next_step="open the inbox and look there",
         ) from error
     if link.until_ms <= now_ms:
-        raise LinkRefused("this link has ended", next_step="open the inbox and look there")
+        raise LinkRefused("this link has expired", next_step="open the inbox and look there")
     return link
 
 
@@ -92,7 +92,7 @@ def _used(entry: LedgerEntry) -> LinkRefused:
 def use_of(link: Link, *, by: str) -> Post:
     """The ledger entry that uses a link up: in the commit of its answer, so that a refused answer uses up nothing."""
     if not by:
-        raise UsageError("an answer has a name", next_step="sign in first")
+        raise UsageError("an answer needs the name of a person", next_step="sign in first")
     return Post(_USED + link.id, "used", written({"by": by, "item": link.item}))
 
 
@@ -106,7 +106,9 @@ def checked_base(base_url: str) -> str:
     """The address of the inbox, without a slash at its end. Raises `UsageError`."""
     plain = base_url.isascii() and base_url.isprintable() and not set(base_url) & set(" \"'<>#?@\\")
     if not plain or not base_url.startswith(("https://", "http://")) or not base_url.partition("://")[2]:
-        raise UsageError(f"{base_url!r} is no address of an inbox", next_step="give one like https://desk.example.com")
+        raise UsageError(
+            f"{base_url!r} is not the address of an inbox", next_step="give one like https://desk.example.com"
+        )
     return base_url.rstrip("/")
 
 
@@ -132,7 +134,7 @@ def given_keys(value: str) -> SigningKeys:
     """The keys from a secret that was given: several are separated by commas, the newest first. Raises `UsageError`."""
     keys = tuple(one.strip() for one in value.split(",") if one.strip())
     if not keys or min(len(one) for one in keys) < SHORTEST:
-        raise UsageError("a link key is too short", next_step=f"give at least {SHORTEST} random signs")
+        raise UsageError("a link key is too short", next_step=f"give at least {SHORTEST} random characters")
     return SigningKeys(keys)
 
 

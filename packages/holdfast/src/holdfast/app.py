@@ -408,7 +408,7 @@ def _answer(conclusion: Conclusion) -> str:
         return f"holdfast unpause --tool {tool}"
     if "paused" in conclusion.reason:
         return f"holdfast unpause {conclusion.run}"
-    return f"a worker goes on when it is time (holdfast worker), or: holdfast resume {conclusion.run}"
+    return f"a worker continues it when it is due (holdfast worker), or: holdfast resume {conclusion.run}"
 
 
 def _this_process(worker: str) -> Worker:

@@ -110,7 +110,9 @@ def milliseconds(duration: timedelta) -> int:
     try:
         return duration // _MILLISECOND
     except TypeError:
-        raise UsageError(f"{duration!r} is no duration", next_step=f"write timedelta(seconds={duration!r})") from None
+        raise UsageError(
+            f"{duration!r} is not a duration", next_step=f"write timedelta(seconds={duration!r})"
+        ) from None
 
 
 READ_RETRY: Final = Retry(attempts=5, elapsed=timedelta(minutes=2), base=timedelta(milliseconds=100))

@@ -134,7 +134,7 @@ def test_this_machine_alone_is_reached_on_loopback(host: str):
     "host", ["0.0.0.0", "::", "", "192.168.1.5", "inbox.example.com", "127.1", "localhost.evil.example"]
 )
 def test_others_are_let_in_with_accounts_and_tls_only(host: str):
-    with pytest.raises(UsageError, match="nobody has an account"):
+    with pytest.raises(UsageError, match="no account exists"):
         checked_bind(host, accounts=0, encrypted=True)
     with pytest.raises(UsageError, match="in clear"):
         checked_bind(host, accounts=1, encrypted=False)

@@ -134,7 +134,7 @@ def test_the_cookie_cannot_be_rewritten():
 def test_who_has_no_account_here_is_on_record_and_not_in():
     async def told(browser: Browser) -> None:
         browser.provider.sub = "somebody-else"
-        assert "no account here is yours" in await browser.is_refused(await browser.go())
+        assert "no account here is linked to this sign-in" in await browser.is_refused(await browser.go())
         (noted,) = await browser.authenticator.log.read("-")
         assert noted.access.why == f"no account is {browser.provider.issuer}#somebody-else"
         browser.provider.sub = "248289761001"
@@ -232,7 +232,7 @@ def test_a_provider_that_is_out_of_reach_lets_nobody_in():
         gone = OidcClient(
             browser.authenticator, browser.authenticator._engine, Provider("http://127.0.0.1:9", CLIENT, CLIENT_SECRET)
         )
-        with pytest.raises(SignInRefused, match="could not be asked"):
+        with pytest.raises(SignInRefused, match="could not be reached"):
             await gone.leave(OWN, "/")
 
     browsing(told)

@@ -135,7 +135,7 @@ def test_what_apprise_says_no_more_about_nobody_can_tell(status: int, caplog: py
 
 def test_an_address_of_apprise_that_leads_inside_is_refused_unless_allowed():
     with receiving() as pager, operation():
-        with pytest.raises(NotSent, match="leads inside"):
+        with pytest.raises(NotSent, match="private"):
             Apprise(address(pager.url)).send(LETTER, INSIDE._replace(private=False))
         assert pager.came == []
         for manners in ("?retry=3", "?optional=yes"):

@@ -39,7 +39,7 @@ def test_a_link_says_what_was_put_into_it_and_is_safe_in_an_address():
 
 
 def test_a_link_ends():
-    with pytest.raises(LinkRefused, match="has ended"):
+    with pytest.raises(LinkRefused, match="has expired"):
         read_link(token(), KEYS, now_ms=1_000_000)
 
 

@@ -135,7 +135,7 @@ async def test_nobody_answered_so_the_next_rung_of_the_ladder_is_told(lab: Lab):
             await app.service.decline("t-B-18/refund#1", by="bea")
             await lab.pass_time(hours=2)
     told = [message["Subject"] for message in office.box if message["To"] == "lea@example.com"]
-    assert told == ["Holdfast: Nobody answered: approval t-A-17/refund#1"]
+    assert told == ["Holdfast: Still unanswered: approval t-A-17/refund#1"]
 
 
 @virtual
@@ -329,7 +329,7 @@ async def test_a_chat_that_leads_inside_is_not_told_unless_that_is_allowed(lab: 
             _, state = await app.service.operation("notice-slack-000001/notice:slack#1")
     assert slack.came == []
     assert state.attempts[0].end is not None
-    assert "leads inside" in state.attempts[0].end.why
+    assert "is private or unencrypted" in state.attempts[0].end.why
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def test_a_queue_that_grows_is_told_in_time():
     assert [name for name, _ in names(found)] == ["queue", "age", "behind"]
     [queue, *_] = alarms(found, LIMITS)
     assert queue == Alarm("queue", "150 things wait, more than 100: 26.2 days of work at the present pace")
-    assert alarms(health(waiting, [], NOW, 7), LIMITS)[0].says.endswith("nobody answers")
+    assert alarms(health(waiting, [], NOW, 7), LIMITS)[0].says.endswith("no answers")
 
 
 def test_what_runs_out_and_what_is_overdue_are_told():

@@ -129,7 +129,7 @@ async def test_no_code_can_be_the_agent_of_a_planted_run(lab: Lab):
     async def desk(run: Run, number: int) -> str:
         return ""
 
-    with pytest.raises(ContractError, match="named like the runtime's own"):
+    with pytest.raises(ContractError, match="has a name that the runtime reserves"):
         Holdfast("never.db", agents=[desk])
 
 
@@ -163,7 +163,7 @@ async def test_what_people_are_never_asked_about_cannot_be_planted(lab: Lab):
     desk = desk_of(lab)
     async with lab.app(desk) as app:
         await asked(app, desk, 1)
-        with pytest.raises(UsageError, match="nobody was asked about mail"):
+        with pytest.raises(UsageError, match="no question about mail was asked"):
             await seed_cases(app.service.engine, [SeededCase("mail", {}, why="x")])
         with pytest.raises(UsageError, match="no cases"):
             await seed_cases(app.service.engine, [])

@@ -59,7 +59,7 @@ def test_in_doubt_it_stays(cases: list[ThresholdFinding]):
 def test_a_bound_is_a_bound():
     found = judged(SURE, 0.95, findings(0.96, 50, 100))
     assert (found.direction, found.to, found.moves) == ("tighten", 0.95, False)
-    assert found.why.endswith("it stands at its bound")
+    assert found.why.endswith("it is at its bound")
     assert judged(SURE, 0.94, findings(0.96, 50, 100)).to == 0.95, "the last step is as short as it has to be"
 
 

@@ -112,7 +112,7 @@ async def test_a_run_that_cannot_go_on_is_on_the_page_and_in_the_api_and_is_let_
             "How it stopped",
             "On record, and now",
             "What it did last",
-            "Let it go on",
+            "Resume it",
         ):
             assert text in page
         assert "<script>alert" not in page
@@ -137,7 +137,7 @@ async def test_or_it_is_called_off_there(lab: Lab):
         lab.changed = True
         with pytest.raises(ReplayDiverged):
             await stand.app.resume("lost-ann")
-        assert "Call it off" in (await client.get("/inbox/lost-ann")).text
+        assert "Cancel it" in (await client.get("/inbox/lost-ann")).text
         assert (await fill(client, "/inbox/lost-ann", "abandon", why="too late")).status_code == 303
         (row,) = await lab.journal.runs(run="lost-ann")
         assert (row.status, row.reason) == ("stopped", "cancelled: too late")

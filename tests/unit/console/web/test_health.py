@@ -44,7 +44,7 @@ async def test_the_page_has_the_alarms_first_and_every_rate_with_its_interval(la
 async def test_where_nothing_was_asked_nothing_rings(lab: Lab):
     async with standing(lab, begun=()) as stand, await stand.client("bea") as client:
         page = (await client.get("/health")).text
-        assert "Nobody waits. No alarm rings." in page
+        assert "Nothing is waiting. There are no alarms." in page
         assert "nan" not in page
 
 

@@ -178,13 +178,13 @@ async def test_a_link_that_was_sent_to_an_account_is_good_for_that_account(lab: 
         path, link = await link_of(stand)
         await stand.authenticator.accounts.add("bea", [Grant("admin")], by="root")
         bea = await stand.signed_in("bea")
-        assert (await bea.get(path)).status_code == 303, "nobody has an account of that name: it went to a mailbox"
+        assert (await bea.get(path)).status_code == 303, "no account exists of that name: it went to a mailbox"
         await stand.authenticator.accounts.add("ann@example.com", [Grant("answerer")], by="root")
         ann = await stand.signed_in("ann@example.com")
         stolen = await bea.get(path)
-        assert (stolen.status_code, "was sent to somebody else" in stolen.text) == (409, True)
+        assert (stolen.status_code, "was sent to another person" in stolen.text) == (409, True)
         where, hidden = await forms(ann, path)
         refused = await bea.post(where, data={"type": "approve", "hours": "1", **hidden})
-        assert (refused.status_code, "was sent to somebody else" in refused.text) == (409, True)
+        assert (refused.status_code, "was sent to another person" in refused.text) == (409, True)
         assert not await used(stand, link)
         assert (await ann.post(where, data={"type": "approve", "hours": "1", **hidden})).status_code == 303

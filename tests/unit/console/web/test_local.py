@@ -1,4 +1,4 @@
-"""The link of the terminal: for one browser, and only while nobody has an account."""
+"""The link of the terminal: for one browser, and only while no account exists."""
 
 import httpx2
 

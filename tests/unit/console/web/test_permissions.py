@@ -129,7 +129,7 @@ async def test_an_editor_approves_their_edit_on_no_face(lab: Lab):
             await stand.app.resume("refund-ann")
         for answer in ({"type": "approve"}, {"type": "stand_in", "result": "x"}):
             refused = await given(stand, bea, REFUND, answer)
-            assert (refused.status_code, "who proposes does not approve" in refused.text) == (403, True)
+            assert (refused.status_code, "a person cannot approve their own proposal" in refused.text) == (403, True)
         shown = (await load_item(stand.app.service.looking, REFUND)).digest
         bulk = {"items": [{"item": REFUND, "shown": shown}], "answer": {"type": "approve"}}
         assert (await bea.post("/api/v1/answers/bulk", json=bulk)).status_code == 403

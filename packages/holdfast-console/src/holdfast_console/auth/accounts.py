@@ -142,9 +142,9 @@ def _checked(grants: Sequence[Grant]) -> tuple[Grant, ...]:
     for grant in grants:
         if grant.role == "admin" and (grant.tools or grant.queues):
             raise UsageError(
-                "an admin is one everywhere: they can give themselves what they lack",
+                "an admin cannot be limited to tools or queues: admins can give themselves any role",
                 next_step="give the role operator, narrowed; or admin without tools and queues",
             )
     if not grants:
-        raise UsageError("an account has a role", next_step="name it: --role viewer | answerer | operator | admin")
+        raise UsageError("an account needs a role", next_step="name it: --role viewer | answerer | operator | admin")
     return tuple(grants)

@@ -97,7 +97,10 @@ class Authenticator:
         if account is None or account.disabled:
             who, why = (account.name, "closed") if account is not None else ("", f"no account is {subject}")
             await self.log.note(Access("sign in", allowed=False, who=who, via="oidc", why=why, address=address))
-            raise SignInRefused("no account here is yours", next_step="ask an admin, who finds you in the record")
+            raise SignInRefused(
+                "no account here is linked to this sign-in",
+                next_step="ask an admin, who finds this sign-in in the audit log",
+            )
         if old:
             await self.sessions.end(old)
         secret = await self.sessions.begin(account, "oidc", self.now_ms, self._engine.environment.rng)

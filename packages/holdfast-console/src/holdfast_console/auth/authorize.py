@@ -139,6 +139,6 @@ def check_answerer(
     if is_among(principal.name, proposers):
         raise NotAllowed(
             f"{principal.name} proposed {about.item} and cannot approve it",
-            known="who proposes does not approve",
-            next_step="leave it to another person; if there is none, decline it and say what is wanted",
+            known="a person cannot approve their own proposal",
+            next_step="another person has to approve it; if there is none, decline it and say what is wanted",
         )

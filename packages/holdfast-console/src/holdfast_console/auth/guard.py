@@ -94,14 +94,14 @@ async def read_body(headers: Mapping[str, str], receive: Receive, expected: str,
     """The whole body. The API takes JSON and pages take their own forms: no page elsewhere sends JSON unasked."""
     declared = headers.get("content-length", "0")
     if not (declared.isascii() and declared.isdigit()):
-        return Refusal(400, "this is no length")
+        return Refusal(400, "the Content-Length is not valid")
     if len(declared) > 12 or int(declared) > largest:
         return _too_large(largest)
     try:
         async with asyncio.timeout(PATIENCE_S):
             body = await _whole(receive, largest)
     except TimeoutError:
-        return Refusal(408, f"a body comes within {PATIENCE_S} seconds")
+        return Refusal(408, f"the body has to arrive within {PATIENCE_S} seconds")
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if body and kind != expected and not isinstance(body, Refusal):
         return Refusal(415, f"a body is {expected} here")
@@ -123,7 +123,7 @@ async def _whole(receive: Receive, largest: int) -> bytes | Refusal:
     while more:
         message = await receive()
         if message["type"] == "http.disconnect":
-            return Refusal(400, "it broke off before it was whole")
+            return Refusal(400, "the body ended before its declared length")
         body += message.get("body", b"")
         if len(body) > largest:
             return _too_large(largest)
@@ -232,7 +232,7 @@ class Guard:
             refused = Refusal(403, no.message, no.next_step)
         except Exception as error:
             LOG.exception("a request failed: %s", type(error).__name__)
-            refused = Refusal(500, "something went wrong here; what was recorded stands")
+            refused = Refusal(500, "the server failed; what was recorded is kept")
         else:
             return
         if not begun:
@@ -265,16 +265,16 @@ class Guard:
         given: list[tuple[bytes, bytes]] = list(scope["headers"])
         names = [name.decode("latin-1").lower() for name, _ in given]
         if any(names.count(name) > 1 for name in _SINGLE):
-            return Refusal(400, "a header that there is one of came twice")
+            return Refusal(400, "a header that may occur once came twice")
         headers: dict[str, str] = {}
         for name, (_, value) in zip(names, given, strict=True):
             text = value.decode("latin-1")
             headers[name] = f"{headers[name]}; {text}" if name == "cookie" and name in headers else text
         origin = self._site.origin(headers.get("host", ""))
         if origin is None:
-            return Refusal(421, "this is not the site that was asked for")
+            return Refusal(421, "the Host header does not name this site")
         if scope["method"] not in SAFE | UNSAFE or scope.get("root_path"):
-            return Refusal(405, "there is no such method here", "", ((b"allow", b"GET, HEAD, POST"),))
+            return Refusal(405, "this method is not supported", "", ((b"allow", b"GET, HEAD, POST"),))
         peer = str((scope.get("client") or ("",))[0])
         address = self._proxy.address(peer, given) if self._proxy is not None else peer
         query = bytes(scope.get("query_string", b"")).decode("latin-1")
@@ -288,7 +288,7 @@ class Guard:
             if found is not None:
                 return found
             await self._note(asking, "no such token")
-            return Refusal(401, "this token opens nothing", "", ((b"www-authenticate", b"Bearer"),))
+            return Refusal(401, "this token does not sign in", "", ((b"www-authenticate", b"Bearer"),))
         if self._proxy is not None and self._proxy.header:
             return await self._named(self._proxy, scope, asking)
         return await self._authenticator.by_session(presented(asking.headers.get("cookie", ""), asking.origin))

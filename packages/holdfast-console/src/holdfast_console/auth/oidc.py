@@ -41,7 +41,7 @@ class Provider(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         url = urlsplit(self.issuer)
         if url.scheme != "https" and not (url.scheme == "http" and is_loopback(url.hostname or "")):
-            raise UsageError(f"{self.issuer!r} is no issuer", next_step="give one like https://id.example.com")
+            raise UsageError(f"{self.issuer!r} is not an issuer", next_step="give one like https://id.example.com")
 
     def subject(self, sub: str) -> str:
         """The subject of a person at this provider, as an account stores it."""
@@ -118,7 +118,7 @@ class OidcClient:
         if not hmac.compare_digest(said.get("state", "").encode(), away.state.encode()):
             raise _refused("it began in another browser")
         if said.get("iss", self._provider.issuer) != self._provider.issuer or "code" not in said:
-            raise _refused("the provider did not let you in")
+            raise _refused("the provider refused the sign-in")
         await self._use_up(away.state)
         subject = self._provider.subject(await self._asked(said["code"], away))
         return CompletedSignIn(await self._authenticator.vouch(subject, address, old=old), away.wanted)
@@ -138,14 +138,14 @@ class OidcClient:
                 keys.raise_for_status()
                 document: object = keys.json()
             except self._failures as error:
-                raise _refused("the provider could not be asked") from error
+                raise _refused("the provider could not be reached") from error
         token = cast("dict[str, object]", dict(answer)).get("id_token")
         sub = checked_subject(
             token, document, issuer=self._provider.issuer, client_id=self._provider.client_id, nonce=away.nonce,
             now_s=self._authenticator.now_ms // 1000,
         )  # fmt: skip
         if sub is None:
-            raise _refused("the provider's word could not be checked")
+            raise _refused("the provider's answer could not be verified")
         return sub
 
     def _client(self, origin: str) -> Any:
@@ -162,9 +162,9 @@ class OidcClient:
             answer.raise_for_status()
             known = msgspec.convert(answer.json(), dict[str, object])
         except self._failures as error:
-            raise _refused("the provider could not be asked") from error
+            raise _refused("the provider could not be reached") from error
         if known.get("issuer") != self._provider.issuer:
-            raise _refused("the provider is not the one that was meant")
+            raise _refused("the provider is not the configured one")
         return known
 
     # --- the state of a browser at the provider --------------------------------------------------------------
@@ -192,7 +192,7 @@ def _address(known: dict[str, object], name: str) -> str:
     url = urlsplit(found if isinstance(found, str) else "")
     if url.scheme == "https" or (url.scheme == "http" and is_loopback(url.hostname or "")):
         return url.geturl()
-    raise _refused("the provider could not be asked")
+    raise _refused("the provider could not be reached")
 
 
 def _refused(why: str) -> SignInRefused:

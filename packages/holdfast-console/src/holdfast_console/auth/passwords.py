@@ -41,9 +41,9 @@ def checked_password(password: str, name: str) -> str:
             f"a password has {SHORTEST} characters or more, and {LONGEST} bytes at most", next_step="take a longer one"
         )
     if len(set(plain)) < 5 or plain.casefold() in {name * times for times in range(1, LONGEST // len(name))}:
-        raise UsageError("this password would be the first to be guessed", next_step="take another one")
+        raise UsageError("this password is too easy to guess", next_step="take another one")
     if any("\ud800" <= sign <= "\udfff" for sign in plain):
-        raise UsageError("this password is no text", next_step="take another one")
+        raise UsageError("this password is not text", next_step="take another one")
     return plain
 
 

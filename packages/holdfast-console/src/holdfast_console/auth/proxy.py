@@ -28,7 +28,9 @@ class TrustedProxy:
         except ValueError as error:
             raise UsageError(f"a trusted proxy has an address: {error}") from error
         if not self._peers or any(net.prefixlen == 0 for net in self._peers):
-            raise UsageError("a trusted proxy is one that is named, not everybody", next_step="give its address")
+            raise UsageError(
+                "a trusted proxy needs an address of its own, not all addresses", next_step="give its address"
+            )
         if secret and len(secret) < SHORTEST_SECRET:
             raise UsageError(f"the proxy's secret has {SHORTEST_SECRET} characters or more")
         if not secret and any(net.overlaps(_LOOPBACK[net.version]) for net in self._peers):

@@ -44,11 +44,12 @@ def _host(origin: str) -> str:
         url = urlsplit(origin)
         port = url.port
     except ValueError as error:
-        raise UsageError(f"{origin!r} is no address: {error}") from error
+        raise UsageError(f"{origin!r} is not an address: {error}") from error
     whole = url.scheme in ("http", "https") and url.hostname and not (url.path or url.query or url.fragment)
     if not whole or url.username is not None or not origin.isascii() or port == _OWN_PORT.get(url.scheme, 0):
         raise UsageError(
-            f"{origin!r} is no address of a site", next_step="give one like https://inbox.example.com, without a path"
+            f"{origin!r} is not the address of a site",
+            next_step="give one like https://inbox.example.com, without a path",
         )
     return url.netloc.lower()
 

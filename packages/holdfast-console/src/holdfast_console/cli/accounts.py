@@ -145,7 +145,7 @@ async def listing(call: CommandCall) -> None:
 )
 @click.argument("name")
 @click.argument("role", type=click.Choice(ROLES), metavar="ROLE")
-@click.option("--also", is_flag=True, help="Beside the roles they have, not instead.")
+@click.option("--also", is_flag=True, help="Add to the roles instead of replacing them.")
 @_places
 @by_option
 async def role_(call: CommandCall, name: str, role: Role, also: bool, by: str, **places: tuple[str, ...]) -> None:
@@ -207,10 +207,10 @@ def _typed_password(*, piped: bool) -> str:
 
 _WORDS: Final[dict[str, tuple[str, str]]] = {
     "disable": (
-        "Close the account NAME.\n\nThey may nothing any more, and are signed out; their tokens open nothing.",
+        "Disable the account NAME.\n\nThe user is signed out and may do nothing; their tokens no longer sign in.",
         "disable",
     ),
-    "enable": ("Open the account NAME again.\n\nThey may what they could before.", "enable"),
+    "enable": ("Enable the account NAME again.\n\nIts roles are those that it had before.", "enable"),
     "signout": ("End all sessions of NAME.\n\nTokens stay: revoke those one by one.", "out"),
 }
 

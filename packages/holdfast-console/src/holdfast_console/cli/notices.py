@@ -86,7 +86,7 @@ async def _test(call: CommandCall, channel: str, said: NoticesOptions) -> int:
     path = reach_of(said.reach)
     if path is None:
         raise UsageError(
-            "who is to be told?",
+            "no recipients are configured",
             next_step="name the file: --reach reach.yaml, or [tool.holdfast] reach in pyproject.toml",
         )
     reach = reach_from(path)

@@ -39,7 +39,7 @@ FEW: Final = 30
 @command("figures", examples=("holdfast figures", "holdfast figures --days 7", "holdfast figures --json"))
 @click.option(
     "--days", type=click.FloatRange(min=0, min_open=True), default=90.0, metavar="N",
-    help="Count what was said in the last N days. Default: 90.",
+    help="Count the answers of the last N days. Default: 90.",
 )  # fmt: skip
 async def figures(call: CommandCall, days: float) -> None:
     """Show how often people overrule the agent, and what its stated confidence is worth.
@@ -62,17 +62,17 @@ def _show_figures(screen: Screen, shown: ReviewMetrics, days: float) -> None:
     if not (shown.looks or shown.passed or shown.expired or shown.caught.of):
         screen.line(f"No questions in the last {days:g} days.")
         return
-    left = f", and {shown.passed:,} left without one" if shown.passed else ""
+    left = f", and {shown.passed:,} sent without one" if shown.passed else ""
     screen.line(
-        (f"{count(shown.looks, 'look')} in {days:g} days", "bold"),
+        (f"{count(shown.looks, 'review')} in {days:g} days", "bold"),
         left,
         f"; {count(shown.expired, 'question')} ran out.",
     )
-    screen.line(f"Overruled: {shown.overrides} of what people saw.")
+    screen.line(f"Overruled: {shown.overrides} of what people reviewed.")
     if shown.passed:
         screen.line(f"Wrong: {shown.wrong} of what was decided; samples represent what was not reviewed.")
     if shown.unseen:
-        screen.line((f"Nothing is known about {shown.unseen:,} that left: nothing like them was looked at.", "yellow"))
+        screen.line((f"Nothing is known about {shown.unseen:,} sent calls: no similar call was reviewed.", "yellow"))
     if shown.caught.of:
         screen.line(f"Planted cases caught: {shown.caught}.")
     for title, groups in (
@@ -255,7 +255,7 @@ def _show_proposal(screen: Screen, one: Proposal) -> None:
 @click.argument("cases", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="CASES")
 @click.option(
     "--rate", type=click.FloatRange(min=0, max=1), default=RATE, show_default=True, metavar="R",
-    help="Planted cases for each question to people.",
+    help="Planted cases for each real question.",
 )  # fmt: skip
 @click.option(
     "--keep-days", type=click.FloatRange(min=0, min_open=True), default=KEPT_DAYS, show_default=True, metavar="N",

@@ -24,13 +24,13 @@ from holdfast_console.web.server import ServerOptions, listen
 @click.argument("targets", nargs=-1, metavar="[TARGET]...")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Where to listen.")
 @click.option("--port", default=8765, show_default=True, type=click.IntRange(0, 65535), help="On which port.")
-@click.option("--origin", "origins", multiple=True, metavar="URL", help="An address under which browsers know it.")
+@click.option("--origin", "origins", multiple=True, metavar="URL", help="An address that browsers use for it.")
 @click.option("--cert", default="", metavar="FILE", help="A certificate with its chain, for TLS.")
 @click.option("--key", default="", metavar="FILE", help="The key of that certificate, if it is in another file.")
 @click.option("--proxy-header", default="", metavar="NAME", help="The header in which a trusted proxy names the user.")
 @click.option("--proxy-peer", "proxy_peers", multiple=True, metavar="ADDRESS", help="That proxy, or its network.")
 @click.option("--oidc-issuer", "issuer", default="", metavar="URL", help="An OpenID provider for signing in.")
-@click.option("--oidc-client", "client", default="holdfast", show_default=True, help="What that provider calls us.")
+@click.option("--oidc-client", "client", default="holdfast", show_default=True, help="The client id at that provider.")
 @click.option(
     "--per-peer", default=64, show_default=True, metavar="N", type=click.IntRange(1), help="Connections of one address."
 )

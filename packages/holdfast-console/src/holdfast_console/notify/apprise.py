@@ -93,10 +93,10 @@ def _check_hosts(service: Iterable[Any], *, private: bool) -> None:
         try:
             found = {str(where[4][0]) for where in socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)}
         except (OSError, UnicodeError) as error:
-            raise NotSent("the host of an Apprise address is no known name") from error
+            raise NotSent("the host of an Apprise address cannot be resolved") from error
         if not all(is_public(address) for address in found):
             raise NotSent(
-                "the host of an Apprise address leads inside", retry_after=_LATER_S,
+                "the host of an Apprise address is private", retry_after=_LATER_S,
                 next_step="Settings(private_webhooks=True)",
             )  # fmt: skip
 

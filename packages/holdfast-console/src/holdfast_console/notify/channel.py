@@ -71,7 +71,7 @@ def hidden(value: str | Secret, name: str) -> Secret:
     """
     if isinstance(value, Secret) and value.resolvable and not _VARIABLE.fullmatch(value.name):
         raise UsageError(
-            f"the secret of the channel {name.rpartition('-')[0]} is not named, but spelled out",
+            f"the secret of the channel {name.rpartition('-')[0]} is given as a value instead of a name",
             next_step="put it into a variable such as SLACK_URL, and name that",
         )
     return value if isinstance(value, Secret) else Secret.of(value, name=name)
@@ -89,10 +89,14 @@ def checked_address(address: str, what: str, *, private: bool) -> str:
     """The address of a chat, which is a secret. Raises `NotSent` without repeating it, where nothing may go there."""
     host = host_of(address)
     if not host:
-        raise NotSent(f"the address of {what} is none", retry_after=3600, next_step="copy it from where it was made")
+        raise NotSent(
+            f"the address of {what} is not valid",
+            retry_after=3600,
+            next_step="copy it again from the service that made it",
+        )
     if not private and (not address.lower().startswith("https:") or not may_be_public(host)):
         raise NotSent(
-            f"the address of {what} leads inside, or is not encrypted",
+            f"the address of {what} is private or unencrypted",
             retry_after=3600,
             next_step="give a public https address, or allow it with Settings(private_webhooks=True)",
         )

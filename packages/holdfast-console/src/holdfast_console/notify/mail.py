@@ -57,12 +57,12 @@ class Mail(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for address in (self.to, self.sender):
             if not _ADDRESS.fullmatch(address):
-                raise UsageError(f"{address!r} is no mail address", next_step="give one like ann@example.com")
+                raise UsageError(f"{address!r} is not a mail address", next_step="give one like ann@example.com")
         if not _SERVER.fullmatch(self.server):
-            raise UsageError(f"{self.server!r} is no mail server", next_step="give one like mail.example.com:587")
+            raise UsageError(f"{self.server!r} is not a mail server", next_step="give one like mail.example.com:587")
         if self.user and self.tls == "none" and self._host not in _LOCAL:
             raise UsageError(
-                f"the password for {self._host} would go over a plain line",
+                f"the password for {self._host} would be sent unencrypted",
                 next_step='use tls="starttls" or "implicit"',
             )
         msgspec.structs.force_setattr(
@@ -198,7 +198,8 @@ class _Line:
             ) from error
         except (OSError, smtplib.SMTPException) as error:
             raise NotSent(
-                f"the mail server {self._host} was left before a message: {_said(error)}", retry_after=LATER_S
+                f"the mail server {self._host} lost the connection before a message was sent: {_said(error)}",
+                retry_after=LATER_S,
             ) from error
 
     def deliver(self, sender: str, to: str, message: bytes) -> str:
@@ -208,7 +209,9 @@ class _Line:
             _agreed(*self._smtp.rcpt(to))
             _agreed(*self._smtp.docmd("DATA"))
         except (OSError, smtplib.SMTPException) as error:
-            raise NotSent(f"the line broke before the message: {_said(error)}", retry_after=LATER_S) from error
+            raise NotSent(
+                f"the connection broke before the message was sent: {_said(error)}", retry_after=LATER_S
+            ) from error
         current_operation().check_send()
         try:
             self._socket().settimeout(_step_s())

@@ -43,7 +43,7 @@ class Reach(msgspec.Struct, frozen=True):
         if self.base_url:
             checked_base(self.base_url)
         if self.every <= timedelta(0):
-            raise UsageError(f"every={self.every}: looking takes some time", next_step="give it at least a second")
+            raise UsageError(f"every={self.every}: the interval is too short", next_step="give it at least a second")
         names = [channel.name for channel in self.channels]
         twice = {name for name in names if names.count(name) > 1}
         if twice:
@@ -98,6 +98,6 @@ def link_keys(reach: Reach, journal: Journal, rng: Rng) -> SigningKeys:
     path = journal.sidecar(KEYS)
     if path is None:
         raise UsageError(
-            "a journal that is no file keeps no link key beside it", next_step="give one: Reach(link_key=Secret(...))"
+            "a journal that is not a file has no link key beside it", next_step="give one: Reach(link_key=Secret(...))"
         )
     return first_keys(path, rng.token() + rng.token())

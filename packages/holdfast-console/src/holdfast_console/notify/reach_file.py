@@ -79,7 +79,7 @@ def load_reach(path: Path) -> Reach:
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
     except yaml.YAMLError as error:
-        raise UsageError(f"{path} is no YAML: {_place(error)}") from error
+        raise UsageError(f"{path} is not YAML: {_place(error)}") from error
     except (msgspec.ValidationError, ValueError) as error:
         raise UsageError(f"{path} does not fit: {error}", next_step="docs: how-to/notifications") from error
 
@@ -144,7 +144,7 @@ def _span(text: str, default: timedelta | None) -> timedelta | None:
         return default
     found = _DURATION.fullmatch(text)
     if found is None:
-        raise UsageError(f"{text!r} is no duration", next_step="write 30s, 15m, 4h or 1d")
+        raise UsageError(f"{text!r} is not a duration", next_step="write 30s, 15m, 4h or 1d")
     return timedelta(**{_UNITS[found[2]]: int(found[1])})
 
 

@@ -214,9 +214,9 @@ def _queue(now: Health, limits: AlertLimits) -> Iterable[Alarm]:
 def _rates(by: str, now: Health | ReviewerLoad, limits: AlertLimits) -> Iterable[Alarm]:
     who = by or "people"
     if _proven(now.approved, limits) and now.approved.low > limits.approved:
-        yield Alarm("approved", f"{who} said yes to {now.approved}: are they still looking?", by)
+        yield Alarm("approved", f"{who} said yes to {now.approved}: do they still read what they approve?", by)
     if _proven(now.quick, limits) and now.quick.low > limits.quick:
-        yield Alarm("quick", f"{who} answered {now.quick} faster than anybody reads", by)
+        yield Alarm("quick", f"{who} answered {now.quick} faster than a person reads", by)
     if _proven(now.caught, limits) and now.caught.high < limits.caught:
         yield Alarm("missed", f"{who} caught {now.caught} of what was planted", by)
 

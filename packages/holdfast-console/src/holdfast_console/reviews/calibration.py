@@ -80,7 +80,7 @@ def judged(
     direction, why = _direction(threshold, (beyond, before), (floor, ceiling), catch)
     to = threshold.moved(at, direction)
     if to == at and direction != "stay":
-        why = f"{why}; it stands at its bound"
+        why = f"{why}; it is at its bound"
     return Judgement(direction, at, to, why, *shown)
 
 
@@ -110,7 +110,7 @@ def _direction(
             )
     if max(len(beyond), len(before)) < threshold.enough:
         return "stay", f"{len(beyond)} and {len(before)} cases, and a move takes {threshold.enough}"
-    return "stay", "what was found does not prove that it stands wrong"
+    return "stay", "the findings do not prove that it is wrong"
 
 
 # The values of thresholds, what people found near them, and the record of every move in the ledger `thresholds/NAME`.

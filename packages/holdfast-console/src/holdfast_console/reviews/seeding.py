@@ -24,7 +24,7 @@ from holdfast.model.system import PLANTED, is_planted, is_system
 from holdfast.model.waits import ListedWait, call_text, is_whole
 
 RATE: Final = 0.04
-"""Planted cases for each question to people."""
+"""Planted cases for each real question."""
 KEPT_DAYS: Final = 3.0
 """Days after which an unanswered case is withdrawn."""
 _DAY_MS: Final = 86_400_000

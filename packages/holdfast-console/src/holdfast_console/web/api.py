@@ -116,13 +116,13 @@ async def _health(desk: UseCases, given: ApiCall) -> ReviewReport:
 
 
 OPERATIONS: Final = (
-    ApiEndpoint("GET", "/me", "me", "Who the server takes you for.", schemas.Caller, _me),
+    ApiEndpoint("GET", "/me", "me", "The signed-in user.", schemas.Caller, _me),
     ApiEndpoint(
-        "GET", "/items", "list_items", "What waits for people, the most urgent first.", ItemsPage, _items,
+        "GET", "/items", "list_items", "The items that wait for people, the most urgent first.", ItemsPage, _items,
         query=ItemsQuery, problems=(409,),
     ),
     ApiEndpoint(
-        "GET", "/items/{item}", "get_item", "Everything there is to know about one item.", Dossier, _item,
+        "GET", "/items/{item}", "get_item", "All details of one item.", Dossier, _item,
         problems=(404, 409),
     ),
     ApiEndpoint(
@@ -140,7 +140,7 @@ OPERATIONS: Final = (
         problems=(404,),
     ),
     ApiEndpoint(
-        "GET", "/health", "get_health", "Whether people keep up and still look, and what they found.", ReviewReport,
+        "GET", "/health", "get_health", "The workload of the reviewers, and their findings.", ReviewReport,
         _health, query=HealthQuery,
     ),
 )  # fmt: skip
@@ -189,5 +189,5 @@ async def _body(request: Request, wanted: type[msgspec.Struct] | None) -> msgspe
     except msgspec.ValidationError as error:
         raise ProblemResponse(HTTPStatus.UNPROCESSABLE_ENTITY, f"the body does not fit: {error}") from error
     except (msgspec.DecodeError, ValueError) as error:
-        raise ProblemResponse(HTTPStatus.BAD_REQUEST, f"the body is no JSON: {error}") from error
+        raise ProblemResponse(HTTPStatus.BAD_REQUEST, f"the body is not JSON: {error}") from error
     return decoded

@@ -76,8 +76,8 @@ FORMS: Final = {
         ),
         Form("reply", "Answer", "Answer", "The agent goes on with it. The first answer is final.", "yes"),
         Form(
-            "resume", "Let it go on", "Let it go on",
-            "A worker takes the run up from its record. Mend what was in the way first: else it stops again.", "yes",
+            "resume", "Resume it", "Resume it",
+            "A worker takes the run up from its record. Fix the cause first, or it stops again.", "yes",
             (_WHY,),
         ),
         Form("happened", "It happened", "It happened", "The call counts as done.", "yes", (_EVIDENCE, _RESULT)),
@@ -94,16 +94,16 @@ FORMS: Final = {
             "Whether it happened or not: the other system does nothing twice under one key.", fields=(_EVIDENCE,),
         ),
         Form(
-            "compensate", "Make amends", "Make amends",
-            "It happened, and the transaction around it is called off.", fields=(_EVIDENCE, _RESULT),
+            "compensate", "Compensate it", "Compensate it",
+            "It happened, and the transaction around it is aborted.", fields=(_EVIDENCE, _RESULT),
         ),
         Form(
             "abandon", "Leave it open", "Leave it open", "Holdfast stops asking. A run is cancelled.",
             fields=(Field("why", "Why?", "text"),),
         ),
-        Form("right", "It was right", "It was right", "Nothing changes: it has left already.", "yes", (_WHY,)),
+        Form("right", "It was right", "It was right", "Nothing changes: it was sent already.", "yes", (_WHY,)),
         Form(
-            "wrong", "It was wrong", "It was wrong", "It is counted. What it did stands until its run is undone.", "no",
+            "wrong", "It was wrong", "It was wrong", "It is counted. What it did stays until its run is undone.", "no",
             (_WHY,),
         ),
         Form(
@@ -115,10 +115,10 @@ FORMS: Final = {
             fields=(_TO, _QUEUE, _WHY),
         ),
         Form(
-            "snooze", "Not now", "Let it rest", "It comes back at that time. Its deadline stays where it is.",
+            "snooze", "Not now", "Snooze it", "It comes back at that time. Its deadline stays where it is.",
             fields=(Field("until_ms", "Until when (UTC)", "moment", True), _WHY),
         ),
-        Form("escalate", "It is urgent", "Escalate", "It goes to the top of the list.", fields=(_TO, _QUEUE, _WHY)),
+        Form("escalate", "Escalate it", "Escalate", "It goes to the top of the list.", fields=(_TO, _QUEUE, _WHY)),
     )
 }  # fmt: skip
 _ABOUT_CONTRADICTED: Final = {
@@ -134,7 +134,7 @@ _ABOUT_CONTRADICTED: Final = {
         ),
         Form(
             "compensate", "Compensate", "Compensate",
-            "The open transaction around it is called off; a run that has ended is undone as a whole.", "no",
+            "The open transaction around it is aborted; a run that has ended is undone as a whole.", "no",
             (_EVIDENCE,),
         ),
     )
@@ -188,7 +188,7 @@ def _call_off(found: Dossier) -> Form:
     """A run that stopped anyway is called off: there is nothing to leave open."""
     del found
     says = "The run ends as cancelled, and Holdfast stops asking. What it did stays in effect."
-    return msgspec.structs.replace(FORMS["abandon"], title="Call it off", button="Call it off", says=says, tone="no")
+    return msgspec.structs.replace(FORMS["abandon"], title="Cancel it", button="Cancel it", says=says, tone="no")
 
 
 def _reply(found: Dossier) -> Form:

@@ -95,5 +95,5 @@ def _read(after: str) -> Place:
     try:
         place: Place = decode_json(urlsafe_b64decode(after + "=" * (-len(after) % 4)), Place)
     except (ValueError, msgspec.MsgspecError) as error:
-        raise UsageError("this names no page", next_step="begin at the first page") from error
+        raise UsageError("this is not the number of a page", next_step="begin at the first page") from error
     return place

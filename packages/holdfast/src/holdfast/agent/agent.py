@@ -333,9 +333,11 @@ def gather_agents(agents: Iterable[AnyAgent]) -> dict[str, AnyAgent]:
     found: dict[str, AnyAgent] = {}
     for one in agents:
         if not isinstance(one, Agent):  # pyright: ignore[reportUnnecessaryIsInstance] - users may not check types
-            raise ContractError(f"{one!r} is no agent", next_step="declare it with @agent(...) on an async function")
+            raise ContractError(
+                f"{one!r} is not an agent", next_step="declare it with @agent(...) on an async function"
+            )
         if is_system(one.name):
-            raise ContractError(f"the agent {one.name!r} is named like the runtime's own", next_step="rename it")
+            raise ContractError(f"the agent {one.name!r} has a name that the runtime reserves", next_step="rename it")
         other = found.setdefault(one.name, one)
         if not _same(other, one):
             raise _clash("agents", one.name, other.where, one.where)
@@ -348,13 +350,13 @@ def gather_tools(agents: Iterable[AnyAgent], extra: Iterable[AnyTool]) -> dict[s
     given = [*(tool for agent in agents for tool in agent.tools), *extra]
     for one in (*given, *(other for tool in given if isinstance(tool, Tool) for other in tool.companions.values())):  # pyright: ignore[reportUnnecessaryIsInstance] - users may not check types
         if not isinstance(one, Tool):  # pyright: ignore[reportUnnecessaryIsInstance] - users may not check types
-            raise ContractError(f"{one!r} is no tool", next_step="declare it with @tool")
+            raise ContractError(f"{one!r} is not a tool", next_step="declare it with @tool")
         other = found.get(one.name)
         if other is not None and not _same(other, one):
             raise _clash("tools", one.name, other.where, one.where)
         if one.contract.expects and not one.contract.verifies:
             raise ContractError(
-                f"tool {one.name} declares expected evidence and no verifier to look for it",
+                f"tool {one.name} declares expected evidence, but no verifier reads it",
                 next_step=f"register @{one.name}.verify(...), or drop @{one.name}.expect",
             )
         found[one.name] = one

@@ -73,9 +73,9 @@ async def outcome_of(
     scope = SCOPE.get()
     if tool.serves:
         raise UsageError(
-            f"{tool.name} takes the operation that it makes amends for, so the runtime calls it",
+            f"{tool.name} takes the operation that it compensates, so only the runtime calls it",
             known="nothing was sent",
-            next_step="let its transaction be called off, or: holdfast undo RUN",
+            next_step="abort its transaction, or: holdfast undo RUN",
         )
     if scope is None:
         raise OutsideRun(
@@ -148,7 +148,7 @@ def _outcome(
     if told.how == "unknown":
         return Outcome("unknown", name, tool.name, reason=operation.reason, arguments=arguments)
     if operation.links.reused:
-        text = f"{operation.links.reused} stands already"
+        text = f"{operation.links.reused} did it already"
         reused: Outcome[R] = Outcome(
             "succeeded", name, tool.name, settlement.basis, text, reused=operation.links.reused, arguments=arguments,
             pending=told.parts,

@@ -132,7 +132,7 @@ def _companion(tool: Tool[..., Any], function: Any, kind: str, timeout: timedelt
 def _check(tool: Tool[..., Any], code: Tool[..., Any], function: Callable[..., Any], where: str) -> None:
     if tool.contract.effect == "read":
         raise ContractError(
-            f"{where}: a read changes nothing, so there is nothing to make good or complete",
+            f"{where}: a read changes nothing, so there is nothing to compensate or confirm",
             next_step='drop the handler, or drop effect="read"',
         )
     if not code.serves:

@@ -119,7 +119,7 @@ def value_of(text: str, values: Mapping[str, Any]) -> object:
     try:
         answer: object = program.execute(dict(values))
     except (LookupError, ArithmeticError, TypeError, ValueError, RuntimeError) as error:
-        raise ConditionError(f"{text!r} has no answer here: {error}") from error
+        raise ConditionError(f"{text!r} cannot be evaluated here: {error}") from error
     return answer
 
 

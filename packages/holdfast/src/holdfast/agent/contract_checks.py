@@ -46,7 +46,7 @@ def check_clauses(contract: Contract) -> None:
     if key is not None and key.ttl is not None and milliseconds(key.ttl) <= contract.timeout_ms:
         raise ContractError(
             f"{where}: the key is forgotten after {key.ttl}, and one call may take {contract.timeout_ms / 1000:g} s",
-            next_step="a retry could never be deduped: shorten timeout=, or drop the key",
+            next_step="a retry could never be deduplicated: shorten timeout=, or drop the key",
         )
 
 
@@ -55,7 +55,7 @@ def _check_statuses(contract: Contract, key: Key, where: str) -> None:
     statuses: object = key.in_progress_statuses
     if not isinstance(statuses, tuple):  # pyright: ignore[reportUnnecessaryIsInstance] - users may not check types
         raise ContractError(
-            f"{where}: in_progress_statuses={statuses!r} is no tuple of HTTP statuses", next_step="write (409,)"
+            f"{where}: in_progress_statuses={statuses!r} is not a tuple of HTTP statuses", next_step="write (409,)"
         )
     rejections_of(statuses, "rejected", where)
     if both := sorted({answer.status for answer in contract.rejections}.intersection(key.in_progress_statuses)):
@@ -68,11 +68,13 @@ def _check_statuses(contract: Contract, key: Key, where: str) -> None:
 def rejections_of(statuses: object, means: Literal["rejected", "not_sent"], where: str) -> tuple[Rejection, ...]:
     """HTTP statuses that prove an outcome. Raises `ContractError` for an invalid one."""
     if not isinstance(statuses, Iterable) or isinstance(statuses, str):
-        raise ContractError(f"{where}: {statuses!r} is no list of HTTP statuses", next_step=f"write [{statuses}]")
+        raise ContractError(f"{where}: {statuses!r} is not a list of HTTP statuses", next_step=f"write [{statuses}]")
     found: list[int] = []
     for status in cast("Iterable[object]", statuses):
         if not isinstance(status, int):
-            raise ContractError(f"{where}: {status!r} is no HTTP status", next_step="write a whole number, such as 402")
+            raise ContractError(
+                f"{where}: {status!r} is not an HTTP status", next_step="write a whole number, such as 402"
+            )
         found.append(status)
     return tuple(Rejection(status, means) for status in sorted(found))
 

@@ -139,7 +139,7 @@ async def _ask_model(scope: Scope, question: ModelQuestion, settings: DecisionSe
                 break
             continue
         return _record(scope, question, began, stored=stored, value=value)
-    return _record(scope, question, began, why=patience.why or "its tries are spent")
+    return _record(scope, question, began, why=patience.why or "no tries are left")
 
 
 async def _waited(scope: Scope, question: ModelQuestion, patience: RetryBudget) -> bool:

@@ -31,7 +31,8 @@ async def ask(
     timeout, default = limit
     if default is not None and timeout is None and not scope.active.process.settings.answer_within_ms:
         raise UsageError(
-            f"the question {question.text!r} has a default that nothing leads to", next_step="give it a timeout too"
+            f"the question {question.text!r} has a default and no timeout after which it is used",
+            next_step="give it a timeout too",
         )
     kept = None if default is None else question.checked(default)
     ms = None if timeout is None else milliseconds(timeout)
@@ -72,6 +73,4 @@ def _stored(value: object, what: str) -> msgspec.Raw:
     try:
         return msgspec.Raw(msgspec.json.encode(value))
     except (TypeError, ValueError, OverflowError) as error:
-        raise UsageError(
-            f"{what} that is handed over has no JSON form: {error}", next_step="give plain values"
-        ) from error
+        raise UsageError(f"{what} of a hand-off has no JSON form: {error}", next_step="give plain values") from error

@@ -225,7 +225,7 @@ def _text_key(key: object, what: str) -> str:
     """A business key that is one text. An empty one is refused: it would name every effect, or none."""
     if not isinstance(key, str) or not key:
         raise ArgumentError(
-            f"{what}: {key!r} names no effect",
+            f"{what}: {key!r} is not a business key",
             next_step="a business key is text that is not empty, such as an order number",
         )
     canonical({what: key})  # raises for a text that cannot be stored
@@ -388,7 +388,7 @@ def _declared(
 def _titled(template: str, tool: Tool[..., Any]) -> Title:
     if tool.contract.effect == "read":
         raise ContractError(
-            f"tool {tool.name} is a read: a title is for what people approve and look after",
+            f"tool {tool.name} is a read: a title is for calls that people approve or resolve",
             next_step='drop title=, or drop effect="read"',
         )
     return parsed_title(template, tool.name, tool.judged)

@@ -303,7 +303,7 @@ def _agreed(call: CommandCall, words: Sequence[OneOf], *, sure: bool, shown: str
     if shown:
         if len(shown) < SHORTEST or not together.startswith(shown):
             raise UsageError(
-                "these items have changed since they were shown, and none of the answers was taken",
+                "these items have changed since they were shown, and none of the answers was recorded",
                 next_step="give the same command without --shown, and read them again",
             )
         return True

@@ -121,7 +121,7 @@ def _from_file(path: Path) -> ModuleType:
     name = path.stem if known is None and path.stem.isidentifier() else f"holdfast_target_{abs(hash(str(path)))}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise UsageError(f"{path} is no Python file", next_step=_HINT)
+        raise UsageError(f"{path} is not a Python file", next_step=_HINT)
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:

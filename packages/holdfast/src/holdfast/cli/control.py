@@ -129,11 +129,11 @@ async def signal(call: CommandCall, run: str, event: str, key: str, payload: str
         entry = await service.signal(run, event, key=key, payload=value, once=once)
     asked = f"({signal_command(run, event, key)})"
     early = row.status == "suspended" and not any(wait.asks.endswith(asked) for wait in waits_of(row))
-    note = f"{run} has the event {event}."
+    note = f"The event {event} is recorded for {run}."
     if not entry.fresh:
-        note = f"An event named {once} was given before; nothing was added."
+        note = f"An event with the id {once} was recorded before; nothing was added."
     elif early:
-        note += " It does not wait for it now: it is kept until it does."
+        note += " The run does not wait for it now; the event is kept."
     next_step = "holdfast pending" if early else f"holdfast resume {run}"
     _tell(call.screen, Applied(run, at_once=True), note, next_step, fresh=entry.fresh)
 
@@ -148,7 +148,7 @@ async def cancel(call: CommandCall, run: str, why: str, by: str) -> None:
         before = await _still_under_way(service, run, "call off")
         applied = await wait_until_applied(service.engine, await service.cancel(run, by=by, why=why))
         after = await service.row(run)
-    note = f"{run} is called off: nothing more is sent." if applied.at_once else _recorded(applied)
+    note = f"{run} is cancelled: nothing more is sent." if applied.at_once else _recorded(applied)
     if before.status == "stopped" and not after.reason.startswith("cancelled"):
         note = f"{run} had stopped: nothing is sent until it is resumed."
     _tell(call.screen, applied, note, f"holdfast show {run}")  # not `resume`: once it has ended that lets it go on
@@ -173,7 +173,9 @@ async def pause(call: CommandCall, run: str | None, tool: str | None, why: str, 
             await service.pause_tool(tool, by=by, why=why)
             applied, note = Applied(tool, at_once=True), f"No run sends through {tool} until it is unpaused."
             if not await service.looking.has_used(tool):
-                call.screen.note((f"No run here has used a tool named {tool} so far: is the name right?", "yellow"))
+                call.screen.note(
+                    (f"No run in this journal has used a tool named {tool} so far. Check the name.", "yellow")
+                )
         else:
             await _still_under_way(service, name, "pause")
             applied = await wait_until_applied(service.engine, await service.pause(name, by=by, why=why))

@@ -167,4 +167,4 @@ def _show_done(screen: Screen, done: dict[str, object]) -> None:
     if isinstance(rebuilt, Rebuilt):
         screen.line(f"Rebuilt the listing of {count(rebuilt.runs, 'run')}: {len(rebuilt.changed)} changed.")
         if rebuilt.busy:
-            screen.line(f"Left alone, as a process drives them: {', '.join(rebuilt.busy)}")
+            screen.line(f"Skipped, because a process drives them: {', '.join(rebuilt.busy)}")

@@ -78,7 +78,7 @@ async def _all(call: CommandCall, wanted: ItemFilter, limit: int) -> None:
     call.screen.line(summary(found, len(every)))
     if set_aside:
         entries = count(len(set_aside), "ledger entry", "ledger entries")
-        call.screen.note(f"Set aside, as it cannot be read: {entries}. Next: holdfast doctor")
+        call.screen.note(f"Unreadable and skipped: {entries}. Next: holdfast doctor")
 
 
 def summary(found: Sequence[PlacedItem], waiting: int = 0) -> str:
@@ -109,5 +109,5 @@ def _whose(one: InboxItem) -> str:
     said = [f"urgent ({one.escalated})"] if one.escalated else []
     said += [f"for {one.to}"] if one.to else []
     said += [f"in the queue {one.queue}"] if one.queue else []
-    said += [f"rests until {moment(one.rests_ms)}"] if one.rests_ms else []
+    said += [f"snoozed until {moment(one.rests_ms)}"] if one.rests_ms else []
     return ", ".join(said)

@@ -74,7 +74,7 @@ def any_json(given: str) -> object:
         return decode_json(_bytes(given))
     except msgspec.DecodeError as error:
         raise UsageError(
-            f"{given!r} is no JSON: {error}", next_step="""quote text for JSON and for the shell: '"like this"'"""
+            f"{given!r} is not JSON: {error}", next_step="""quote text for JSON and for the shell: '"like this"'"""
         ) from error
 
 
@@ -145,7 +145,7 @@ def _csv(agent: AnyAgent, file: TextIO) -> Iterator[InputLine]:
         try:
             row = next(reader, None)
         except csv.Error as error:
-            yield InputLine(reader.line_num, problem=f"no CSV: {error}")
+            yield InputLine(reader.line_num, problem=f"this is not CSV: {error}")
             continue
         if row is None:
             return

@@ -181,7 +181,7 @@ def _guarded(command: Any, *, as_json: bool) -> int:
     except click.ClickException as error:
         return _tell_usage(error, as_json=as_json)
     except (KeyboardInterrupt, click.Abort):
-        click.echo("Interrupted. What was recorded stands; running it again goes on from there.", err=True)
+        click.echo("Interrupted. What was recorded is kept; the same command continues from there.", err=True)
         return 130
     except HoldfastError as error:
         return _tell(error, as_json=as_json)

@@ -66,7 +66,7 @@ def _text(name: str) -> bytes:
 
 def _show(screen: Screen, found: ShownPlan) -> None:
     screen.line((found.name, "bold"), f"  {found.goal}")
-    together = "its steps belong together" if found.together else "each step stands by itself"
+    together = "its steps are one transaction" if found.together else "the steps are independent"
     screen.line((f"{found.digest}, {together}", "dim"))
     screen.line("")
     for step in found.steps:
@@ -79,21 +79,21 @@ def _show(screen: Screen, found: ShownPlan) -> None:
 
 def _lines(step: ShownStep) -> list[str]:
     lines = [f"only when {step.when}"] if step.when else []
-    lines += [f"calls the plan off before anything of it is sent if {condition}" for condition in step.abort_if]
+    lines += [f"aborts the plan before it sends anything if {condition}" for condition in step.abort_if]
     lines += [f"a person is asked if {step.ask_if}"] if step.ask_if else []
-    lines += [f"rests on {', '.join(step.relies_on)}"] if step.relies_on else []
+    lines += [f"relies on {', '.join(step.relies_on)}"] if step.relies_on else []
     for number, one in enumerate(step.calls):
         lines.append(("" if number == 0 else f"else ({number}) ") + f"{one.tool} {one.arguments}")
         lines += [f"  {about}" for about in [_about(one, hold=step.hold)] if about]
         lines += [f"  answered {one.answer}"] if one.answer else []
-    return [*lines, *(f"calls the plan off after it if {condition}" for condition in step.abort_after)]
+    return [*lines, *(f"aborts the plan after this step if {condition}" for condition in step.abort_after)]
 
 
 def _about(one: PlannedCall, *, hold: bool) -> str:
     if one.effect != "write":
         return ""
     parts = [f"danger {one.danger}", f"undone by {one.undone_by}" if one.undone_by else "cannot be undone"]
-    parts += ["leaves at the commit"] if hold else []
+    parts += ["is sent at the commit"] if hold else []
     parts += [f"may cost {one.budget:g}"] if one.budget is not None else []
     return ", ".join(parts)
 
@@ -101,4 +101,4 @@ def _about(one: PlannedCall, *, hold: bool) -> str:
 def _faults(screen: Screen, found: ShownPlan) -> None:
     for fault in found.faults:
         screen.line((f"  {fault}", "red"))
-    screen.line(f"{len(found.faults)} faults: it is refused as it is." if found.faults else "Nothing is wrong with it.")
+    screen.line(f"{len(found.faults)} faults: an agent refuses this plan." if found.faults else "No faults were found.")

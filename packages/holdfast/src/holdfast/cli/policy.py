@@ -107,9 +107,9 @@ def _check(screen: Screen, source: str) -> int:
     elif faults:
         for fault in faults:
             screen.line((f"{source}: {fault}", "red"))
-        screen.line(f"{count(len(faults), 'fault')}: no app opens with it.")
+        screen.line(f"{count(len(faults), 'fault')}: an app refuses this policy.")
     else:
-        screen.line(f"{source}: nothing is wrong with it. Its version is ", (version, "bold"), ".")
+        screen.line(f"{source}: no faults were found. Its version is ", (version, "bold"), ".")
     return USAGE if faults else DONE
 
 
@@ -138,14 +138,14 @@ def _show(screen: Screen, version: str, rules: Policy) -> None:
     screen.line((f"{len(rules.rules) + 1}. else", "bold"))
     screen.line("   then ", (rules.default, "cyan"))
     screen.line("")
-    screen.line("What cannot be judged is asked, and a tool's own gate asks whatever is said here.")
+    screen.line("A call that cannot be judged is asked about. A tool's own gate always asks.")
 
 
 def _about(rules: Policy) -> list[str]:
     lines = [f"a call of {tool} is worth {text}" for tool, text in rules.amounts.items()]
     lines += [f"a call of {tool} concerns {text}" for tool, text in rules.subjects.items()]
     lines += [f"history goes back {duration(milliseconds(rules.remembers))}"] if rules.subjects else []
-    return lines + ([f"people are busy if {rules.busy}"] if rules.busy else [])
+    return lines + ([f"reviewers are busy if {rules.busy}"] if rules.busy else [])
 
 
 # --- test ---------------------------------------------------------------------------------------------------------
@@ -215,11 +215,11 @@ _EXPIRY: Final = {"refuse": "then it is refused", "hold": "then it goes on waiti
 def then_text(rule: Rule) -> str:
     """The ruling, where its condition holds."""
     share = f"{rule.then} {rule.rate:.0%}" if rule.then == "sample" else rule.then
-    busy = f", {rule.busy_rate:.0%} while people are busy" if rule.busy_rate is not None else ""
+    busy = f", {rule.busy_rate:.0%} while reviewers are busy" if rule.busy_rate is not None else ""
     people = f" {rule.people} people" if rule.people > 1 else ""
     queue = f" in {rule.queue}" if rule.queue else ""
     within = "" if rule.within is None else f" within {duration(milliseconds(rule.within))}"
     after = f", then asks in {rule.escalates_to}" if rule.escalates_to else f", {_EXPIRY[rule.on_expiry]}"
-    shadow = f"; {rule.shadow:.0%} of what leaves is looked at afterwards" if rule.shadow else ""
+    shadow = f"; {rule.shadow:.0%} of what is sent is reviewed afterwards" if rule.shadow else ""
     ends = after if within or rule.on_expiry != "refuse" else ""
     return f"{share}{busy}{people}{queue}{within}{ends}{shadow}"

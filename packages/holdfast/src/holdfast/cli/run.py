@@ -124,7 +124,7 @@ async def worker(call: CommandCall, targets: tuple[str, ...], concurrency: int, 
     agents = agents or await noted_agents(call, program)
     if not agents:
         raise UsageError(
-            f"the code of the program {program!r} is not where it was, or was never noted in this journal"
+            f"the code of the program {program!r} is not where it was, or was never recorded in this journal"
             if program
             else "a worker needs the code of the agents whose runs it drives",
             next_step="holdfast worker desk.py:refund_desk, or [tool.holdfast] agents in pyproject.toml",
@@ -241,7 +241,7 @@ def waiting_lines(ended: RunOutput) -> list[str]:
     if ended.status == "suspended" and not ended.waits:
         lines.append(ended.reason)
     if any(wait.kind in {"timer", "retry", "verify", "breaker"} for wait in ended.waits):
-        lines.append("a worker goes on when it is time: holdfast worker")
+        lines.append("a worker continues it when it is due: holdfast worker")
     return lines
 
 

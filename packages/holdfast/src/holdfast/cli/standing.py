@@ -49,7 +49,9 @@ async def add(call: CommandCall, tool: str, until: str, times: int, total: float
     async with call.serving(tools) as service:
         given = await add_standing(service.engine, wanted)
         if tool not in tools and not await service.looking.has_used(tool):
-            call.screen.note((f"No run here has used a tool named {safe(tool)} so far: is the name right?", "yellow"))
+            call.screen.note(
+                (f"No run in this journal has used a tool named {safe(tool)} so far. Check the name.", "yellow")
+            )
     if call.screen.as_json:
         call.screen.document(given)
         return
@@ -69,7 +71,7 @@ async def listed(call: CommandCall, tool: str) -> None:
     for one in found:
         _show(call, one)
     if not found:
-        call.screen.line("There are no standing permissions.")
+        call.screen.line("There are no standing permissions yet.")
 
 
 def _show(call: CommandCall, one: ListedPermission) -> None:

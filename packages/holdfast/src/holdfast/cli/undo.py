@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 _CAN: Final = {
     "restore": ("ok", "restored by {by}"),
-    "amend": ("asks", "amended by {by}, which does not restore it"),
-    "stands": ("off", "stands: nothing undoes it"),
+    "amend": ("asks", "compensated by {by}, which does not restore what was"),
+    "stands": ("off", "stays: nothing undoes it"),
     "unknown": ("unknown", "its outcome is unknown: holdfast resolve {operation}"),
 }
 
@@ -75,7 +75,7 @@ async def undo(call: CommandCall, run_id: str, targets: tuple[str, ...], why: st
     """Undo the finished RUN: compensate what it did, the last effect first.
 
     Each compensation is an operation of its own, with its own key and outcome. What
-    nothing undoes is listed and stands.
+    nothing undoes is listed and stays.
     """
     async with call.looking() as looking:
         history = await looking.history(run_id)
@@ -93,7 +93,7 @@ async def undo(call: CommandCall, run_id: str, targets: tuple[str, ...], why: st
         call.screen.line(f"{run_id} is being undone, and waits: {undone.waits}")
         call.screen.next(f"holdfast resume {run_id}")
     else:
-        for what, steps in (("undone", undone.undone), ("still stands", undone.still_standing)):
+        for what, steps in (("undone", undone.undone), ("stays", undone.still_standing)):
             for step in steps:
                 call.screen.line(f"  {what:12}  {run_id}/{step}")
         call.screen.line(f"{run_id} is undone.")
@@ -105,7 +105,7 @@ def _show(screen: Screen, found: Preview) -> None:
         screen.document(found)
         return
     if not found.effects:
-        screen.line(f"{found.run} has no effect that stands: there is nothing to undo.")
+        screen.line(f"{found.run} has no effect left that could be undone.")
         return
     rows: list[tuple[RenderableType, ...]] = []
     for one in found.effects:

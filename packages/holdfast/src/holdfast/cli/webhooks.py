@@ -58,9 +58,9 @@ class WebhookOptions(msgspec.Struct, frozen=True):
     "kinds",
     multiple=True,
     type=click.Choice(KINDS),
-    help="What to tell; all that happens to runs if not given.",
+    help="An event to send. Default: all events of runs.",
 )
-@click.option("--private", is_flag=True, help="Let the address be a private one, or unencrypted.")
+@click.option("--private", is_flag=True, help="Allow a private or unencrypted address.")
 @click.option("--why", default="", metavar="TEXT", help="Why; it is recorded.")
 @by_option
 async def webhooks(call: CommandCall, word: str, name: str, url: str, kinds: tuple[Kind, ...], **given: object) -> None:
@@ -77,7 +77,7 @@ async def webhooks(call: CommandCall, word: str, name: str, url: str, kinds: tup
         _show(call, found)
         return
     if not name:
-        raise UsageError(f"webhooks {word} wants the name of an endpoint")
+        raise UsageError(f"webhooks {word} needs the name of an endpoint")
     said = msgspec.convert(given, WebhookOptions)
     async with call.serving(create=word == "add", private_webhooks=said.private) as service:
         orders = Webhooks(service)
@@ -152,7 +152,9 @@ class Awaited(msgspec.Struct, frozen=True):
     ),
 )
 @click.argument("key")
-@click.option("--id", "message", required=True, metavar="ID", help="The message's own name: again, it changes nothing.")
+@click.option(
+    "--id", "message", required=True, metavar="ID", help="The id of the message: sending it again changes nothing."
+)
 @click.option("--result", default=None, metavar="JSON", help="What the call would have returned.")
 @click.option("--status", type=click.Choice(["succeeded", "failed", "pending"]), default="succeeded", show_default=True)
 @click.option("--why", default="", metavar="TEXT", help="What the answer says; it is recorded.")
@@ -171,7 +173,7 @@ async def deliver(call: CommandCall, key: str, message: str, status: Status, res
     if call.screen.as_json:
         call.screen.document(done)
         return
-    call.screen.line("Recorded." if done.fresh else "It was here already; nothing was added.")
+    call.screen.line("Recorded." if done.fresh else "This message was recorded before; nothing was added.")
     if not done.operation:
         call.screen.line(f"Nothing waits for {safe(key)} yet: it is kept until something does.")
         return

@@ -163,7 +163,7 @@ class WorkerLoop:
 async def work(call: CommandCall, app: Holdfast, concurrency: int, *, once: bool) -> int:
     """Drive what is due until a signal comes, or with `once` until nothing is due any more."""
     shift = WorkerLoop(call, app, concurrency)
-    call.screen.note((f"Driving {', '.join(app.agents)}. Interrupt to end.", "dim")) if not once else None
+    call.screen.note((f"Driving {', '.join(app.agents)}. Press Ctrl-C to end.", "dim")) if not once else None
     with ending_by_signal() as stop:
         await (_once(shift, stop) if once else _until(shift, app, stop))
         await app.engine.shut_down(list(shift.tasks.values()))

@@ -33,15 +33,15 @@ def asked_about(history: RunHistory, step: str, by: str) -> OperationState:
     """The operation that a person is, or was, asked to approve. Raises `UsageError` where there is none."""
     operation, name = history.operations.get(step), f"{history.run}/{step}"
     if not by:
-        raise UsageError("an approval has a name", next_step="say who answers: --by NAME")
+        raise UsageError("an approval needs the name of a person", next_step="say who answers: --by NAME")
     if operation is None:
         known = ", ".join(step for step, one in history.operations.items() if one.phase == "gated") or "none"
-        raise UsageError(f"run {history.run} asks about no operation {step}", known=f"it asks about: {known}")
+        raise UsageError(f"run {history.run} asks for no approval of {step}", known=f"it asks about: {known}")
     if not operation.approval.asks:
         raise _asks_nothing(name, operation)
     if operation.wants_approval and operation.approval.asks == OTHERWISE:
         raise UsageError(
-            f"what {name} relies on has changed since it was asked about", known="it is about to be asked about anew",
+            f"what {name} relies on has changed since it was asked about", known="the new question is not recorded yet",
             next_step=f"holdfast resume {history.run}",
         )  # fmt: skip
     return operation
@@ -67,8 +67,8 @@ def checked_in_time(history: RunHistory, operation: OperationState, now_ms: int)
     """Refuse an approval after the deadline, also if the run has not noticed yet. Raises `UsageError`."""
     if operation.wants_approval and operation.approval.expired(now_ms):
         raise UsageError(
-            f"the time to answer about {history.run}/{operation.step} is over",
-            known="nothing was sent; what happens now is for the run to do",
+            f"the time to answer {history.run}/{operation.step} is over",
+            known="nothing was sent; the run decides what happens next",
             next_step=f"holdfast resume {history.run}",
         )
 

@@ -89,5 +89,5 @@ class HousekeepingTasks:
         except JournalUnavailable:
             raise
         except HoldfastError as error:
-            LOG.warning("an errand could not be done: %s", error)
+            LOG.warning("a housekeeping task failed: %s", error)
             return True

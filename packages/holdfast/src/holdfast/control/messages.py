@@ -22,11 +22,14 @@ LONGEST: Final = 4000
 def message_from(text: str, by: str, facts: Mapping[str, Any], *, stop: bool) -> r.MessageReceived:
     """The message as it is recorded. Raises `UsageError` for an empty message, or an invalid fact."""
     if not by:
-        raise UsageError("a message has a name", next_step="say who tells it: --by NAME")
+        raise UsageError("a message needs the name of its sender", next_step="name the sender: --by NAME")
     if not (text or facts or stop):
-        raise UsageError("a message without words or facts says nothing", next_step='holdfast tell RUN "..."')
+        raise UsageError("the message is empty: it has neither text nor facts", next_step='holdfast tell RUN "..."')
     if len(text) > LONGEST:
-        raise UsageError(f"a message has at most {LONGEST:,} characters", next_step="say where the rest can be read")
+        raise UsageError(
+            f"a message has at most {LONGEST:,} characters",
+            next_step="shorten it, and say in it where the rest can be read",
+        )
     said = storable(text) or ("stop" if stop else "a fact was corrected")
     return r.MessageReceived(text=said, by=by, facts=tuple(_fact(*item) for item in facts.items()), stop=stop)
 
@@ -46,14 +49,14 @@ def _fact(name: str, value: Any) -> r.Reported:
 def checked_by(by: str) -> str:
     """The name of the person who answers. Raises `UsageError` where there is none."""
     if not by:
-        raise UsageError("an answer has a name", next_step="say who answers: --by NAME")
+        raise UsageError("an answer needs the name of a person", next_step="say who answers: --by NAME")
     return by
 
 
 def with_end_noted(applied: Applied, row: RunRow) -> Applied:
     """The result of a message; a run that ended meanwhile has it on record, and its code does not receive it."""
     if row.status in {"completed", "undone"}:
-        return replace(applied, note="the run ended before its code heard this")
+        return replace(applied, note="the run ended before its code received this")
     return applied
 
 

@@ -163,10 +163,12 @@ class ControlService:
         checked_resolution(history, record, self._engine.tools)
         key = f"resolve/{step}/{len(state.attempts)}/{state.verification.checks}/{history.entry_seen}"
         if (first := await self._first(run, Command("resolve", by, evidence, record), key)) is not None:
+            earlier = first.record.word if isinstance(first.record, r.Resolved) else first.word
             raise UsageError(
-                f"{operation} was already resolved by {first.by}", known=f"their word: {first.record}",
+                f"{operation} was already resolved by {first.by}",
+                known=f"the first answer counts: {earlier.replace('_', ' ')}",
                 next_step=f"holdfast why {operation}",
-            )  # fmt: skip
+            )
         return await self._apply(run)
 
     async def approve(
@@ -243,7 +245,7 @@ class ControlService:
         applied, name = await self._apply(run), f"{run}/{asked.step}"
         if entry.fresh and asked.phase == "gated":
             if came_late(asked, entry):
-                raise UsageError(f"the time for an answer about {name} was over", next_step=f"holdfast resume {run}")
+                raise UsageError(f"the time to answer {name} was over", next_step=f"holdfast resume {run}")
             return applied
         checked_asked(history, (await self.looking.operation(name))[1])  # as it is now that the command is applied
         raise UsageError(f"{name} was answered before", next_step=f"holdfast why {name}")
@@ -272,7 +274,7 @@ class ControlService:
         checked_accepts_message(await self.row(run))
         entry = await self._post(run, Command("tell", by, record=message), f"tell/{once}" if once else "")
         if not entry.fresh and read(entry, Command).record != message:
-            raise UsageError(f"run {run} was told something else under the name {once}")
+            raise UsageError(f"run {run} has another message with the id {once}")
         return with_end_noted(await self._apply(run), await self.row(run))
 
     async def pause(self, run: str, *, by: str, why: str = "") -> Applied:
@@ -387,7 +389,7 @@ class ControlService:
         entry = await journal.post(Post(arrived_stream(key), arrival.entry, written(arrival)))
         if not entry.fresh and read(entry, ArrivedAnswer) != arrival:
             raise UsageError(
-                f"another message came under the id {arrival.id} for {key}; this one is not taken",
+                f"another message came under the id {arrival.id} for {key}; this one is refused",
                 next_step="a sender gives each message an id of its own, and repeats it unchanged",
             )
         operation = await forward(journal, key)

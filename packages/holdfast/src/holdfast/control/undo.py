@@ -78,8 +78,8 @@ def checked_finished(history: RunHistory) -> bool:
         return False
     if history.lifecycle.status not in ENDED:
         raise UsageError(
-            f"run {run} is {history.lifecycle.status}: only what has ended is undone",
-            next_step=f"holdfast cancel {run} calls off what is under way, and its open transactions with it",
+            f"run {run} is {history.lifecycle.status}: only a run that has ended can be undone",
+            next_step=f"holdfast cancel {run} cancels what is under way and aborts its open transactions",
         )
     return True
 

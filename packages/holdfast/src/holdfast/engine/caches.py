@@ -125,7 +125,7 @@ class StoredHistory:
                 raise ChainBroken(
                     f"run {history.run}: record {bad} was changed, removed or moved after it was written",
                     known="nothing was sent for this run",
-                    next_step="keep a copy of the file, look with holdfast verify, and compare it with a backup",
+                    next_step="keep a copy of the file, check it with holdfast verify, and compare it with a backup",
                 )
             bodies = [row.body for row in rows]
             history.add_all(decode_all(bodies))
@@ -137,7 +137,7 @@ class StoredHistory:
             raise ChainBroken(
                 f"run {history.run}: its records are missing",
                 known="a run is stored together with its first records, so they were removed; nothing was sent for it",
-                next_step="keep a copy of the file, look with holdfast verify, and compare it with a backup",
+                next_step="keep a copy of the file, check it with holdfast verify, and compare it with a backup",
             )
 
 

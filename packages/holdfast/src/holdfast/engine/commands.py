@@ -75,7 +75,7 @@ def records_for(history: RunHistory, entry: LedgerEntry, stamp: Stamp, codes: An
     if isinstance(record, r.LateReport):
         return _reported(operation, record, applied, entry, codes)
     if isinstance(record, VERDICTS) and came_late(operation, entry):
-        return (replace(applied, refused=f"the time for an answer about {record.step} was over"),)
+        return (replace(applied, refused=f"the time to answer {record.step} was over"),)
     if isinstance(record, YES) and (why := _not_theirs(history, operation, command, entry)):
         return (replace(applied, refused=why),)
     try:
@@ -236,7 +236,7 @@ async def _apply_idle(
             history.add(record)
             bodies.append(encode(record))
             if isinstance(record, r.CommandApplied) and record.refused:
-                refused.append(f"what {record.by} said was {record.told}" if record.by else record.told)
+                refused.append(f"the answer of {record.by} was {record.told}" if record.by else record.told)
     await log.append(bodies, _after(process, row, history, answered), tuple(posts))
     return lacking, "; ".join(refused)
 
@@ -344,7 +344,7 @@ async def _recall(active: ActiveRun, entry: LedgerEntry) -> None:
 def _act(active: ActiveRun, command: r.CommandApplied) -> None:
     match command.command:
         case "resolve" | "late" if command.refused:
-            _LOG.warning("run %s: what %s said was %s", active.run, command.by, command.told)
+            _LOG.warning("run %s: the answer of %s was %s", active.run, command.by, command.told)
         case "cancel" | "take_over":
             active.end(Ending("cancelled", why_ended(command)))
         case "pause":
@@ -363,7 +363,7 @@ def checked_resolution(history: RunHistory, record: r.Resolved, tools: Mapping[s
     if operation.phase not in {"unknown", "gated"}:
         basis = f" ({operation.settlement.basis})" if operation.settlement.basis else ""
         raise UsageError(
-            f"{history.run}/{step} is {operation.phase}{basis}; only what no rule could decide is resolved by a person",
+            f"{history.run}/{step} is {operation.phase}{basis}; only one that waits for a person can be resolved",
             next_step=f"holdfast why {history.run}/{step}",
         )
     if operation.wants_approval:
@@ -389,7 +389,7 @@ def checked_resolution(history: RunHistory, record: r.Resolved, tools: Mapping[s
         )
     if word == "happened" and record.result == r.NOTHING and not _may_be_null(history, operation):
         raise UsageError(
-            f"{history.run}/{step}: the agent goes on with what {operation.intent.tool} gave, which is not known",
+            f"{history.run}/{step}: the agent needs the result of {operation.intent.tool}, which is not recorded",
             next_step="give it as the tool would have: --happened --result JSON",
         )
 

@@ -261,7 +261,7 @@ def _same(active: ActiveRun, name: str, question: Question) -> None:
     """End the run as diverged if the step comes back with another question."""
     asked = active.history.steps.questions.get(name)
     if asked is None or asked.question != question:
-        active.replay.diverge(f"{name} asks something else than when it was recorded")
+        active.replay.diverge(f"{name} asks another question than the recorded one")
 
 
 async def _answered(active: ActiveRun, name: str, watch: StreamWatch) -> bool:

@@ -31,8 +31,8 @@ class Engine(Process):
     _beating: Loop
     _NOTES: Final = {  # ledger streams, by their prefix, that concern the whole process
         pending.WAYS: "could not read what was ever pending",
-        breaker.PAUSES: "could not look which tools are paused",
-        ENDPOINTS: "could not read who is told",
+        breaker.PAUSES: "could not read which tools are paused",
+        ENDPOINTS: "could not read the webhook endpoints",
     }
 
     # --- open and close ------------------------------------------------------------------------------------
@@ -98,7 +98,7 @@ class Engine(Process):
         """
         await self.housekeeping.round("could not look for commands", self._read_news)
         rounds: dict[str, Callable[[], Awaitable[object]]] = {
-            f"could not look at what came from outside for run {run}": partial(self._take_commands, active)
+            f"could not read the commands and events for run {run}": partial(self._take_commands, active)
             for run in sorted(self.ledger.pending)
             if (active := self.active_runs.get(run)) is not None and active.sealed is None
         }

@@ -97,7 +97,7 @@ async def file_late(process: Process, run: str, report: r.LateReport) -> None:
     try:
         await file()
     except JournalUnavailable as error:
-        LOG.warning("run %s: how a call ended could not be recorded yet: %s", run, error)
+        LOG.warning("run %s: the end of a call could not be recorded yet: %s", run, error)
         process.insist(file)
 
 
@@ -106,7 +106,7 @@ async def file_known_ends(active: ActiveRun) -> None:
     try:
         await _file_ends(active)
     except JournalError as error:
-        LOG.warning("run %s: how its last calls ended could not be recorded yet: %s", active.run, error)
+        LOG.warning("run %s: the ends of its last calls could not be recorded yet: %s", active.run, error)
         active.process.insist(lambda: _file_ends(active))
 
 

@@ -168,7 +168,7 @@ def decoded(driver: OperationDriver) -> dict[str, Any]:
     given, intent = None if operation.edits else driver.arguments, operation.intent
     tool = driver.of(intent.serves).tool if intent.serves else driver.tool
     if tool is None:
-        raise ArgumentError(f"the tool {intent.tool} or the one it serves is not here any more")
+        raise ArgumentError(f"the tool {intent.tool} or the one that it serves is no longer in this app")
     if given is not None and PLAIN_TYPES.issuperset(map(type, given.values())):
         return given
     if given is not None and not intent.executable:

@@ -64,7 +64,7 @@ async def _fate(driver: OperationDriver, last: Attempt) -> _CallFate:
     owner, here = log.history.ownership.owners[last.token].worker, _HUNG.format(pid=engine.worker.pid)
     if owner == engine.worker.id:
         runs = _runs_here(driver, last)
-        return _CallFate(not runs, r.End("lost", why="this process let go of the run"), here if runs else "")
+        return _CallFate(not runs, r.End("lost", why="this process released the run"), here if runs else "")
     if (still := call_still_runs(engine.worker, owner)) is not None:
         return _CallFate(not still, r.End("lost", why="the app that made it is closed"), here if still else "")
     state = await engine.journal.fate(owner)

@@ -99,7 +99,7 @@ class Process:
 
     def insist(self, work: Callable[[], Awaitable[object]]) -> None:
         """Do the work as soon as the journal can be reached again, while this app is open."""
-        self.housekeeping.keep("a task that files how a call ended", partial(self._insist, work))
+        self.housekeeping.keep("a task that records the end of a call", partial(self._insist, work))
 
     async def _insist(self, work: Callable[[], Awaitable[object]]) -> None:
         while not self.closing:
@@ -109,7 +109,7 @@ class Process:
             except JournalUnavailable:
                 continue
             except HoldfastError as error:
-                LOG.warning("how a call ended could not be recorded: %s", error)
+                LOG.warning("the end of a call could not be recorded: %s", error)
             return
 
     # --- services for runs -----------------------------------------------------------------------------------

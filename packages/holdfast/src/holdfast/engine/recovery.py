@@ -39,7 +39,7 @@ NOTICES_AT_ONCE: Final = 5
 """The same for the runs that send notices: they have places of their own, so neither kind starves the other."""
 HELD: Final = 500
 """Runs of either kind that this process holds at once, those that wait included."""
-_TASK: Final = "abandoned runs could not be looked for"
+_TASK: Final = "the search for abandoned runs failed"
 _LOOK_AGAIN_S: Final = 0.05  # while all places are taken: a run that begins to wait frees one without a notice
 
 
@@ -81,7 +81,7 @@ class Recovery:
     async def look(self) -> list[asyncio.Task[None]]:
         """Do the errands and start to drive due runs, as far as there are places; return the started tasks."""
         if self._errands is not None:
-            await self._engine.housekeeping.round("errands could not be done", self._errands)
+            await self._engine.housekeeping.round("housekeeping failed", self._errands)
         return await self._fill()
 
     async def _fill(self) -> list[asyncio.Task[None]]:

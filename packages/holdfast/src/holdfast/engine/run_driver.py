@@ -114,7 +114,7 @@ async def drive_run(
             f"run {run} is driven by another process (pid {claimed.owner.pid})",
             run=run,
             known="it goes on there; starting it again is safe and joins it",
-            next_step=f"wait for it, or look at it with: holdfast show {run}",
+            next_step=f"wait for it, or inspect it: holdfast show {run}",
         )
     try:
         history = await _history(engine, claimed, begun)
@@ -199,7 +199,9 @@ async def _drive_instance(active: ActiveRun, agent: AgentCode) -> Conclusion:
     allowed = active.process.settings.claims_allowed
     if history.ownership.claims_without_progress > allowed:
         active.end(
-            Ending("quarantined", f"{history.ownership.claims_without_progress - 1} processes took it and got nowhere")
+            Ending(
+                "quarantined", f"{history.ownership.claims_without_progress - 1} processes took it and made no progress"
+            )
         )
     if history.lifecycle.paused is not None:
         active.end(Ending("suspended", f"paused by {history.lifecycle.paused.by}: holdfast unpause {active.run}"))
@@ -253,7 +255,7 @@ async def _conclude(active: ActiveRun, agent: AgentCode, task: asyncio.Task[obje
     """Record the end of an agent that returned or raised."""
     error = asyncio.CancelledError("its code cancelled itself") if task.cancelled() else task.exception()
     if error is None and active.replay.expected:
-        error = active.replay.divergence("the agent returned, and recorded operations did not come back")
+        error = active.replay.divergence("the agent returned without reaching recorded operations")
     if error is None and active.ending.done():
         return await _tear_down(active, task)
     if error is None:
@@ -498,7 +500,7 @@ def warn_of_undelivered(active: ActiveRun) -> None:
     """Warn which messages were never delivered to the code of a run that has ended; they stay on record."""
     messages = active.history.messages
     for message in () if messages is None else messages.unheard:
-        LOG.warning("run %s ended, and its code has not heard what %s said: %s", active.run, message.by, message.text)
+        LOG.warning("run %s ended before its code received the message of %s: %s", active.run, message.by, message.text)
 
 
 def called_off_by(error: BaseException) -> tuple[str, ...]:

@@ -101,7 +101,7 @@ async def go_on_after_stop(engine: Engine, history: RunHistory, log: RunLog, by:
     stopped = history.lifecycle.stopped
     if stopped is not None and STOP_REASONS[stopped.reason].final:
         raise UsageError(
-            f"run {history.run} is not ours any more: {stopped.error}",
+            f"run {history.run} is no longer driven by this process: {stopped.error}",
             next_step=f"holdfast show {history.run}",
         )
     stamp = Stamp(at=engine.environment.clock.wall_ms(), up=engine.journal.now().ms)

@@ -64,8 +64,8 @@ def abandon(active: ActiveRun, task: asyncio.Task[Any], place: str = "") -> None
 
 def _tell(active: ActiveRun, place: str) -> None:
     LOG.warning(
-        "run %s: its code does not end, at %s: it catches what is raised to end it. It is left there, and other "
-        "runs go on. Catch Exception there, and no other BaseException",
+        "run %s: its code does not end at %s, because it catches the exception that ends it. It is "
+        "abandoned there, and other runs continue. Catch Exception there, and no other BaseException",
         active.run, place,
     )  # fmt: skip
 

@@ -201,7 +201,7 @@ def _draft(scope: Scope, step: str, call: ToolCall, written: Forms) -> Operation
 
 def _beyond(authority: Authority, tool: ToolCode) -> UnknownTool:
     return UnknownTool(
-        f"{tool.name} is no tool that {authority.agent} may use in this run",
+        f"{tool.name} is not a tool that {authority.agent} may use in this run",
         known="nothing was sent; a run that is handed over gains no tools by it",
         next_step=f"give it to both agents: @agent(tools=[{tool.name}, ...])",
     )
@@ -231,7 +231,7 @@ def _same(active: ActiveRun, step: str, recorded: r.Intent, tool: ToolCode, writ
     if recorded.tool == tool.name and _same_arguments(active, recorded.arguments, recorded.digest, written):
         return
     active.replay.diverge(
-        f"{step} came back as another call",
+        f"{step} is another call than the recorded one",
         f"- recorded: {recorded.tool} {bytes(recorded.arguments).decode()}\n"
         f"+ now:      {tool.name} {written.stored.decode()}",
         ParameterMismatch(f"the arguments of {step} differ from the recorded ones", run=active.run),
@@ -411,7 +411,8 @@ def _other_read(active: ActiveRun, step: str, tool: ToolCode, written: Forms) ->
     recorded = active.history.steps.answers.get(step)
     was = f"{recorded.tool} {bytes(recorded.arguments).decode()}" if isinstance(recorded, r.ReadRecorded) else "no read"
     active.replay.diverge(
-        f"{step} came back as another read", f"- recorded: {was}\n+ now:      {tool.name} {written.stored.decode()}"
+        f"{step} is another read than the recorded one",
+        f"- recorded: {was}\n+ now:      {tool.name} {written.stored.decode()}",
     )
 
 
@@ -440,7 +441,7 @@ async def value_at(scope: Scope, name: str, what: str, fresh: Callable[[], T | A
     await active.replay.take_turn(scope, name)
     active.replay.forget(name)
     if not isinstance(recorded, r.ValueRecorded) or recorded.what != what:
-        active.replay.diverge(f"{name} came back as {what}")
+        active.replay.diverge(f"{name} is recorded as another value than {what}")
     answer: T = msgspec.json.decode(recorded.value)
     return answer
 

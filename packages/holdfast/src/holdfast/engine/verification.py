@@ -43,7 +43,7 @@ async def verify(driver: OperationDriver) -> None:
     log.process.environment.crash.reached("after_verify")
     answer: Any = verdict.__class__
     if answer not in _VERDICTS:
-        answer, verdict = CannotTell, CannotTell(f"verify answered {answer.__name__}, which is no verdict")
+        answer, verdict = CannotTell, CannotTell(f"verify answered {answer.__name__}, which is not a verdict")
     if part is not None:
         verdict = _about_part(part, verdict)
     kind = _VERDICTS[type(verdict)]

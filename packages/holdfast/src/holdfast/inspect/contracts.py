@@ -103,7 +103,7 @@ def _bounds(contract: Contract, claims: bool) -> list[str]:
         found.append(f"{who} it{time}, where {gate.when}")
     if (once := contract.once) is not None:
         what = f"the same {', '.join(once.parameters)}" if once.reworded else "exactly the same call"
-        found.append(f"a model that asks for {what} again meets: {once.then}")
+        found.append(f"a model that asks for {what} again gets: {once.then}")
     if contract.compensates:
         found.append(
             "a compensation restores the world" if contract.restores else "a compensation explains what happened"
@@ -148,7 +148,11 @@ def _dangers(contract: Contract) -> list[str]:
     if contract.natural is not None and not contract.observes:
         found.append("a repeat overwrites changes that others made in between")
     if not contract.restores:
-        found.append("it cannot be undone" if not contract.compensates else "amends explain, they do not undo")
+        found.append(
+            "it cannot be undone"
+            if not contract.compensates
+            else "its compensation explains the effect and does not undo it"
+        )
     if contract.on_unknown == "raise":
         found.append("an unknown outcome is raised into the agent's code instead of waiting for a person")
     return found

@@ -38,7 +38,7 @@ _STANDING: Final = {
 _MOVES: Final = {
     "Send": "send it", "Observe": "read its preconditions", "Verify": "read the world back", "Wait": "wait",
     "Judge": "let the policy judge it",
-    "RequestApproval": "ask a person", "Hold": "hold it", "Reuse": "reuse an outcome that stands",
+    "RequestApproval": "ask a person", "Hold": "hold it", "Reuse": "reuse an earlier outcome",
     "Settle": "record its outcome", "Park": "ask a person", "Done": "nothing",
 }  # fmt: skip
 
@@ -252,7 +252,7 @@ def _proven(state: OperationState, verdicts: list[r.Verified]) -> Answer:
         )
     proof = basis_text(state.settlement.basis)
     if state.settlement.basis == RETURNED and state.attempts and _answered_later(state, state.attempts[-1]):
-        proof = "the answer said so that came later"
+        proof = "the later answer said so"
     if state.settlement.basis.by == "rule" and state.reason:
         proof = state.reason
     if state.links.contradicted:
@@ -264,7 +264,7 @@ def _proven(state: OperationState, verdicts: list[r.Verified]) -> Answer:
 
 def _landed(state: OperationState, evidence: AttemptEvidence) -> Answer:
     if state.links.contradicted:
-        return Answer("disputed", "the record and the evidence against it disagree: a person finds out")
+        return Answer("disputed", "the record and the evidence against it disagree: a person has to decide")
     if state.phase == "succeeded":
         return Answer("yes", "not read back in time" if state.settlement.unverified else "")
     if state.final and state.settlement.basis is not None and state.settlement.basis.by == "person":

@@ -94,7 +94,7 @@ def _check(history: RunHistory, parent: str, step: str) -> None:
         )
     if amends := [operation.step for operation in history.operations.values() if operation.intent.compensates]:
         raise UsageError(
-            f"run {parent} cannot be forked before {step}: amends were made there",
+            f"run {parent} cannot be forked before {step}: compensations ran there",
             known=f"by {', '.join(amends)}",
             next_step="choose a step before them",
         )

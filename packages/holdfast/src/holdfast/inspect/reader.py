@@ -127,7 +127,7 @@ class JournalReader:
             raise ChainBroken(
                 f"run {run}: its records are missing",
                 known="a run is stored together with its first records, so they were removed",
-                next_step="keep a copy of the file, look with holdfast verify, and compare it with a backup",
+                next_step="keep a copy of the file, check it with holdfast verify, and compare it with a backup",
             )
         return found
 

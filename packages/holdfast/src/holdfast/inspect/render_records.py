@@ -21,8 +21,8 @@ _BESIDE: Final = {"resolve", "late", "transaction", "undo", "approve", "decline"
 _WORDS: Final = {
     "happened": "says that it happened",
     "did_not_happen": "says that it did not happen",
-    "retry": "says that it did not happen, and orders one more attempt",
-    "same_key": "orders one more attempt under the same key, whether it happened or not",
+    "retry": "says that it did not happen, and asks for one more attempt",
+    "same_key": "asks for one more attempt under the same key, whether it happened or not",
 }
 
 
@@ -228,7 +228,7 @@ def transaction_note(record: r.Record) -> tuple[str, str] | None:
         case r.TransactionParked():
             return "parked", f"{name}: {record.why}; {_amends(record)}"
         case r.TransactionResolved():
-            what = "orders what is stuck to be tried again" if record.word == "retry" else "lets what is stuck stand"
+            what = "has what is stuck tried again" if record.word == "retry" else "accepts what is stuck as it is"
             return record.by, f"{what} in {name}" + (f": {record.note}" if record.note else "")
         case _:
             return None
@@ -243,14 +243,14 @@ def ruling_text(ruling: Ruling, policy: str) -> str:
     """The ruling of a policy on an operation, and the rule behind it."""
     match ruling.word:
         case "auto":
-            said = "it leaves by itself"
+            said = "it is sent without approval"
         case "sample":
             said = f"it was drawn from {ruling.stratum!r}" if ruling.sampled else f"not drawn from {ruling.stratum!r}"
         case "refuse":
             said = "it is refused"
         case _:
             said = "a person is asked" if ruling.people == 1 else f"{ruling.people} people are asked"
-    later = ", and looked at afterwards" if ruling.shadow else ""
+    later = ", and reviewed afterwards" if ruling.shadow else ""
     why = f"; {ruling.why}" if ruling.why else ""
     return f"{said}{later}, by the rule {ruling.rule!r} of {policy}{why}"
 
@@ -359,7 +359,7 @@ def _correction(value: r.Raw) -> RenderedValue:
 
 def _grounds(value: r.Raw) -> RenderedValue:
     found = msgspec.json.decode(value, type=_Grounds)
-    return RenderedValue(f"it rests on what was corrected: {', '.join(found.corrected)}")
+    return RenderedValue(f"it relies on what was corrected: {', '.join(found.corrected)}")
 
 
 def _plan(value: r.Raw) -> RenderedValue:

@@ -62,7 +62,7 @@ def head_keys(file: Path | None) -> tuple[str, ...]:
         keys = tuple(one.strip() for one in value.split(",") if one.strip())
         if not keys or min(len(one) for one in keys) < SHORTEST_KEY:
             raise UsageError(
-                f"a key in {VARIABLE} is too short", next_step=f"give at least {SHORTEST_KEY} random signs"
+                f"a key in {VARIABLE} is too short", next_step=f"give at least {SHORTEST_KEY} random characters"
             )
         return keys
     found = load_keys(file) if file is not None else None

@@ -37,7 +37,7 @@ Kind = Literal["write", "read", "decision", "value", "timer", "event", "question
 Mark = Literal["ok", "failed", "unknown", "open", "asks", "off", "info"]
 
 _PAUSES: Final = {"suspended", "stopped", "taken up", "reopened"}
-_TOLD: Final = {"promise": "held, and leaves at the commit"}
+_TOLD: Final = {"promise": "held, and sent at the commit"}
 _MARKS: Final[dict[str, Mark]] = {"succeeded": "ok", "failed": "failed", "unknown": "unknown", "cancelled": "off",
                                   "gated": "asks"}  # fmt: skip
 
@@ -340,7 +340,9 @@ class _Teller:
     def _unheard(self) -> None:
         """Note the messages that were sent to the run and not delivered to its code."""
         for message in () if self.history.messages is None else self.history.messages.unheard:
-            self.messages[message.entry].notes.append(TimelineNote(message.at, "unheard", "its code has not heard it"))
+            self.messages[message.entry].notes.append(
+                TimelineNote(message.at, "unheard", "its code has not received it")
+            )
 
     def _of_run(self, record: r.RunRecord) -> None:
         label, text = record_note(record)

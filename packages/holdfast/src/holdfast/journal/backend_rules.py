@@ -59,7 +59,7 @@ def check_extras(write: Write) -> None:
     """Check what is stored beside records. Raises for a listing outside of 64 bits, or an invalid ledger entry."""
     change = write.change
     if change is not None and not (change.due_ms is None or abs(change.due_ms) <= FOREVER_MS):
-        raise RecordRefused(f"{write.lease.run}: {change.due_ms} is no time at which a run can be due")
+        raise RecordRefused(f"{write.lease.run}: {change.due_ms} is not a time at which a run can be due")
     for post in write.posts:
         check_post(post)
 

@@ -143,7 +143,7 @@ def prompt_of(goal: Any, facts: Mapping[str, Any], trouble: Sequence[str]) -> st
     """The prompt of a planner: the goal, what is known, and why earlier plans failed."""
     parts = [f"Goal: {_text(goal)}", f"What is known: {_text(facts)}"]
     if trouble:
-        parts.append("Earlier plans came to nothing:\n" + "\n".join(f"- {one}" for one in trouble))
+        parts.append("Earlier plans failed:\n" + "\n".join(f"- {one}" for one in trouble))
     parts.append('Make a plan. Where an argument is a fact, name it: {"$fact": "its name"}.')
     return "\n\n".join(parts)
 

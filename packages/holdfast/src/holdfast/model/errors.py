@@ -43,7 +43,7 @@ def checked_wait(retry_after: float | None) -> float | None:
     if retry_after is None or (number and 0 <= retry_after <= LONGEST_WAIT_S):
         return retry_after
     raise ArgumentError(
-        f"retry_after={retry_after!r} is no time to wait",
+        f"retry_after={retry_after!r} is not a time to wait",
         parameter="retry_after",
         next_step=f"give seconds from 0 to {LONGEST_WAIT_S} (a year), or None",
     )
@@ -108,15 +108,15 @@ class Deferred(HoldfastError):
     ) -> None:
         for name, span in (("within", within), ("every", every)):
             if not isinstance(span, timedelta) and not (name == "every" and span is None):  # pyright: ignore[reportUnnecessaryIsInstance]  # callers need not be typed
-                raise ArgumentError(f"{name}={span!r} is no duration", parameter=name, next_step="give a timedelta")
+                raise ArgumentError(f"{name}={span!r} is not a duration", parameter=name, next_step="give a timedelta")
             if span is not None and not timedelta(0) < span <= LONGEST_ANSWER:
                 raise ArgumentError(
-                    f"{name}={span}: an answer is awaited for longer than no time, and at most a century",
+                    f"{name}={span}: the wait for an answer is longer than zero and at most a century",
                     parameter=name,
                     next_step="give a timedelta between",
                 )
         if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # as above
-            raise ArgumentError(f"key={key!r} is no text", parameter="key", next_step="give text, or nothing")
+            raise ArgumentError(f"key={key!r} is not text", parameter="key", next_step="give text, or nothing")
         super().__init__(evidence)
         self.within = within
         self.key = key
@@ -277,7 +277,7 @@ class PlanRefused(UsageError):
     """A plan cannot run as it is; `faults` lists everything that is wrong with it. Nothing was recorded or sent."""
 
     def __init__(self, message: str, *, faults: tuple[str, ...]) -> None:
-        super().__init__(message, next_step="mend every fault and give the plan again")
+        super().__init__(message, next_step="correct every fault and submit the plan again")
         self.faults = faults
 
 

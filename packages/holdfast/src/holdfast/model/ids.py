@@ -58,7 +58,9 @@ def split_operation_id(operation: str) -> tuple[str, str]:
     """The run and the step of an operation's name. Raises `UsageError` for any other text."""
     run, slash, step = operation.partition("/")
     if not (slash and run and step):
-        raise UsageError(f"{operation!r} is no operation", next_step="name it as RUN/STEP, as `holdfast show RUN` does")
+        raise UsageError(
+            f"{operation!r} is not an operation id", next_step="name it as RUN/STEP, as `holdfast show RUN` does"
+        )
     return run, step
 
 

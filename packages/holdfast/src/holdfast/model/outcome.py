@@ -309,7 +309,9 @@ def text_of(outcome: Outcome[Any]) -> str:
     if outcome.edited_by:
         lines.append(f"A person changed the call before it was sent. These were sent: {_shown(outcome.arguments)}.")
     if outcome.pending and outcome.code != PENDING:
-        lines.append(f"Not finished yet: {', '.join(outcome.pending)}. Do not repeat them: what becomes of them comes.")
+        lines.append(
+            f"Not finished yet: {', '.join(outcome.pending)}. Do not repeat them: their outcomes are delivered later."
+        )
     lines.extend(f"{name} is now {_shown(value)}." for name, value in outcome.facts.items())
     return "\n".join(lines)
 
@@ -344,8 +346,8 @@ def _said(outcome: Outcome[Any]) -> str:
             return f"It is not known whether this happened: {reason}. Do not repeat it; a person was asked."
         case _ if outcome.code == PENDING:
             run, other = outcome.operation.partition("/")[0], outcome.reused.partition("/")[0]
-            where = "by itself" if run == other else f"to run {other}, and not here"
-            return f"Not sent: {reason}. Do not repeat it: what becomes of it comes {where}."
+            where = "later" if run == other else f"to run {other}, and not here"
+            return f"Not sent: {reason}. Do not repeat it: its outcome is delivered {where}."
         case _:
             said = f" ({outcome.reason})" if outcome.reason else ""
             return f"Accepted{said}, and not finished yet. Do not repeat it: the answer comes by itself."

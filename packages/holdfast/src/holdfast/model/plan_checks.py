@@ -73,7 +73,7 @@ def faults_of(plan: Plan, given: Given, parse: Parse) -> list[PlanFault]:
 
 def _as_a_whole(plan: Plan) -> Iterator[PlanFault]:
     if not plan.steps:
-        yield PlanFault("", "a plan has a step at least")
+        yield PlanFault("", "a plan needs at least one step")
     if len(plan.steps) > MOST_STEPS:
         yield PlanFault("", f"{len(plan.steps)} steps, and {MOST_STEPS} are allowed")
     if not can_name(plan.name):
@@ -109,7 +109,7 @@ def _of_limits(step: PlanStep) -> Iterator[str]:
     if len(step.fallbacks) > MOST_FALLBACKS:
         yield f"it has {len(step.fallbacks)} fallbacks, and {MOST_FALLBACKS} are allowed"
     if step.hold and step.fallbacks:
-        yield "it is held, and what leaves at the commit has no fallback"
+        yield "it is held, and what is sent at the commit has no fallback"
 
 
 def _of_call(plan: Plan, step: PlanStep, call: Call, ids: set[str], given: Given) -> Iterator[str]:

@@ -72,7 +72,7 @@ def _problems(rule: Rule) -> Iterator[str]:
     for field in ("rate", "shadow", "busy_rate"):
         share: float | None = getattr(rule, field)
         if share is not None and not 0 <= share <= 1:
-            yield f"{field}: {share:g} is no share: it goes from 0 to 1"
+            yield f"{field}: {share:g} is not a share: it goes from 0 to 1"
     if rule.busy_rate is not None and (rule.then != "sample" or rule.busy_rate > rule.rate):
         yield "busy_rate: it is a share of what is sampled, and no more than rate"
     if rule.require is not None and rule.then in {"auto", "refuse"}:
@@ -80,7 +80,7 @@ def _problems(rule: Rule) -> Iterator[str]:
     if rule.people < 0 or (rule.then == "two" and rule.people == 1):
         yield f"people: {rule.people} is not how many people `{rule.then}` asks"
     if rule.within is not None and rule.within <= timedelta(0):
-        yield f"within: {rule.within} is no time: people need some"
+        yield f"within: {rule.within} is too short: people need some time"
     if (rule.on_expiry == "escalate") != bool(rule.escalates_to):
         yield "escalates_to: it names the queue for on_expiry: escalate, and both belong together"
 
@@ -106,15 +106,15 @@ class Policy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fie
 
     def __post_init__(self) -> None:
         if any(name != one.name for name, one in self.thresholds.items()):
-            raise ValueError("thresholds: each stands under its own name")
+            raise ValueError("thresholds: the key and the name of a threshold must agree")
         if not self.name:
-            raise ValueError("name: a policy has one")
+            raise ValueError("name: a policy needs one")
         if self.default == "sample":
-            raise ValueError("default: what no rule knows is not sampled; give it a rule")
+            raise ValueError("default: it cannot sample; add a rule that samples")
         if self.remembers <= timedelta(0):
-            raise ValueError(f"remembers: {self.remembers} is no time")
+            raise ValueError(f"remembers: {self.remembers} is not a duration above 0")
         if any(list(cuts) != sorted(set(cuts)) for cuts in self.bands.values()):
-            raise ValueError("bands: the cuts of a variable go up")
+            raise ValueError("bands: the cuts of a variable must ascend")
         names = [rule.name for rule in self.rules]
         if double := next((name for name in names if names.count(name) > 1), ""):
             raise ValueError(f"rules: two rules are named {double!r}")

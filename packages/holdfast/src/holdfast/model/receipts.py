@@ -40,7 +40,7 @@ def unproven(history: RunHistory, requires: Iterable[str], result: object) -> li
     """The unproven claims, one sentence each."""
     stands = proven(history)
     tools = {operation.intent.tool for operation in stands.values()}
-    missing = [f"no {tool} of this run succeeded and stands" for tool in requires if tool not in tools]
+    missing = [f"no {tool} of this run succeeded and is still in effect" for tool in requires if tool not in tools]
     for receipt in receipts_in(result):
         operation = stands.get(receipt.operation)
         if operation is None or operation.intent.tool != receipt.tool:

@@ -246,7 +246,7 @@ def _why_stuck(member: Member) -> str:
         return f"it is not known whether {serving(operation.step, CONFIRM)} happened"
     if (doubtful := member.doubtful) is not None:
         return f"it is not known whether {doubtful.step} happened, and compensating it blindly is not declared harmless"
-    return f"the compensation of {operation.step} is not here any more"
+    return f"the compensation of {operation.step} is no longer in this app"
 
 
 def standing(members: Sequence[Member]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -321,7 +321,9 @@ def _confirm(boundary: TransactionState, members: Sequence[Member], *, left: boo
             continue
         done = member.confirmation
         if done is None and (member.lapsed or not member.confirmable):
-            why = "its time was over before the commit" if member.lapsed else "its confirmation is not here any more"
+            why = (
+                "its time was over before the commit" if member.lapsed else "its confirmation is no longer in this app"
+            )
             refused.append((f"the reservation {member.step} was not confirmed: {why}", member.step))
         elif done is None:
             due.append(member.step)

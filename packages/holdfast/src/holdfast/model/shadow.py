@@ -64,4 +64,4 @@ def shadow_item(run: str, step: str) -> str:
 def asked_afterwards(tool: str, arguments: str) -> str:
     """The question to a person."""
     shown = arguments if len(arguments) <= _SHOWN else arguments[:_SHOWN] + "..."
-    return f"was it right that {tool} {shown} left without a person?"
+    return f"was it right that {tool} {shown} was sent without a person?"

@@ -40,36 +40,36 @@ class StopRule(msgspec.Struct, frozen=True):
         return not self.next_step
 
 
-_KNOWN: Final = "its outcomes stand; it can go on under the same id"
+_KNOWN: Final = "its outcomes are kept; the run can continue under the same id"
 _FIX: Final = "after a fix: holdfast resume {run}"
 STOP_REASONS: Final[Mapping[StopReason, StopRule]] = {
     "error": StopRule(
         "its code raised an exception, and nothing was sent since",
         _KNOWN,
         _FIX,
-        advice="resume, once its code is mended or the cause is gone: what it did holds, and is not done twice",
+        advice="resume, once its code is fixed or the cause is gone: what it did is kept, and is not done twice",
     ),
     "diverged": StopRule(
-        "its code went another way than its record, and nothing was sent since",
+        "its code diverged from its record, and nothing was sent since",
         _KNOWN,
         _FIX,
-        advice="resume, once its code goes the recorded way again: what it did holds, and is not done twice",
+        advice="resume, once its code follows the record again: what it did is kept, and is not done twice",
     ),
     "quarantined": StopRule(
         "its processes died again and again, and no worker takes it any more",
         _KNOWN,
         _FIX,
-        advice="resume, once you know what ended its processes: what it did holds, and is not done twice",
+        advice="resume, once you know what ended its processes: what it did is kept, and is not done twice",
     ),
     "cancelled": StopRule(
         "a person cancelled it",
-        "its outcomes stand; nothing more is sent",
-        "only if it is to go on after all: holdfast resume {run}",
+        "its outcomes are kept; nothing more is sent",
+        "only if it is to continue after all: holdfast resume {run}",
         command="cancel",
     ),
     "handed_over": StopRule(
         "a person took it over and goes on in place of the agent",
-        "its outcomes stand; it does not go on",
+        "its outcomes are kept; the run does not continue",
         command=TAKE_OVER,
     ),
 }
@@ -83,7 +83,7 @@ def reason_of(command: str) -> StopReason | None:
 def after_stop(run: str, reason: str) -> tuple[str, str]:
     """Texts about a run that stopped for this reason: what is known, and how it goes on; empty where it does not."""
     if reason == "undone":
-        return "what could be undone is undone; it does not go on", ""
+        return "what could be undone is undone; the run does not continue", ""
     rule = next((rule for name, rule in STOP_REASONS.items() if name == reason), None)
     return (_KNOWN, _FIX.format(run=run)) if rule is None else (rule.known, rule.next_step.format(run=run))
 

@@ -185,7 +185,7 @@ _MEANT: Final[dict[Kind, str]] = {
     "question": "a reply",
     "handoff": "a handoff",
     "review": "a review",
-    "shadow": "a look afterwards",
+    "shadow": "a review afterwards",
     "unreadable": "a repair: a record or a ledger entry cannot be read",
 }
 
@@ -216,7 +216,7 @@ async def answer(
     """
     now = await load_item(service.looking, item) if isinstance(item, str) else item
     if not by:
-        raise UsageError("an answer has a name", next_step="say who answers: --by NAME")
+        raise UsageError("an answer needs the name of a person", next_step="say who answers: --by NAME")
     checked_shown(now, shown)
     service = service.about(now, shown)
     if isinstance(given, Delegate | Snooze | Escalate):
@@ -317,7 +317,7 @@ async def _review_transaction(service: ControlService, now: LoadedItem, given: R
             return await service.resolve_transaction(now.run, now.step, "retry", by=by, why=given.evidence)
         case HappenedAnswer() | DidNotHappenAnswer():
             raise UsageError(
-                f"{now.item} is a transaction: what happened is said about its operations",
+                f"{now.item} is a transaction: the outcomes of its operations are stated one by one",
                 known=f"it is stuck at: {', '.join(transaction.stuck) or 'nothing'}",
                 next_step="compensate, retry or abandon it",
             )
@@ -415,21 +415,25 @@ async def answer_all(
     that does not fit, or whose item was answered meanwhile.
     """
     if twice := sorted({one.item for one in answers if [each.item for each in answers].count(one.item) > 1}):
-        raise UsageError(f"{twice[0]} is answered twice", known="none of the answers was taken")
+        raise UsageError(f"{twice[0]} is answered twice", known="none of the answers was recorded")
     words = CollectingSink(service.engine.environment.clock.wall_ms())
     draft = service.over(words)
     for one in answers:
         try:
             await answer(draft, one.loaded or one.item, one.answer, by=by, shown=one.shown)
         except UsageError as error:
-            known = f"{error.known}; none of the answers was taken" if error.known else "none of the answers was taken"
+            known = (
+                f"{error.known}; none of the answers was recorded"
+                if error.known
+                else "none of the answers was recorded"
+            )
             raise UsageError(f"{one.item}: {error.message}", known=known, next_step=error.next_step) from error
     try:
         await service.sink.post_all((*words.posts, *also))
     except LedgerTaken as taken:
         raise UsageError(
             f"{_first(taken)} answered one of them meanwhile",
-            known="none of the answers was taken", next_step="read it again: holdfast inbox",
+            known="none of the answers was recorded", next_step="read it again: holdfast inbox",
         ) from taken  # fmt: skip
     return [await service.sink.apply(run, answered) for run, answered in words.runs.items()]
 

@@ -108,8 +108,8 @@ def sentence(one: Handing) -> str:
     receiver = one.to or (f"the queue {one.queue}" if one.queue else "")
     match one.word:
         case "delegate":
-            return f"{one.by} gives it to {receiver}{note}"
+            return f"{one.by} delegated it to {receiver}{note}"
         case "snooze":
-            return f"{one.by} lets it rest{note}"
+            return f"{one.by} snoozed it{note}"
         case "escalate":
-            return f"{one.by} makes it urgent" + (f" and gives it to {receiver}" if receiver else "") + note
+            return f"{one.by} escalated it" + (f" to {receiver}" if receiver else "") + note

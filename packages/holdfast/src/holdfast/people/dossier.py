@@ -228,7 +228,7 @@ def _question(about: LoadedItem) -> tuple[str, str]:
         case OperationState() as operation if about.kind == "shadow":
             ruling = operation.judgement.ruling
             asks = asked_afterwards(operation.intent.tool, bytes(operation.intent.arguments).decode())
-            return asks, "" if ruling is None else f"its rule {ruling.rule!r} let it leave"
+            return asks, "" if ruling is None else f"its rule {ruling.rule!r} sent it without approval"
         case OperationState() as operation if about.contradicted:
             return contradiction_text(
                 operation.phase, operation.links.contradicted
@@ -282,7 +282,7 @@ def _risks(operation: OperationState | None, contract: Contract | None) -> tuple
     if operation.approval.require is not None:
         found.insert(0, required_text(operation.approval.require))
     if operation.intent.hold:
-        found.append(f"it leaves with the commit of {operation.intent.hold}")
+        found.append(f"it is sent with the commit of {operation.intent.hold}")
     return tuple(found)
 
 
@@ -364,7 +364,7 @@ def _due(about: LoadedItem) -> int | None:
 def _default(about: LoadedItem) -> str:
     """The outcome if no answer comes in time."""
     if about.kind == "shadow":
-        return "nothing: it has left"
+        return "nothing: it was sent already"
     if about.contradicted:
         return "the outcome stays as recorded, and the question stays open"
     timed = _due(about) is not None
@@ -378,7 +378,7 @@ def _default(about: LoadedItem) -> str:
             return after_deadline(operation.approval.on_expiry if timed else "")
         case _:
             waits = after_deadline("hold") if timed else "it waits"
-            return f"{waits}: only evidence or a person's word ends it"
+            return f"{waits}: only evidence or a person's answer ends it"
 
 
 def _commands(about: LoadedItem, listed: str, contract: Contract | None) -> tuple[str, ...]:

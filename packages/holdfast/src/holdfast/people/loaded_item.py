@@ -181,7 +181,7 @@ def checked_shown(now: LoadedItem, shown: str) -> None:
         )
     if shown and not now.digest.startswith(shown):
         raise UsageError(
-            f"{now.item} has changed since it was shown, and your answer was not taken",
+            f"{now.item} has changed since it was shown, and your answer was not recorded",
             known="it was answered, or something that it relies on has changed",
             next_step=f"read it again: holdfast inbox --item {now.item}",
         )

@@ -31,7 +31,7 @@ async def judge_afterwards(sink: CommandSink, run: str, step: str, judged: Judge
     if not entry.fresh:
         first = read(entry, Judged)
         await sink.post(Post(stream, f"late/{judged.by}", written(judged)))
-        raise UsageError(f"{run}/{step} was looked at before", known=f"{first.by} said that it was {first.word}")
+        raise UsageError(f"{run}/{step} was reviewed before", known=f"{first.by} said that it was {first.word}")
     return after(run, judged.word)
 
 
@@ -39,7 +39,7 @@ def after(run: str, word: Word) -> str:
     """The next step after a review."""
     if word == "right":
         return ""
-    return f"It stands until it is undone: holdfast undo {run}"
+    return f"It stays in effect until it is undone: holdfast undo {run}"
 
 
 def answer_afterwards(item: str) -> str:

@@ -55,9 +55,9 @@ def _repeated(one: ListedPermission, wanted: StandingPermission) -> bool:
 
 def _check(engine: Engine, wanted: StandingPermission, now_ms: int) -> None:
     if not wanted.by:
-        raise UsageError("a permission has a name", next_step="say who gives it: --by NAME")
+        raise UsageError("a standing permission needs the name of its giver", next_step="say who gives it: --by NAME")
     if wanted.until_ms <= now_ms + engine.settings.clock_error_ms:
-        raise UsageError("that time is over", next_step="let it end at a moment that is still to come")
+        raise UsageError("the end of the permission is in the past", next_step="choose a time in the future")
     if wanted.times < 0 or wanted.total < 0:
         raise UsageError("a limit cannot be negative", next_step="leave it out for no limit")
     if not isfinite(wanted.total):
@@ -87,7 +87,7 @@ def _parsed(condition: str) -> None:
     try:
         holds(condition, {})
     except ConditionError as error:
-        if "has no answer here" not in error.message:
+        if "cannot be evaluated here" not in error.message:
             raise
 
 
@@ -120,4 +120,6 @@ async def revoke_standing(engine: Engine, permission: str, *, by: str, why: str 
         end = use_post(permission, spent, Use(sum=spent.sum, revoked_by=by, note=why))
         if (await engine.journal.post(end)).fresh:
             return spent
-    raise UsageError(f"{permission} is used too fast to be revoked", next_step="pause its tool: holdfast pause --tool")
+    raise UsageError(
+        f"{permission} is being used too fast to be revoked", next_step="pause its tool: holdfast pause --tool"
+    )

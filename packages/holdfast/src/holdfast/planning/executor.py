@@ -81,7 +81,8 @@ async def _same_plan(context: RunContext, plan: Plan) -> None:
     recorded = await context.value(f"plan:{plan.name}", lambda: text)
     if recorded != text:
         raise context.diverge(
-            f"the plan {plan.name} came back as another one", f"the plan {plan.name} differs from the recorded one"
+            f"the plan {plan.name} is another plan than the recorded one",
+            f"the plan {plan.name} differs from the recorded one",
         )
 
 

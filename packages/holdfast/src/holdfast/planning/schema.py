@@ -28,7 +28,7 @@ def plan_schema(tools: Iterable[Tool[..., Any]]) -> dict[str, Any]:
     """
     definitions: dict[str, Schema] = {
         _RESULT: _reference(REFERENCE, "a part of an earlier step's result: step.field"),
-        _FACT: _reference(FACT, "what is known under this name, as it was told"),
+        _FACT: _reference(FACT, "what is known under this name, as it was given"),
         _STEP: _step(),
     }
     calls = [_call(tool, definitions) for tool in tools if not tool.serves]
@@ -76,8 +76,8 @@ def _step() -> Schema:
             "ask_if": maybe,
             "timeout_s": one_of({"type": "number"}, _NULL),
             "attempts": one_of({"type": "integer"}, _NULL),
-            "hold": {"type": "boolean", "description": "whether it leaves only when everything else has succeeded"},
-            "relies_on": {**texts, "description": "facts that it rests on besides those in its arguments"},
+            "hold": {"type": "boolean", "description": "whether it is sent only when everything else has succeeded"},
+            "relies_on": {**texts, "description": "facts that it relies on besides those in its arguments"},
         }
     )
 

@@ -71,7 +71,9 @@ def _addresses(host: str, port: int, *, private: bool) -> Sequence[tuple[socket.
         raise NotSent(f"{host} cannot be resolved: {error}") from error
     open_ = [(family, (str(where[0]), port)) for family, _, _, _, where in found if private or is_public(str(where[0]))]
     if not open_:
-        raise NotSent(f"{host} leads inside, where webhooks do not go", next_step="Settings(private_webhooks=True)")
+        raise NotSent(
+            f"{host} is a private address, to which no webhooks are sent", next_step="Settings(private_webhooks=True)"
+        )
     return open_
 
 
@@ -100,7 +102,7 @@ def _until_blank_line(line: socket.socket, so_far: bytes) -> bytes:
         line.settimeout(_step_s())
         more = line.recv(8192)
         if not more or len(so_far) > HEAD_AT_MOST:
-            raise ConnectionError("the answer has no end to its head")
+            raise ConnectionError("the headers of the answer do not end")
         so_far += more
     return so_far
 

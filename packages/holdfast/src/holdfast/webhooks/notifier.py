@@ -132,8 +132,8 @@ async def notify(run: Run, message: WebhookMessage) -> str:
 
     said = await steps.value(scope, "give up", fresh)
     if outcome.status == "unknown":
-        return f"not taken in all its time: {said}"  # the run is suspended until one more try is ordered
-    raise NotDelivered(f"{message.endpoint} was not told: {said}")
+        return f"not accepted in time: {said}"  # the run is suspended until one more try is ordered
+    raise NotDelivered(f"{message.endpoint} was not notified: {said}")
 
 
 async def _disable(engine: Process, name: str, why: str) -> None:

@@ -136,13 +136,13 @@ def checked(note: Note, *, private: bool) -> Note:
     if not _NAME.fullmatch(note.name):
         raise UsageError(f"{note.name!r} cannot name an endpoint", next_step="use 1 to 40 letters, digits, _ or .")
     if not note.secrets:
-        raise UsageError("an endpoint has a secret", next_step="name the variable that holds it: whsec_...")
+        raise UsageError("an endpoint needs a secret", next_step="name the variable that holds it: whsec_...")
     host = host_of(note.url)
     if not host:
         raise UsageError(f"{note.url!r} is not a webhook address", next_step="give one like https://example.com/hooks")
     if not private and (not note.url.lower().startswith("https:") or not may_be_public(host)):
         raise UsageError(
-            f"{note.url} leads inside, or is not encrypted: it is refused",
+            f"{note.url} is a private or unencrypted address, which is refused",
             next_step="give a public https address, or allow it with Settings(private_webhooks=True)",
         )
     return note

@@ -137,7 +137,7 @@ class Waiters:
             return None  # a waiter was woken and has not run yet
         pauses = [*self.resting.values(), *self.pauses.values()]
         if any(pause.kind == "replay" for pause in pauses):
-            return Ending("diverged", "every branch waits, and recorded steps have not come back")
+            return Ending("diverged", "every branch waits, and the code did not reach recorded steps again")
         process = active.process
         horizon = process.environment.clock.wall_ms() + process.settings.hold_ms
         dues = [*self.limits.values(), *(pause.due for pause in pauses if pause.due is not None)]

@@ -136,7 +136,7 @@ SMTP: Final = (
     ExceptionRule("smtplib.SMTPAuthenticationError", "not_sent", "refused before a message was begun"),
     ExceptionRule("smtplib.SMTPNotSupportedError", "not_sent", "the server lacks an extension; raised before DATA"),
     ExceptionRule("smtplib.SMTPSenderRefused", "not_sent", "refused before DATA; the message did not leave"),
-    ExceptionRule("smtplib.SMTPRecipientsRefused", "not_sent", "no recipient was accepted, so DATA was never said"),
+    ExceptionRule("smtplib.SMTPRecipientsRefused", "not_sent", "no recipient was accepted, so DATA was never sent"),
     ExceptionRule(
         "smtplib.SMTPDataError",
         "ambiguous",
@@ -165,7 +165,7 @@ AIOSMTPLIB: Final = (
     ExceptionRule(
         "aiosmtplib.errors.SMTPRecipientsRefused",
         "not_sent",
-        "no recipient was accepted, so DATA was never said",
+        "no recipient was accepted, so DATA was never sent",
         covers=("aiosmtplib.errors.SMTPRecipientRefused",),
     ),
     ExceptionRule("aiosmtplib.errors.SMTPDataError", "ambiguous", "as smtplib.SMTPDataError"),

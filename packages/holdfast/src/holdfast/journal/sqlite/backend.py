@@ -26,7 +26,7 @@ class SqliteFiles:
             raise UsageError("the journal has no name", next_step="give a path: --journal desk.db")
         if place == ":memory:":
             raise UsageError(
-                "`:memory:` is no file, and SQLite would forget the journal with each connection",
+                "`:memory:` is not a file, and SQLite would forget the journal with each connection",
                 next_step="give a path, or memory: for a journal that ends with the process",
             )
         return str(Path(place).expanduser())

@@ -89,7 +89,7 @@ class OpenFile:
         if self.file is not None and other is not None:
             self.leave()
             raise JournalError(
-                f"{path} is already open in this process through {other.library}; {library} cannot open it, too",
+                f"{path} is already open in this process through {other.library}; {library} cannot open it as well",
                 known="two copies of SQLite in one process would drop each other's locks; nothing was opened",
                 next_step="use one address for this journal in the whole process: with sqlite+apsw:// or without",
             )

@@ -21,7 +21,7 @@ def explain(failure: DatabaseFailure, path: Path) -> JournalError:
             return JournalUnavailable(
                 f"{path}: no space left on the disk",
                 known="nothing was written; what was acknowledged is safe",
-                next_step="make room; the journal goes on by itself",
+                next_step="make room; the journal continues by itself",
             )
         case "readonly":
             return JournalUnavailable(
@@ -31,7 +31,7 @@ def explain(failure: DatabaseFailure, path: Path) -> JournalError:
             )
         case "damaged" if failure.code & 0xFF == sqlite3.SQLITE_NOTADB:
             return JournalUnavailable(
-                f"{path} is no SQLite database",
+                f"{path} is not a SQLite database",
                 known="nothing was changed in it: it is another file, or the first page of the journal is damaged",
                 next_step="name the journal; if this is it, keep a copy of the file and restore a backup",
             )
@@ -49,7 +49,7 @@ def explain(failure: DatabaseFailure, path: Path) -> JournalError:
             return JournalUnavailable(
                 f"{path}: the disk failed: {failure} (SQLite code {failure.code})",
                 known="what was acknowledged is safe; the journal takes no more writes through this process",
-                next_step="look at the disk, then start the process again",
+                next_step="check the disk, then restart the process",
             )
 
 

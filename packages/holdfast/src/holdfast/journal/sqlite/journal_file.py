@@ -347,7 +347,7 @@ class JournalFile:
         head = self.head()
         if kept and (kept.record > head.records or kept.entry > head.entries):
             # An anchor never goes back: rows were removed that another process has described, or our head met a gap.
-            _log.warning("the anchor was not renewed: the log ends before it; look with holdfast verify")
+            _log.warning("the anchor was not renewed: the log ends before it; check it with holdfast verify")
             return
         mark = opening.measure(files.reader, self.settings, identity.incarnation, head, self._missing)
         if mark != kept:

@@ -116,7 +116,7 @@ def check_place(settings: FileSettings) -> None:
     if kind and not settings.allow_network_filesystem:
         raise JournalError(
             f"{settings.path} lies on a network file system ({kind}), where locks and syncs cannot be relied on",
-            next_step="use a local disk, or PostgreSQL for several machines",
+            next_step="use a local disk; the processes of one machine can share a journal",
         )
 
 

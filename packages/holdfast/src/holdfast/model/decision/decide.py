@@ -268,7 +268,7 @@ _STOPS: Final = {
 def _tool_gone(case: Case) -> Move | None:
     if case.situation.tool == "present":
         return None
-    return Park("tool gone", why=f"the tool {case.operation.intent.tool} is not here any more")
+    return Park("tool gone", why=f"the tool {case.operation.intent.tool} is no longer in this app")
 
 
 _OPEN: Final[tuple[Rule, ...]] = (

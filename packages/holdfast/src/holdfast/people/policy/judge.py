@@ -110,7 +110,7 @@ def _holds(text: str, values: Mapping[str, Any]) -> bool:
             if "overload" in reason or "Unsupported" in reason
             else " ".join(reason.split())[:_FEW]
         )
-        raise ValueError(f"{told} (its condition has no answer here)") from error
+        raise ValueError(f"{told} (its condition cannot be evaluated here)") from error
 
 
 # --- where its thresholds are now -----------------------------------------------------------------------------------

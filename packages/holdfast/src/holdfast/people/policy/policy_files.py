@@ -88,7 +88,7 @@ def read_yaml(path: Path) -> object:
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", next_step="name a policy file") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise PolicyError(str(path), (f"it is no YAML: {' '.join(str(error).split())}",)) from error
+        raise PolicyError(str(path), (f"it is not YAML: {' '.join(str(error).split())}",)) from error
     return found
 
 

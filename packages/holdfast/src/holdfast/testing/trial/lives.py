@@ -95,7 +95,7 @@ class _Selector(selectors.DefaultSelector):
             self._passing.seconds += timeout
             if self._passing.seconds > self._passing.until:
                 self._passing.until = float("inf")  # said once: the loop has to run on while it is closed
-                raise LifeTimedOut("three hours passed, and nothing came that it waits for")
+                raise LifeTimedOut("three hours passed, and nothing arrived that the run waits for")
         return ready
 
 

@@ -92,7 +92,7 @@ class World:
         for service in services:
             if not callable(getattr(service, "effects", None)) or not callable(getattr(service, "reset", None)):
                 raise UsageError(
-                    f"{service!r} is no fake that can be counted",
+                    f"{service!r} is not a fake that can be counted",
                     next_step="give it effects() -> list[str], what happened in order, and reset(), which forgets it",
                 )
         self._outside.services.extend(services)
@@ -214,12 +214,12 @@ def _called(what: object) -> AnyTool:
         return what.code
     if is_tool(what):
         return what
-    raise UsageError(f"{what!r} is no tool", next_step="give the tool; its compensation is called book.compensate")
+    raise UsageError(f"{what!r} is not a tool", next_step="give the tool; its compensation is called book.compensate")
 
 
 def _check(agent: object) -> None:
     if not isinstance(agent, Agent):
-        raise UsageError(f"{agent!r} is no agent", next_step="give the @agent function itself, and its input")
+        raise UsageError(f"{agent!r} is not an agent", next_step="give the @agent function itself, and its input")
     with contextlib.suppress(RuntimeError):
         asyncio.get_running_loop()
         raise UsageError(

@@ -102,7 +102,7 @@ class Exploration(msgspec.Struct, frozen=True):
                 yield "Each crash was real: each process killed with SIGKILL."
             yield wrapped(f"Undisturbed, the effects are {_listed(self.undisturbed)}.")
         yield from (wrapped(f"In other words: {line}.") for line in self.reworded)
-        yield from (wrapped(f"Ordered, and never met: {fault}.") for fault in self.unmet)
+        yield from (wrapped(f"Requested, and no call ran into it: {fault}.") for fault in self.unmet)
         yield from self._pairs_told()
         yield from self._groups()
 
