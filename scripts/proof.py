@@ -84,7 +84,6 @@ def _fast_path(figures: differential.Figures) -> list[str]:
         f"| requests at services | {figures.requests:,} |",
         f"| effects at services | {figures.effects:,} |",
         f"| records, byte for byte | {figures.records:,} |",
-        f"| seeds an hour on {os.cpu_count()} cores | {figures.per_hour:,} |",
         "",
     ]
     lines += [f"Different: `make differential SEED={one.seed}`" for one in figures.different]
