@@ -202,9 +202,16 @@ SETTINGS: Final[dict[str, str]] = {
     "claim_wait_ms": "How long to wait for another operation that holds the same business key; then a person is asked.",
     "slice_ms": "The longest pause after which a waiting operation looks at its situation again.",
     "recover_every_ms": "How often to look for abandoned runs and those that are due.",
+    "recover_at_once": "How many of these runs may work at the same time. A run that ends makes room for the next at "
+    "once, and agents share the room.",
+    "recover_held": "How many of these runs this process holds at most, those that wait for a retry or a short pause "
+    "included. At 40 KiB each they have to fit into memory; more are refused.",
     "heads_every_ms": "How often the signed head of the journal is sent to the webhook endpoints that ask for it.",
     "private_webhooks": "Whether webhooks may go to loopback and private addresses, and unencrypted.",
     "fast_path": "Whether the first attempt of an ordinary write takes the straight way. The records are the same.",
+    "gc_threshold": "While the app is open, Python's garbage collector runs after so many new objects, and does not "
+    "visit those that existed when the app was opened; closing it restores both. 0 leaves the collector to the "
+    "application. 50000 suits a process with 100 live runs or more: see [performance](../explanation/performance.md).",
 }
 
 NEXT: Final[dict[str, str]] = {

@@ -9,13 +9,14 @@ import pytest
 
 from holdfast import Ambiguous, Key, Run, agent, current_operation, tool
 from holdfast.engine.outbox import begin_asleep
-from holdfast.engine.recovery import AT_ONCE, NOTICES_AT_ONCE, Recovery
+from holdfast.engine.recovery import NOTICES_AT_ONCE, Recovery
 from holdfast.engine.tool_protocol import Input
 from holdfast.errors import RunSuspended
 from holdfast.journal.port import RunRow
 from holdfast.policies import Retry
 from tests.unit.engine.lab import Lab, virtual
 
+AT_ONCE = 20
 ONE_LOOK_S = 5  # how often a worker looks for work by a timer
 
 
@@ -47,7 +48,7 @@ async def test_two_hundred_runs_are_recovered_in_the_time_that_they_take(lab: La
     code = slow(lab, "desk", 0.1)
     await asleep(lab, *((code, number) for number in range(200)))
     await lab.pass_time(hours=1)
-    async with lab.app(code, recover=True, hold_ms=0) as app:
+    async with lab.app(code, recover=True, hold_ms=0, recover_at_once=AT_ONCE) as app:
         await lab.pass_time(seconds=200 * 0.1 / AT_ONCE + 0.5)
         assert len(await app.service.runs(status="completed")) == 200
 
@@ -78,7 +79,7 @@ async def test_the_run_that_is_due_first_is_driven_first(lab: Lab):
     numbers = [*range(90, 60, -1), *range(30)]
     await asleep(lab, *((code, number) for number in numbers))
     await lab.pass_time(hours=1)
-    async with lab.app(code, recover=True):
+    async with lab.app(code, recover=True, recover_at_once=AT_ONCE):
         await lab.pass_time(seconds=1)
         assert lab.sent == [f"desk-{number}" for number in numbers[:AT_ONCE]]
 
@@ -98,10 +99,41 @@ async def test_a_run_that_waits_for_a_retry_holds_no_place(lab: Lab):
     code = slow(lab, "desk", 0)
     await asleep(lab, *((pays, number) for number in range(3 * AT_ONCE)), (code, 1))
     await lab.pass_time(hours=1)
-    async with lab.app(pays, code, recover=True, hold_ms=3_600_000) as app:
+    async with lab.app(pays, code, recover=True, hold_ms=3_600_000, recover_at_once=AT_ONCE) as app:
         await lab.pass_time(seconds=1)
         assert len(app.engine.active_runs) > 2 * AT_ONCE, "they all wait for their second attempt"
         assert (await app.service.row("desk-1")).status == "completed"
+
+
+@virtual
+async def test_an_agent_with_many_due_runs_does_not_starve_another(lab: Lab):
+    many, few = slow(lab, "many", 60), slow(lab, "few", 60)
+    await asleep(lab, *((many, number) for number in range(50)), *((few, number) for number in range(2)))
+    await lab.pass_time(hours=1)
+    async with lab.app(many, few, recover=True, recover_at_once=10):
+        await lab.pass_time(seconds=1)
+        assert sorted(lab.sent) == ["few-0", "few-1", *(f"many-{number}" for number in range(8))]
+        await lab.pass_time(seconds=60)
+        assert lab.sent[10:] == [f"many-{number}" for number in range(8, 18)]
+
+
+@virtual
+async def test_no_more_runs_are_held_than_there_is_room_for(lab: Lab):
+    @tool(idempotency=Key.forever(), retry=Retry(base=timedelta(seconds=20), cap=timedelta(seconds=25)))
+    async def pay(number: int) -> int:
+        assert current_operation().key
+        raise Ambiguous("no answer")
+
+    @agent(run_id="pays-{number}", tools=[pay])
+    async def pays(run: Run, number: int) -> int:
+        await run.sleep(timedelta(hours=1))
+        return await pay(number)
+
+    await asleep(lab, *((pays, number) for number in range(50)))
+    await lab.pass_time(hours=1)
+    async with lab.app(pays, recover=True, hold_ms=3_600_000, recover_at_once=10, recover_held=30) as app:
+        await lab.pass_time(seconds=1)
+        assert len(app.engine.active_runs) == 30
 
 
 @pytest.mark.parametrize("crowd", ["holdfast:notice", "desk"])
@@ -115,7 +147,7 @@ async def test_notices_and_runs_do_not_starve_each_other(lab: Lab, crowd: str):
         await asyncio.Event().wait()
 
     other = "desk" if crowd != "desk" else "holdfast:notice"
-    async with lab.app() as app:
+    async with lab.app(recover_at_once=AT_ONCE) as app:
         for number in range(50):
             await begin_asleep(app.engine, f"a-{number}", Input(b"1", "d"), crowd)
         await begin_asleep(app.engine, "z", Input(b"1", "d"), other)

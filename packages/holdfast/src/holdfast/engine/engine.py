@@ -14,6 +14,7 @@ from holdfast.engine.active_run.run import ActiveRun
 from holdfast.engine.active_run.scopes import number_tasks, stop_numbering
 from holdfast.engine.calls import remember_calls
 from holdfast.engine.commands import take_commands
+from holdfast.engine.environment import GARBAGE
 from holdfast.engine.housekeeping import Loop
 from holdfast.engine.process import Process
 from holdfast.engine.suspension import Ending
@@ -29,6 +30,7 @@ class Engine(Process):
 
     active_runs: dict[str, ActiveRun]
     _beating: Loop
+    _tuned = False  # True once this app has tuned the garbage collector
     _NOTES: Final = {  # ledger streams, by their prefix, that concern the whole process
         pending.WAYS: "could not read what was ever pending",
         breaker.PAUSES: "could not read which tools are paused",
@@ -52,6 +54,9 @@ class Engine(Process):
         number_tasks(asyncio.get_running_loop())
         self._beating = self.housekeeping.keep("the task that renews the lease", self._keep_lease)
         self.housekeeping.keep("the task that looks for commands and pauses", self._keep_house)
+        if self.settings.gc_threshold:
+            GARBAGE.tune(self.settings.gc_threshold)
+            self._tuned = True
         return self.identity
 
     async def shut_down(self, driving: list[asyncio.Task[Any]]) -> None:
@@ -67,6 +72,8 @@ class Engine(Process):
         if self.closing:
             return
         self.closing = True
+        if self._tuned:  # first: whatever fails below, the application has its collector back
+            GARBAGE.restore(self.settings.gc_threshold)
         remember_calls(self.worker, WeakSet(self.calls.open))
         # The lease is renewed until the last task has ended: a process that still writes must not look dead.
         await self.housekeeping.close(keep=self._beating)

@@ -6,12 +6,16 @@ A test or a simulator passes its own; the product uses the ones here.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
+import gc
+import os
 import random
 import secrets
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from pathlib import Path
 from typing import Any, Final, Protocol, TypedDict, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -201,3 +205,56 @@ def checked_loop() -> None:
             known="nothing was opened or sent",
             next_step="call it under asyncio.run(...); elsewhere, use `with Holdfast(...) as app` in a thread",
         ) from None
+
+
+# --- the memory of this machine, and the collector of this interpreter -------------------------------------------
+
+_CGROUP_LIMIT: Final = Path("/sys/fs/cgroup/memory.max")
+
+
+def memory_kib() -> int | None:
+    """The memory that this process may use, KiB: that of the machine, or its container's; None if unknown."""
+    found: list[int] = []
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 1024)
+    with contextlib.suppress(OSError, ValueError):  # there is no limit, or no such file on this system
+        found.append(int(_CGROUP_LIMIT.read_text()) // 1024)
+    return min((kib for kib in found if kib > 0), default=None)
+
+
+class GarbageCollector:
+    """Python's collector while apps are open that tune it (`Settings.gc_threshold`). The last of them restores it.
+
+    Each collection visits what live runs occupy, and an ordinary threshold makes it do so many times a second.
+    """
+
+    def __init__(self) -> None:
+        self._thresholds: list[int] = []
+        self._before: tuple[int, int, int] | None = None
+        self._froze = False
+
+    def tune(self, threshold: int) -> None:
+        """Collect after so many new objects, and no longer visit the objects that exist now."""
+        if self._before is None:
+            self._before = gc.get_threshold()
+            self._froze = gc.get_freeze_count() == 0  # otherwise the application froze its own: they stay frozen
+            if self._froze:
+                gc.collect()  # garbage that is frozen would stay until the app is closed
+                gc.freeze()
+        self._thresholds.append(threshold)
+        gc.set_threshold(max(self._thresholds), *self._before[1:])
+
+    def restore(self, threshold: int) -> None:
+        """Undo `tune`; while other apps tune it, only their thresholds count."""
+        self._thresholds.remove(threshold)
+        assert self._before is not None
+        if self._thresholds:
+            gc.set_threshold(max(self._thresholds), *self._before[1:])
+            return
+        gc.set_threshold(*self._before)
+        self._before = None
+        if self._froze:
+            gc.unfreeze()
+
+
+GARBAGE: Final = GarbageCollector()

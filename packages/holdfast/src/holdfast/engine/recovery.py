@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Collection
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -22,7 +23,7 @@ from holdfast.engine.suspension import release_post, stopped_change
 from holdfast.engine.verification import verify
 from holdfast.engine.waiting import schedule
 from holdfast.errors import HoldfastError, JournalError, LedgerTaken, RunBusy
-from holdfast.journal.port import LeaseGranted, RunChange
+from holdfast.journal.port import LeaseGranted, RunChange, RunRow
 from holdfast.journal.run_log import RunLog, genesis
 from holdfast.model import records as r
 from holdfast.model.decision import moves as m
@@ -30,15 +31,12 @@ from holdfast.model.system import is_system
 
 if TYPE_CHECKING:
     from holdfast.engine.run_driver import Conclusion
+    from holdfast.journal.port import AgentKey
     from holdfast.model.operation import OperationState
 
 
-AT_ONCE: Final = 20
-"""Runs that are at work at once. One that waits, for a retry for example, holds no place."""
 NOTICES_AT_ONCE: Final = 5
-"""The same for the runs that send notices: they have places of their own, so neither kind starves the other."""
-HELD: Final = 500
-"""Runs of either kind that this process holds at once, those that wait included."""
+"""Runs that send notices and work at once: they have places of their own, so neither kind starves the other."""
 _TASK: Final = "the search for abandoned runs failed"
 _LOOK_AGAIN_S: Final = 0.05  # while all places are taken: a run that begins to wait frees one without a notice
 
@@ -60,8 +58,9 @@ class Recovery:
         self._engine = engine
         self._drive = drive
         self._errands = errands
-        self._runs = _Places(AT_ONCE)
-        self._notices = _Places(NOTICES_AT_ONCE)
+        held = engine.settings.recover_held
+        self._runs = _Places(engine.settings.recover_at_once, held)
+        self._notices = _Places(NOTICES_AT_ONCE, held)
         self._not_before: dict[str, int] = {}
         self._freed = asyncio.Event()
         self._more = False  # True if more due runs may wait for a place
@@ -98,12 +97,29 @@ class Recovery:
             ]
             room = places.room(engine)
             skip = {*self._runs.driving, *self._notices.driving, *engine.active_runs, *self._not_before}
-            rows = await engine.journal.due(agents, room, skip) if agents and room > 0 else []
+            rows = await self._due(agents, room, skip, places) if agents and room > 0 else []
             self._more = self._more or room <= 0 or len(rows) == room
             for row in rows:
-                places.driving.add(row.run)
+                places.driving[row.run] = row.agent
                 started.append(engine.background(self._one(row.run, places), f"holdfast-recover-{row.run}"))
         return started
+
+    async def _due(
+        self, agents: Collection[AgentKey], room: int, skip: Collection[str], places: _Places
+    ) -> Collection[RunRow]:
+        """The due runs that are driven next: the one due first, of the agent that has the fewest places."""
+        journal = self._engine.journal
+        rows = await journal.due(agents, room, skip)
+        if len(rows) < room or len(agents) == 1:
+            return rows  # there is room for all of them
+        # One agent with very many due runs must not keep those of the others waiting.
+        queues = {agent[0]: deque(await journal.due([agent], room, skip)) for agent in agents}
+        taken, chosen = Counter(places.driving.values()), list[RunRow]()
+        while len(chosen) < room and (waiting := [name for name, queue in queues.items() if queue]):
+            name = min(waiting, key=taken.__getitem__)
+            chosen.append(queues[name].popleft())
+            taken[name] += 1
+        return chosen
 
     async def _place_free(self) -> None:
         """Return when a run has ended, and after a moment in any case."""
@@ -128,7 +144,7 @@ class Recovery:
             again = True
             LOG.error("run %s could not be recovered", run, exc_info=error)
         finally:
-            places.driving.discard(run)
+            places.driving.pop(run, None)
             self._freed.set()
             if again:  # not in a tight loop
                 self._not_before[run] = engine.journal.now().ms + engine.settings.recover_every_ms
@@ -137,13 +153,15 @@ class Recovery:
 class _Places:
     """The runs of one kind that are driven, and how many more may be."""
 
-    def __init__(self, at_once: int) -> None:
+    def __init__(self, at_once: int, held: int) -> None:
         self._at_once = at_once
-        self.driving: set[str] = set()
+        self._held = held  # runs that work, and those that wait: one that waits, for a retry for example, has no place
+        self.driving: dict[str, str] = {}
+        """The runs that are driven, and their agents."""
 
     def room(self, engine: Engine) -> int:
         working = sum(1 for run in self.driving if engine.works_on(run))
-        return min(self._at_once - working, HELD - len(self.driving))
+        return min(self._at_once - working, self._held - len(self.driving))
 
 
 # Stopped runs: an unknown effect is read back on a slow schedule, and nothing is ever sent.

@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from holdfast.engine.environment import memory_kib
 from holdfast.errors import UsageError
 
 _SWITCHES: Final = ("private_webhooks", "fast_path")
@@ -14,10 +15,18 @@ _AT_LEAST_ONE: Final = (
     "poll_ms",
     "slice_ms",
     "recover_every_ms",
+    "recover_at_once",
+    "recover_held",
     "heads_every_ms",
     "deaths_allowed",
     "claims_allowed",
 )
+
+LIVE_RUN_KIB: Final = 40
+"""The memory that a live run occupies, measured; what agent code keeps comes on top of it."""
+MANY_RUNS: Final = 1_000
+"""So many live runs fit on every machine that runs Python: the memory is not looked up for fewer."""
+PYTHONS_THRESHOLD: Final = 700
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -31,12 +40,17 @@ class Settings(msgspec.Struct, frozen=True):
     `hung_owner_ms`: how long a call that was given up may still run before a person is asked to end its process.
     `watch_stopped_ms`: how long after a run stopped a worker reads back its unknown effects.
     `answer_within_ms`: how long people have where nothing else says so; 0 lets them take as long as the run has.
-    `recover_every_ms`: how often to look for abandoned runs and those that are due. `heads_every_ms`: how
-    often the signed head of the journal is sent to the webhook endpoints that ask for it. `private_webhooks`:
-    whether outgoing webhooks may go to loopback and private addresses, and without encryption. `fast_path`: whether
-    the first attempt of an ordinary write takes the straight way; without it the records are the same.
+    `recover_every_ms`: how often to look for abandoned runs and those that are due. `recover_at_once`: how many of
+    these runs may work at the same time. `recover_held`: how many of them this process holds at most, those that wait
+    for a retry or a short pause included. `heads_every_ms`: how often the signed head of the journal is sent to the
+    webhook endpoints that ask for it. `private_webhooks`: whether outgoing webhooks may go to loopback and private
+    addresses, and without encryption. `fast_path`: whether the first attempt of an ordinary write takes the straight
+    way; without it the records are the same.
+    `gc_threshold`: while the app is open, Python's garbage collector runs after so many new objects, and does not visit
+    those that existed when the app was opened; 0 leaves it to the application.
 
-    Raises `UsageError` for a setting that is not a whole number, is too small, or contradicts another one.
+    Raises `UsageError` for a setting that is not a whole number, is too small, contradicts another one, or needs more
+    memory than there is.
     """
 
     lease_ms: int = 15_000
@@ -56,9 +70,12 @@ class Settings(msgspec.Struct, frozen=True):
     claim_wait_ms: int = 10 * 60_000
     slice_ms: int = 30_000
     recover_every_ms: int = 5_000
+    recover_at_once: int = 100
+    recover_held: int = 1_000
     heads_every_ms: int = 3_600_000
     private_webhooks: bool = False
     fast_path: bool = True
+    gc_threshold: int = 0
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
@@ -74,6 +91,29 @@ class Settings(msgspec.Struct, frozen=True):
                 f"Settings(margin_ms={self.margin_ms}, lease_ms={self.lease_ms})",
                 known="a worker that stops trusting its lease before it has one drives nothing",
                 next_step="let margin_ms be smaller than lease_ms",
+            )
+        if self.recover_held < self.recover_at_once:
+            raise UsageError(
+                f"Settings(recover_held={self.recover_held}, recover_at_once={self.recover_at_once})",
+                known="a run that works is also held",
+                next_step="let recover_held be at least recover_at_once",
+            )
+        if 0 < self.gc_threshold < PYTHONS_THRESHOLD:
+            raise UsageError(
+                f"Settings(gc_threshold={self.gc_threshold})",
+                known=f"Python collects after {PYTHONS_THRESHOLD} new objects by itself",
+                next_step=f"give 0, or at least {PYTHONS_THRESHOLD}; 50000 suits 100 live runs and more",
+            )
+        if self.recover_held > MANY_RUNS and (memory := memory_kib()) is not None:
+            self._check_memory(memory)
+
+    def _check_memory(self, memory: int) -> None:
+        fits = memory // LIVE_RUN_KIB
+        if self.recover_held > fits:
+            raise UsageError(
+                f"Settings(recover_held={self.recover_held})",
+                known=f"a live run occupies about {LIVE_RUN_KIB} KiB, and this process may use {memory // 1024} MiB",
+                next_step=f"let recover_held be at most {fits}, or give the process more memory",
             )
 
     def answer_by(self, asked_ms: int) -> int:

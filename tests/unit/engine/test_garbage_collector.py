@@ -1,0 +1,76 @@
+"""The garbage collector of the interpreter belongs to the application: an app tunes it only where it is told to."""
+
+import asyncio
+import gc
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast import Holdfast
+from holdfast.engine.settings import Settings
+
+TUNED = Settings(gc_threshold=50_000)
+
+
+@pytest.fixture(autouse=True)
+def restored() -> Iterator[None]:
+    before = gc.get_threshold()
+    yield
+    gc.set_threshold(*before)
+    gc.unfreeze()
+
+
+def test_it_is_left_alone_by_default(tmp_path: Path):
+    async def body() -> None:
+        before = gc.get_threshold(), gc.get_freeze_count()
+        async with Holdfast(tmp_path / "j.db"):
+            assert (gc.get_threshold(), gc.get_freeze_count()) == before
+
+    asyncio.run(body())
+
+
+def test_it_is_tuned_while_the_app_is_open(tmp_path: Path):
+    async def body() -> None:
+        before = gc.get_threshold()
+        async with Holdfast(tmp_path / "j.db", settings=TUNED):
+            assert gc.get_threshold() == (50_000, *before[1:])
+            assert gc.get_freeze_count() > 0
+        assert (gc.get_threshold(), gc.get_freeze_count()) == (before, 0)
+
+    asyncio.run(body())
+
+
+def test_the_last_of_several_apps_restores_it(tmp_path: Path):
+    async def body() -> None:
+        before = gc.get_threshold()
+        async with Holdfast(tmp_path / "a.db", settings=TUNED):
+            async with Holdfast(tmp_path / "b.db", settings=Settings(gc_threshold=90_000)):
+                assert gc.get_threshold()[0] == 90_000
+            assert gc.get_threshold()[0] == 50_000
+            assert gc.get_freeze_count() > 0
+        assert (gc.get_threshold(), gc.get_freeze_count()) == (before, 0)
+
+    asyncio.run(body())
+
+
+def test_what_the_application_froze_stays_frozen(tmp_path: Path):
+    async def body() -> None:
+        gc.freeze()
+        frozen = gc.get_freeze_count()
+        async with Holdfast(tmp_path / "j.db", settings=TUNED):
+            assert gc.get_freeze_count() <= frozen
+        assert gc.get_freeze_count() > 0
+
+    asyncio.run(body())
+
+
+def test_an_app_that_could_not_be_opened_leaves_it_alone(tmp_path: Path):
+    async def body() -> None:
+        before = gc.get_threshold(), gc.get_freeze_count()
+        app = Holdfast(tmp_path, settings=TUNED)  # a directory is no journal
+        with pytest.raises(Exception, match=str(tmp_path)):
+            await app.open()
+        assert (gc.get_threshold(), gc.get_freeze_count()) == before
+
+    asyncio.run(body())
