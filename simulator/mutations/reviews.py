@@ -221,7 +221,7 @@ REVIEWS: Final = (
     Mutant(
         "told in vain",
         "writes begin although a message waits",
-        "holdfast.engine.situation:_stopped_by_message",
+        "holdfast.engine.situation:_blocked_by_message",
         always(""),
     ),
     Mutant(

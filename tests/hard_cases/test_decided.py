@@ -147,8 +147,8 @@ def test_reading_back_has_its_own_reserve_while_the_breaker_is_open():
 
 def test_a_cancelled_run_settles_what_is_in_flight_before_anything_else():
     story = Story(VERIFIABLE).starts()
-    assert story.says(stop="cancel", live=frozenset({1})) == "wait for call: a call is still open"
-    assert story.ends("ambiguous").says(stop="cancel") == "verify: read back at once: presence can be believed"
+    assert story.says(blocked="cancel", live=frozenset({1})) == "wait for call: a call is still open"
+    assert story.ends("ambiguous").says(blocked="cancel") == "verify: read back at once: presence can be believed"
 
 
 def test_an_operation_that_kills_its_worker_is_quarantined():

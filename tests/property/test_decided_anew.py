@@ -5,7 +5,7 @@ value. The fields and their types come from msgspec, so that a new field takes p
 for which no second value is known fails the test.
 
 A memo is sound only if its key holds every field that the rules read. The second half plants memos whose keys lack one
-field, a new stop reason, or what a new rule reads, and each of them has to be found.
+field, a new reason that blocks, or what a new rule reads, and each of them has to be found.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from holdfast.model.decision import decide as rules
 from holdfast.model.decision.decide import decide
 from holdfast.model.decision.evidence import RULE, Case
 from holdfast.model.decision.moves import Move, Settle
-from holdfast.model.decision.situation import Elsewhere, Now, Situation, Stop
+from holdfast.model.decision.situation import Block, Now, OtherEffect, Situation
 from holdfast.model.operation import OperationState, ScheduledWait
 from holdfast.model.outcome import Basis, Met
 from holdfast.model.policy import Past, PolicyFacts, Queue, Ruling
@@ -137,7 +137,7 @@ CLAUSES: Final = Contract(
     gate=Gate("true", require=Require(person=True)),
     pending=Pending("an answer"),
 )
-CLAIMED: Final = Elsewhere("claim", "pending", "desk/charge#9")
+CLAIMED: Final = OtherEffect("claim", "pending", "desk/charge#9")
 HUNG: Final[dict[str, Any]] = {"hung": "a process hangs", "hung_owner_ms": 10 * MINUTE}
 RULING: Final = Ruling("refuse", "no charges", require=Require(person=True))
 FACTS: Final = PolicyFacts("charge", "desk", 1, "monday", history=Past(), queue=Queue())
@@ -178,11 +178,11 @@ def questions() -> dict[str, Question]:
         "pause, preconditions changed": ask(pausing(sent, "retry", boot="sunday"), ALL_STORED, reading="changed"),
         "approved": ask(approved, replace(stories.NATURAL, observes=True), gate="wanted", asks="a1"),
         "approved, look first": ask(approved, replace(stories.VERIFIABLE, check_first=True), reading="same"),
-        "claim held": ask(planned, BOTH, elsewhere=CLAIMED),
-        "claim deferred": ask(planned, BOTH, elsewhere=replace(CLAIMED, by="guard", deferred=True)),
-        "claim with other arguments": ask(planned, RUNS_TWICE, elsewhere=replace(CLAIMED, mismatch=True)),
-        "claim that succeeded": ask(planned, BOTH, elsewhere=replace(CLAIMED, state="succeeded")),
-        "thing pending": ask(planned, PATIENT, elsewhere=replace(CLAIMED, met=Met("desk/charge#9", ("an answer",)))),
+        "claim held": ask(planned, BOTH, other=CLAIMED),
+        "claim deferred": ask(planned, BOTH, other=replace(CLAIMED, by="guard", deferred=True)),
+        "claim with other arguments": ask(planned, RUNS_TWICE, other=replace(CLAIMED, mismatch=True)),
+        "claim that succeeded": ask(planned, BOTH, other=replace(CLAIMED, state="succeeded")),
+        "thing pending": ask(planned, PATIENT, other=replace(CLAIMED, met=Met("desk/charge#9", ("an answer",)))),
         "reading due": ask(pausing(unsent, "verify"), PATIENT, began_doubtful=True),
         "budget": ask(pausing(unsent, "verify"), replace(stories.PLAIN, budget=Budget(2.0)), hold="trip"),
         "read back, rebooted": ask(checked, RUNS_TWICE, TUESDAY),
@@ -214,7 +214,7 @@ def questions() -> dict[str, Question]:
         "arguments not stored": ask(replace(planned, intent=replace(planned.intent, executable=False)), stories.PLAIN),
         "hold": ask(replace(planned, intent=replace(planned.intent, hold="trip")), stories.PLAIN, hold="trip"),
         "edited": ask(part(planned, "editing", called=planned.intent, editors=("ann",)), stories.PLAIN),
-        "every part": ask(full, CLAUSES, elsewhere=CLAIMED),
+        "every part": ask(full, CLAUSES, other=CLAIMED),
         "time for attempts": ask(
             pausing(unsent, "other"), replace(stories.PLAIN, retry=Retry(elapsed=timedelta(seconds=1)))
         ),
@@ -385,14 +385,14 @@ def test_a_memo_whose_key_leaves_out_one_field_is_found(name: str, monkeypatch: 
 
 def test_a_memo_that_knows_the_stop_reasons_of_today_is_found(monkeypatch: pytest.MonkeyPatch):
     class Wider(Situation, frozen=True):
-        stop: Literal[Stop, "evacuated"] = ""  # type: ignore[assignment]  # one more reason
+        blocked: Literal[Block, "evacuated"] = ""  # type: ignore[assignment]  # one more reason
 
     def key(question: Question) -> Any:
-        stop: str = question.situation.stop
-        known = stop if stop in get_args(Stop) else ""
-        return key_without(frozenset({"Wider.stop"}), tuple(question)), known
+        stop: str = question.situation.blocked
+        known = stop if stop in get_args(Block) else ""
+        return key_without(frozenset({"Wider.blocked"}), tuple(question)), known
 
-    monkeypatch.setattr(rules, "_STOPS", {**rules._STOPS, "evacuated": "the building is empty"})
+    monkeypatch.setattr(rules, "_BLOCKED", {**rules._BLOCKED, "evacuated": "the building is empty"})
     question = QUESTIONS["ambiguous"]
     read: Any = {name: getattr(question.situation, name) for name in Situation.__struct_fields__}
     wider = question._replace(situation=Wider(**read))
@@ -401,8 +401,8 @@ def test_a_memo_that_knows_the_stop_reasons_of_today_is_found(monkeypatch: pytes
     plant(monkeypatch, key)
     found = Driver(monkeypatch).wrong(variants)
     assert found is not None
-    assert found.fields == ("Wider.stop",)
-    assert found.question.situation.stop == "evacuated"
+    assert found.fields == ("Wider.blocked",)
+    assert found.question.situation.blocked == "evacuated"
 
 
 @pytest.mark.parametrize("name", UNREAD)

@@ -22,7 +22,7 @@ from holdfast.model import records as r
 from holdfast.model.decision import decide as rules
 from holdfast.model.decision.evidence import RULE, Case
 from holdfast.model.decision.moves import Move, Send, Settle
-from holdfast.model.decision.situation import Now, Situation, Stop
+from holdfast.model.decision.situation import Block, Now, Situation
 from holdfast.model.operation import OperationState
 from tests.unit.engine.lab import Lab, virtual
 
@@ -75,10 +75,10 @@ async def test_a_new_rule_is_asked_about_the_first_write(lab: Lab, monkeypatch: 
 
 @virtual
 async def test_what_stops_the_run_after_the_first_write_stops_the_second(lab: Lab, monkeypatch: pytest.MonkeyPatch):
-    def spent_after_one(_: object) -> Stop:
+    def spent_after_one(_: object) -> Block:
         return "deadline" if lab.sent else ""
 
-    monkeypatch.setattr(situation, "stop_of", spent_after_one)
+    monkeypatch.setattr(situation, "block_of", spent_after_one)
     desk = paying(lab, 1, 2)
     async with lab.app(desk) as app:
         await app.run(desk, "ann")
@@ -87,10 +87,10 @@ async def test_what_stops_the_run_after_the_first_write_stops_the_second(lab: La
 
 @virtual
 async def test_a_new_obstacle_of_one_operation_stops_it(lab: Lab, monkeypatch: pytest.MonkeyPatch):
-    def too_much(_: DrivenOperation, operation: OperationState) -> Stop:
+    def too_much(_: DrivenOperation, operation: OperationState) -> Block:
         return "corrected" if above_the_ceiling(operation) else ""
 
-    monkeypatch.setattr(situation, "_stop", too_much)
+    monkeypatch.setattr(situation, "_block", too_much)
     desk = paying(lab, 900)
     async with lab.app(desk) as app:
         await app.run(desk, "ann")

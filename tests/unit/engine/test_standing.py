@@ -206,9 +206,9 @@ async def test_an_order_that_comes_while_uses_are_counted_is_heeded(
 
         async def counted(flight: Any, permit: Any) -> Any:
             await getattr(app.service, word)("r-one", by="bea")
-            return await approvals.permit_use_post(flight, permit)
+            return await approvals.permission_use_post(flight, permit)
 
-        monkeypatch.setattr(executor, "permit_use_post", counted)
+        monkeypatch.setattr(executor, "permission_use_post", counted)
         with pytest.raises(OperationCancelled if word == "cancel" else RunSuspended):
             await app.run(desk, "one")
     assert not lab.sent

@@ -76,10 +76,10 @@ ANYWHERE: Final = (
     Row("the process died during an attempt", lambda story: story.sent("lost").waits(0, "retry")),
     Row("the key's first request is still in progress", lambda s: s.sent("key_in_progress").waits(0, "retry")),
     Row("an attempt may have landed; its time for repeating is over", lambda s: _ambiguous(s).pauses(25 * HOUR)),
-    Row("nothing was sent, and the run is cancelled", lambda story: story.planned(), {"stop": "cancel"}),
-    Row("every attempt is proven unsent, and the run is cancelled", _unsent, {"stop": "cancel"}),
-    Row("every attempt is proven unsent, and the deadline passed", _unsent, {"stop": "deadline"}),
-    Row("an attempt may have landed, and the run is cancelled", _ambiguous, {"stop": "cancel"}),
+    Row("nothing was sent, and the run is cancelled", lambda story: story.planned(), {"blocked": "cancel"}),
+    Row("every attempt is proven unsent, and the run is cancelled", _unsent, {"blocked": "cancel"}),
+    Row("every attempt is proven unsent, and the deadline passed", _unsent, {"blocked": "deadline"}),
+    Row("an attempt may have landed, and the run is cancelled", _ambiguous, {"blocked": "cancel"}),
     Row("an attempt may have landed, and no attempt is left", _spent),
     Row("nothing was sent, and the breaker is open", lambda story: story.planned(), {"breaker_ms": 5_000}),
     Row(
@@ -106,7 +106,7 @@ READ_BACK: Final = (
     Row("read back after the window: it did not happen", lambda story: _absent(story).waits(0, "retry")),
     Row("read back: something else is there", lambda story: _ambiguous(story).verified("conflict")),
     Row("read back until the deadline: cannot tell", _hopeless),
-    Row("read back after the window: absent, and the run is cancelled", _absent, {"stop": "cancel"}),
+    Row("read back after the window: absent, and the run is cancelled", _absent, {"blocked": "cancel"}),
     Row(
         "read back: cannot tell, and the window is unknown",
         lambda story: _ambiguous(story).verified("cannot_tell").pauses(story.contract.verify_deadline_ms, "verify"),

@@ -22,7 +22,7 @@ def awaiting(contract=VERIFIABLE, ms: int = HOUR, **said) -> Story:
 def test_a_deferred_answer_is_waited_for_and_then_read_back():
     story = Story(KEYED_READ_BACK).starts().deferred(HOUR)
     assert story.says() == "wait for answer: the answer comes later"
-    assert story.later(HOUR - 1).says(stop="cancel") == "wait for answer: the answer comes later"
+    assert story.later(HOUR - 1).says(blocked="cancel") == "wait for answer: the answer comes later"
     assert story.later(1).says() == "verify: read back at once: presence can be believed"
     assert story.verified("cannot_tell").says().startswith("wait for verify")
     assert story.phase == "awaiting"

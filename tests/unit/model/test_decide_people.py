@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.model.contract import Key
 from holdfast.model.decision import moves as m
-from holdfast.model.decision.situation import Elsewhere
+from holdfast.model.decision.situation import OtherEffect
 from holdfast.model.outcome import EXPIRED, Basis
 from holdfast.policies import Retry
 from tests.unit.model.decision_rows import KEYED_READ_BACK, NATURAL_READ_BACK
@@ -119,7 +119,7 @@ def test_an_order_survives_a_restart():
 
 def test_an_order_that_a_person_takes_back_by_cancelling_sends_nothing():
     story = Story(VERIFIABLE).sent("ambiguous").settled("unknown").person("retry")
-    assert story.says(stop="cancel") == "verify: read back at once: presence can be believed"
+    assert story.says(blocked="cancel") == "verify: read back at once: presence can be believed"
 
 
 def test_an_order_ends_with_the_next_time_a_person_is_asked():
@@ -142,8 +142,8 @@ def test_a_conflict_after_an_order_is_brought_back_to_the_person():
 
 def test_a_claim_that_is_free_again_does_not_send_by_itself():
     story = Story().planned()
-    waited = Elsewhere("claim", "pending", "x/y", waited_out=True)
-    assert story.says(elsewhere=waited) == "park: claim held too long"
+    waited = OtherEffect("claim", "pending", "x/y", waited_out=True)
+    assert story.says(other=waited) == "park: claim held too long"
     assert story.parked().later(HOUR).says() == "wait for person: a person is asked"
 
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from holdfast.model import records as r
 from holdfast.model.decision import moves as m
-from holdfast.model.decision.situation import Elsewhere
+from holdfast.model.decision.situation import OtherEffect
 from holdfast.model.outcome import REFUSED
 from holdfast.model.policy import Ruling, Word
 from tests.unit.model.stories import HOUR, PLAIN, STEP, Story, changed
@@ -26,8 +26,8 @@ def test_what_was_not_judged_is_judged_first():
 
 
 def test_a_repeat_is_met_before_anybody_judges():
-    other = Elsewhere("guard", "succeeded", "run/charge#1", "replay")
-    assert Story().planned().says(policy=NOW, elsewhere=other) == "reuse: guard met a success"
+    other = OtherEffect("guard", "succeeded", "run/charge#1", "replay")
+    assert Story().planned().says(policy=NOW, other=other) == "reuse: guard met a success"
 
 
 @pytest.mark.parametrize(

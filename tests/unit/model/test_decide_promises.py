@@ -132,7 +132,7 @@ def test_once_a_person_was_asked_a_call_that_may_still_run_is_asked_about_on_the
 
 
 def test_a_cancelled_run_waits_as_well():
-    assert Story(NATURAL).sent("ambiguous").sent("returned").says(stop="cancel") == MAY_LAND
+    assert Story(NATURAL).sent("ambiguous").sent("returned").says(blocked="cancel") == MAY_LAND
 
 
 def test_a_key_and_a_read_need_no_window():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.model.decision import moves as m
-from holdfast.model.decision.situation import Elsewhere
+from holdfast.model.decision.situation import OtherEffect
 from holdfast.model.outcome import PENDING, Basis, Met
 from tests.unit.model.stories import Story
 
@@ -11,33 +11,31 @@ ORDER = "desk/order#1"
 
 
 def test_a_repeat_of_what_is_answered_later_is_not_sent_and_not_waited_for():
-    met = Elsewhere("guard", "pending", ORDER, deferred=True)
-    assert Story().planned().decide(elsewhere=met) == m.Settle(
+    met = OtherEffect("guard", "pending", ORDER, deferred=True)
+    assert Story().planned().decide(other=met) == m.Settle(
         "repeats what is pending", "cancelled", Basis("rule"), f"{ORDER} was accepted, and is not finished"
     )
 
 
 def test_code_that_meets_its_own_business_key_waits_for_the_answer():
-    met = Elsewhere("claim", "pending", ORDER, deferred=True)
-    assert Story().planned().says(elsewhere=met) == f"wait for claim: claim held by {ORDER}"
+    met = OtherEffect("claim", "pending", ORDER, deferred=True)
+    assert Story().planned().says(other=met) == f"wait for claim: claim held by {ORDER}"
 
 
 def test_a_repeat_of_what_runs_now_is_waited_for():
-    met = Elsewhere("guard", "pending", ORDER)
-    assert Story().planned().says(elsewhere=met) == f"wait for claim: guard held by {ORDER}"
+    met = OtherEffect("guard", "pending", ORDER)
+    assert Story().planned().says(other=met) == f"wait for claim: guard held by {ORDER}"
 
 
 def test_other_arguments_under_one_business_key_are_told_by_their_rule():
-    met = Elsewhere("claim", "succeeded", ORDER, mismatch=True)
-    assert Story(claim="A-17").planned().says(elsewhere=met) == (
-        "failed(mismatch): other arguments under one business key"
-    )
+    met = OtherEffect("claim", "succeeded", ORDER, mismatch=True)
+    assert Story(claim="A-17").planned().says(other=met) == ("failed(mismatch): other arguments under one business key")
 
 
 def test_a_call_is_not_sent_while_something_is_pending_about_the_same_thing():
     met = Met(ORDER, ("an answer",))
-    pending = Elsewhere("pending", "pending", ORDER, met=met)
-    assert Story().planned().decide(elsewhere=pending) == m.Settle(
+    pending = OtherEffect("pending", "pending", ORDER, met=met)
+    assert Story().planned().decide(other=pending) == m.Settle(
         "the same thing is pending", "cancelled", Basis("rule"), str(met), PENDING, met=met
     )
 

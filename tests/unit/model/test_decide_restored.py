@@ -45,22 +45,23 @@ def test_after_a_restore_a_person_may_order_the_attempt():
     assert Story().planned().parked().person("retry").says(began_doubtful=True) == "send: first attempt"
 
 
-@pytest.mark.parametrize("stop", ["cancel", "deadline", "aborting", "told"])
+@pytest.mark.parametrize("stop", ["cancel", "deadline", "aborting", "message"])
 @pytest.mark.parametrize("contract", [PLAIN, changed(KEYED, idempotency=Key.forever())], ids=["plain", "for ever"])
 def test_after_a_restore_what_is_called_off_is_not_called_unsent(contract, stop):
     story = Story(contract).planned()
-    assert story.says(began_doubtful=True, stop=stop) == "park: restored journal"
+    assert story.says(began_doubtful=True, blocked=stop) == "park: restored journal"
     story.parked(forgotten=True)
     assert story.state.phase == "unknown"
-    assert story.says(began_doubtful=True, stop=stop).startswith("wait for person")
+    assert story.says(began_doubtful=True, blocked=stop).startswith("wait for person")
     assert story.person("happened").state.phase == "succeeded"
 
 
 def test_before_anybody_has_looked_at_a_copy_nothing_is_called_unsent():
     story = Story(PLAIN).planned()
-    assert story.says(distrusted="it is old", stop="cancel") == "wait for trust: the journal is not trusted"
+    assert story.says(distrusted="it is old", blocked="cancel") == "wait for trust: the journal is not trusted"
     assert (
-        story.sent("not_sent").says(distrusted="it is old", stop="told") == "wait for trust: the journal is not trusted"
+        story.sent("not_sent").says(distrusted="it is old", blocked="message")
+        == "wait for trust: the journal is not trusted"
     )
 
 
@@ -72,11 +73,11 @@ def test_after_a_restore_silence_about_an_approval_does_not_say_that_nothing_was
 
 def test_after_a_restore_a_reading_says_whether_what_is_called_off_was_sent():
     story = Story(VERIFIABLE).planned().later(SETTLE)
-    assert story.says(began_doubtful=True, stop="cancel").startswith("verify")
+    assert story.says(began_doubtful=True, blocked="cancel").startswith("verify")
     story.verified("did_not_happen")
-    assert story.says(began_doubtful=True, stop="cancel") == "cancelled: called off before it was sent"
+    assert story.says(began_doubtful=True, blocked="cancel") == "cancelled: called off before it was sent"
     found = Story(VERIFIABLE).planned().verified("happened")
-    assert found.says(began_doubtful=True, stop="cancel") == "succeeded: found by verification"
+    assert found.says(began_doubtful=True, blocked="cancel") == "succeeded: found by verification"
 
 
 def test_after_a_restore_what_a_person_was_asked_about_is_read_back_meanwhile():
@@ -103,7 +104,7 @@ def test_after_a_restore_changed_preconditions_may_be_changed_by_what_is_forgott
 def test_after_a_restore_an_order_to_send_under_the_same_key_holds_only_where_that_key_is_known_for_ever(contract):
     story = Story(contract).planned().parked(forgotten=True).person("same_key")
     assert story.says(began_doubtful=True) == "park: restored journal"
-    assert story.says(began_doubtful=True, stop="cancel") == "park: restored journal"
+    assert story.says(began_doubtful=True, blocked="cancel") == "park: restored journal"
 
 
 def test_after_a_restore_a_key_that_runs_twice_while_in_progress_dedupes_nothing():
@@ -120,12 +121,12 @@ def test_after_a_restore_an_attempt_that_was_not_sent_does_not_vouch_for_what_is
 
 def test_what_may_be_forgotten_stays_so_where_the_journal_is_trusted_later():
     story = Story(PLAIN).planned().parked(forgotten=True).person("retry")
-    assert story.says(stop="cancel") == "park: restored journal"
+    assert story.says(blocked="cancel") == "park: restored journal"
 
 
 def test_after_a_restore_what_was_answered_or_read_counts_as_ever():
     assert Story(PLAIN).sent("ambiguous").says(began_doubtful=True) == "unknown: nothing can prove it"
-    assert Story(PLAIN).sent("ambiguous").says(began_doubtful=True, stop="cancel") == "unknown: nothing can prove it"
+    assert Story(PLAIN).sent("ambiguous").says(began_doubtful=True, blocked="cancel") == "unknown: nothing can prove it"
     absent = Story(VERIFIABLE).sent("ambiguous").parked().later(SETTLE).verified("did_not_happen")
     assert absent.says(began_doubtful=True) == "failed: proven that nothing landed"
 

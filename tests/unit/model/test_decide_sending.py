@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.model import records as r
 from holdfast.model.decision import moves as m
-from holdfast.model.decision.situation import Elsewhere
+from holdfast.model.decision.situation import OtherEffect
 from holdfast.policies import Retry
 from tests.unit.model.decision_rows import KEYED_READ_BACK
 from tests.unit.model.stories import (
@@ -32,28 +32,28 @@ from tests.unit.model.stories import (
 
 
 def test_what_a_fork_would_repeat_is_asked_about():
-    met = {"elsewhere": Elsewhere("fork", "succeeded", "old/charge#1", "ask")}
+    met = {"other": OtherEffect("fork", "succeeded", "old/charge#1", "ask")}
     assert Story().planned().says(**met) == "request approval: a repeat has to be approved"
 
 
 def test_a_claim_that_succeeded_is_reused():
-    move = Story().planned().decide(elsewhere=Elsewhere("claim", "succeeded", "other/charge#1"))
+    move = Story().planned().decide(other=OtherEffect("claim", "succeeded", "other/charge#1"))
     assert move == m.Reuse("claim met a success", source="other/charge#1")
 
 
 def test_a_claim_that_is_open_is_waited_for_and_ends_in_a_person():
-    other = Elsewhere("claim", "pending", "other/charge#1")
-    assert Story().planned().decide(elsewhere=other) == m.Wait(
+    other = OtherEffect("claim", "pending", "other/charge#1")
+    assert Story().planned().decide(other=other) == m.Wait(
         "claim held by other/charge#1", why="claim", until_woken=True
     )
-    other = Elsewhere("claim", "pending", "other/charge#1", waited_out=True)
-    parked = Story().planned().decide(elsewhere=other)
+    other = OtherEffect("claim", "pending", "other/charge#1", waited_out=True)
+    parked = Story().planned().decide(other=other)
     assert parked == m.Park("claim held too long", why="other/charge#1 has not been settled")
 
 
 def test_a_repeat_is_replayed_blocked_asked_or_allowed():
     def says(then: str, story: Story) -> str:
-        return story.says(elsewhere=Elsewhere("guard", "succeeded", "desk/charge#0", then=then))
+        return story.says(other=OtherEffect("guard", "succeeded", "desk/charge#0", then=then))
 
     assert says("replay", Story().planned()) == "reuse: guard met a success"
     assert says("block", Story().planned()) == "failed(repeat): repeat blocked"
@@ -63,19 +63,19 @@ def test_a_repeat_is_replayed_blocked_asked_or_allowed():
 
 
 def test_a_blocked_repeat_names_what_it_repeats():
-    move = Story().planned().decide(elsewhere=Elsewhere("guard", "succeeded", "desk/charge#0", then="block"))
+    move = Story().planned().decide(other=OtherEffect("guard", "succeeded", "desk/charge#0", then="block"))
     assert isinstance(move, m.Settle)
     assert (move.reason, move.basis.by) == ("repeats desk/charge#0", "rule")
 
 
 def test_a_person_s_order_stands_above_a_claim():
     story = Story().planned().parked().person("retry")
-    assert story.says(elsewhere=Elsewhere("claim", "succeeded", "x/y")) == "send: first attempt"
+    assert story.says(other=OtherEffect("claim", "succeeded", "x/y")) == "send: first attempt"
 
 
 def test_a_claim_matters_before_the_first_attempt_only():
     story = Story().sent("not_sent").waits(0, "retry")
-    assert story.says(elsewhere=Elsewhere("claim", "succeeded", "x/y")) == "send: nothing landed: attempt again"
+    assert story.says(other=OtherEffect("claim", "succeeded", "x/y")) == "send: nothing landed: attempt again"
 
 
 # --- gates and holds ----------------------------------------------------------------------------------------
@@ -100,8 +100,8 @@ def test_a_gate_that_appears_later_asks_before_the_next_attempt():
 
 
 def test_a_gated_operation_can_be_called_off():
-    assert Story().planned().parked().says(stop="cancel") == "cancelled: called off before it was sent"
-    assert Story().planned().parked().says(stop="deadline") == "failed: sending ended, nothing landed"
+    assert Story().planned().parked().says(blocked="cancel") == "cancelled: called off before it was sent"
+    assert Story().planned().parked().says(blocked="deadline") == "failed: sending ended, nothing landed"
 
 
 def test_changed_preconditions_void_the_approval_and_ask_again():
@@ -124,7 +124,7 @@ def test_an_irreversible_effect_is_held_until_its_transaction_commits():
     story.held()
     assert story.says(hold="trip") == "wait for commit: held until its transaction commits"
     assert story.says() == "wait for commit: held until its transaction commits"
-    assert story.says(stop="aborting") == "cancelled: called off before it was sent"
+    assert story.says(blocked="aborting") == "cancelled: called off before it was sent"
     assert story.released().says(hold="trip") == "send: first attempt"
 
 
@@ -276,12 +276,12 @@ def test_a_pause_comes_before_the_breaker():
         ("deadline", "the deadline passed"),
         ("aborting", "the transaction was called off"),
         ("corrected", "what it relied on was corrected"),
-        ("told", "a message came for the run"),
+        ("message", "a message came for the run"),
         ("stopped", "the run has stopped"),
     ],
 )
 def test_every_stop_says_why(stop, reason):
-    move = Story().sent("ambiguous").decide(stop=stop)
+    move = Story().sent("ambiguous").decide(blocked=stop)
     assert isinstance(move, m.Settle)
     assert (move.status, move.reason) == ("unknown", reason)
 
@@ -289,7 +289,7 @@ def test_every_stop_says_why(stop, reason):
 @pytest.mark.parametrize(("stop", "status"), [("cancel", "failed"), ("aborting", "failed"), ("deadline", "failed")])
 def test_what_was_refused_or_absent_is_failed_not_cancelled(stop, status):
     story = Story(VERIFIABLE).sent("ambiguous").later(SETTLE).verified("did_not_happen")
-    assert story.says(stop=stop) == f"{status}: sending ended, nothing landed"
+    assert story.says(blocked=stop) == f"{status}: sending ended, nothing landed"
 
 
 @pytest.mark.parametrize(
@@ -301,25 +301,25 @@ def test_what_was_refused_or_absent_is_failed_not_cancelled(stop, status):
     ],
 )
 def test_what_landed_nowhere_is_left_to_the_reopening_of_a_stopped_run(story):
-    assert story.decide(stop="stopped") == m.Wait("the run has stopped", why="person", until_woken=True)
+    assert story.decide(blocked="stopped") == m.Wait("the run has stopped", why="person", until_woken=True)
 
 
 @pytest.mark.parametrize("stop", ["cancel", "aborting", "corrected"])
 def test_what_was_never_sent_is_called_off_as_cancelled(stop):
-    assert Story().sent("not_sent").says(stop=stop) == "cancelled: called off before it was sent"
+    assert Story().sent("not_sent").says(blocked=stop) == "cancelled: called off before it was sent"
 
 
-@pytest.mark.parametrize(("stop", "code"), [("cancel", ""), ("told", "interrupted")])
+@pytest.mark.parametrize(("stop", "code"), [("cancel", ""), ("message", "interrupted")])
 def test_what_a_message_called_off_says_so(stop, code):
     absent = Story(VERIFIABLE).sent("ambiguous").later(SETTLE).verified("did_not_happen")
     for story in (Story().planned(), Story().sent("not_sent"), absent):
-        move = story.decide(stop=stop)
+        move = story.decide(blocked=stop)
         assert isinstance(move, m.Settle)
         assert move.code == code
 
 
 def test_a_stop_stands_above_a_person_s_order():
-    assert Story().sent("ambiguous").settled("unknown").person("retry").says(stop="cancel").startswith("unknown")
+    assert Story().sent("ambiguous").settled("unknown").person("retry").says(blocked="cancel").startswith("unknown")
 
 
 # --- preconditions -----------------------------------------------------------------------------------------------
@@ -385,8 +385,8 @@ def test_a_question_whose_subject_changed_is_asked_anew():
 
 
 def test_other_arguments_under_one_business_key_are_proven_unsent():
-    met = Elsewhere("claim", "pending", "other/charge#1", mismatch=True)
-    move = Story(claim="A-17").planned().decide(elsewhere=met)
+    met = OtherEffect("claim", "pending", "other/charge#1", mismatch=True)
+    move = Story(claim="A-17").planned().decide(other=met)
     assert isinstance(move, m.Settle)
     assert (move.status, move.code) == ("failed", "mismatch")
     assert move.reason == "charge 'A-17' is already other/charge#1, with other arguments"

@@ -77,7 +77,7 @@ def test_a_return_that_is_absent_is_not_failed_by_the_refusal_of_another_attempt
 
 
 def test_cancelling_does_not_settle_what_is_unknown():
-    assert Story().sent("ambiguous").settled("unknown").says(stop="cancel") == "wait for person: a person is asked"
+    assert Story().sent("ambiguous").settled("unknown").says(blocked="cancel") == "wait for person: a person is asked"
 
 
 # --- final -----------------------------------------------------------------------------------------------------

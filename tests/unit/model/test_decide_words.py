@@ -79,7 +79,7 @@ def test_what_cannot_be_read_any_more_is_not_sent_unread():
 
 
 def test_what_a_message_calls_off_is_cancelled():
-    assert Story().planned().says(stop="told") == "cancelled(interrupted): called off before it was sent"
+    assert Story().planned().says(blocked="message") == "cancelled(interrupted): called off before it was sent"
 
 
 def test_an_outcome_says_who_proved_it():
@@ -96,7 +96,7 @@ def test_an_outcome_says_who_proved_it():
 
 def test_what_was_parked_for_a_conflict_can_be_called_off():
     story = Story(changed(VERIFIABLE, check_first=True)).planned().verified("conflict").parked()
-    assert story.says(stop="cancel") == "cancelled: called off before it was sent"
+    assert story.says(blocked="cancel") == "cancelled: called off before it was sent"
 
 
 def test_a_person_s_order_passes_the_gate_it_was_given_at():

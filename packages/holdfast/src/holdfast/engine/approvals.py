@@ -1,7 +1,7 @@
 """Approvals: people who are asked, standing permissions, edits, and the rulings of the policy of the app.
 
 An approval is used up in `model/transitions.py` (`_started`), by the record of the attempt that it permits. The use of
-a standing permission is posted in the same commit (`permit_use_post`).
+a standing permission is posted in the same commit (`permission_use_post`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 def what_is_asked(driver: OperationDriver, move: m.RequestApproval) -> str:
     """The question to a person, with the call and the rule that requires the approval."""
-    intent, gate, guard = driver.operation.intent, driver.contract().gate, driver.found.elsewhere
+    intent, gate, guard = driver.operation.intent, driver.contract().gate, driver.found.other
     ruling = driver.operation.judgement.ruling
     because = "" if gate is None else gate.when
     if ruling is not None and ruling.asks and not driver.found.gate:
@@ -99,7 +99,7 @@ async def _note(driver: OperationDriver, record: r.OperationParked) -> None:
 class CoveringPermission(msgspec.Struct, frozen=True):
     """A standing permission that covers an operation, as this process last read it. `cost` is the cost of one use."""
 
-    standing: StandingPermission
+    permission: StandingPermission
     cost: float
     arguments: msgspec.Raw
 
@@ -120,22 +120,24 @@ def use_post(permission: str, spent: Spent, use: Use) -> Post:
     return Post(uses_stream(permission), str(spent.number + 1), written(use))
 
 
-async def find_permit(driver: OperationDriver) -> bool:
-    """True if a standing permission covers this; then the driver has a permit, and no approval is asked for."""
-    driver.found.permit = None
+async def find_permission(driver: OperationDriver) -> bool:
+    """True if a standing permission covers this; then the driver has it, and no approval is asked for."""
+    driver.found.permission = None
     operation = driver.operation
     if not driver.journaled or not _one_approval_suffices(driver):
         return False
     if (
-        driver.found.elsewhere is not None
+        driver.found.other is not None
         or operation.phase == "gated"
         or operation.edits
         or not operation.intent.executable
     ):
         return False
-    for standing in await standing_permissions(driver.log.process.journal):
-        if (permit := _fitting(driver, standing)) is not None and await permit_use_post(driver, permit) is not None:
-            driver.found.permit = permit
+    for permission in await standing_permissions(driver.log.process.journal):
+        if (covering := _fitting(driver, permission)) is not None and await permission_use_post(
+            driver, covering
+        ) is not None:
+            driver.found.permission = covering
             return True
     return False
 
@@ -151,29 +153,31 @@ def _one_approval_suffices(driver: OperationDriver) -> bool:
     return on.people == 1 and (gate is not None or (ruling is not None and ruling.asks))
 
 
-async def permit_use_post(driver: OperationDriver, permit: CoveringPermission) -> Post | None:
-    """The ledger entry that uses a permit now; None if it no longer covers this."""
+async def permission_use_post(driver: OperationDriver, covering: CoveringPermission) -> Post | None:
+    """The ledger entry that uses the permission now; None if it no longer covers this."""
     engine = driver.log.process
-    spent = await permission_usage(engine.journal, permit.standing.id)
+    spent = await permission_usage(engine.journal, covering.permission.id)
     now_ms = engine.environment.clock.wall_ms() + engine.settings.clock_error_ms
-    if permit.arguments != driver.operation.intent.arguments or why_not(permit.standing, spent, permit.cost, now_ms):
+    if covering.arguments != driver.operation.intent.arguments or why_not(
+        covering.permission, spent, covering.cost, now_ms
+    ):
         return None
-    return use_post(permit.standing.id, spent, Use(driver.id, permit.cost, spent.sum + permit.cost))
+    return use_post(covering.permission.id, spent, Use(driver.id, covering.cost, spent.sum + covering.cost))
 
 
-def _fitting(driver: OperationDriver, standing: StandingPermission) -> CoveringPermission | None:
-    """The permit, if tool and condition match. A condition that cannot be judged does not match."""
+def _fitting(driver: OperationDriver, permission: StandingPermission) -> CoveringPermission | None:
+    """The permission and its cost, if tool and condition match. A condition that cannot be judged does not match."""
     tool, intent = driver.tool, driver.operation.intent
-    if tool is None or standing.tool != intent.tool or same_person(_proposed_by(driver), standing.by):
+    if tool is None or permission.tool != intent.tool or same_person(_proposed_by(driver), permission.by):
         return None
     try:
         arguments = decoded(driver)
-        if not tool.gated(standing.where, arguments):
+        if not tool.gated(permission.where, arguments):
             return None
     except (ArgumentError, ValueError):
         return None
-    cost = _number(arguments.get(standing.amount)) if standing.amount else 0.0
-    return None if cost is None else CoveringPermission(standing, cost, intent.arguments)
+    cost = _number(arguments.get(permission.amount)) if permission.amount else 0.0
+    return None if cost is None else CoveringPermission(permission, cost, intent.arguments)
 
 
 def _proposed_by(driver: OperationDriver) -> str:

@@ -20,7 +20,7 @@ from holdfast.journal.entry_codec import read, written
 from holdfast.journal.port import LedgerEntry, Post
 from holdfast.journal.record_codec import decode_all
 from holdfast.model import records as r
-from holdfast.model.decision.situation import Elsewhere
+from holdfast.model.decision.situation import OtherEffect
 from holdfast.model.ids import operation_id, reuse_stream, split_operation_id, stream
 from holdfast.model.operation import OperationState
 from holdfast.model.outcome import Met
@@ -55,19 +55,19 @@ async def find_other_effect(driver: OperationDriver) -> None:
     """
     if driver.operation.attempts:
         return
-    driver.found.holder = driver.found.elsewhere = None
+    driver.found.holder = driver.found.other = None
     if driver.found.waiting_since is None:
         driver.found.waiting_since = driver.log.now().up
     if (pending := await find_pending(driver)) is not None:
         waited_out = _waited_ms(driver) >= driver.log.process.settings.claim_wait_ms
-        driver.found.elsewhere = replace(pending, waited_out=waited_out)
+        driver.found.other = replace(pending, waited_out=waited_out)
         return
     if driver.operation.intent.claim:
         await _find_claim(driver)
-    if driver.found.elsewhere is None and driver.operation.intent.words:
+    if driver.found.other is None and driver.operation.intent.words:
         await _find_repeat(driver)
-    if driver.found.elsewhere is None and driver.log.history.lifecycle.forked_from:
-        driver.found.elsewhere = await find_ancestor_write(driver)
+    if driver.found.other is None and driver.log.history.lifecycle.forked_from:
+        driver.found.other = await find_ancestor_write(driver)
 
 
 async def _find_claim(driver: OperationDriver) -> None:
@@ -77,7 +77,7 @@ async def _find_claim(driver: OperationDriver) -> None:
     driver.found.holder = holder
     if holder is not None and holder.stands and holder.note.operation != driver.id:
         mismatch = holder.note.digest != intent.digest
-        driver.found.elsewhere = replace(_met(driver, "claim", holder), mismatch=mismatch)
+        driver.found.other = replace(_met(driver, "claim", holder), mismatch=mismatch)
         return
     if holder is not None and holder.stands:
         driver.found.taking = None
@@ -103,11 +103,11 @@ async def _find_repeat(driver: OperationDriver) -> None:
     if holder.note.digest != intent.digest and not once.reworded:
         return
     driver.found.holder = holder
-    driver.found.elsewhere = replace(_met(driver, "guard", holder), then=once.then)
+    driver.found.other = replace(_met(driver, "guard", holder), then=once.then)
 
 
-def _met(driver: OperationDriver, by: str, holder: ClaimHolder) -> Elsewhere:
-    return Elsewhere(
+def _met(driver: OperationDriver, by: str, holder: ClaimHolder) -> OtherEffect:
+    return OtherEffect(
         "claim" if by == "claim" else "guard",
         "succeeded" if holder.note.state == "succeeded" else "pending",
         holder.note.operation,
@@ -329,7 +329,7 @@ class ForkedRun:
 _FORKED_RUNS: WeakKeyDictionary[RunRecorder, dict[str, ForkedRun]] = WeakKeyDictionary()
 
 
-async def find_ancestor_write(driver: OperationDriver) -> Elsewhere | None:
+async def find_ancestor_write(driver: OperationDriver) -> OtherEffect | None:
     """The write of an ancestor that this one would repeat: the same call, or another one of that tool at this step.
 
     An inherited write is not a repeat, and neither is one that is proven never to have landed.
@@ -343,7 +343,7 @@ async def find_ancestor_write(driver: OperationDriver) -> Elsewhere | None:
         for other in history.operations.values():
             source = operation_id(history.run, other.step)
             if source not in known[log.run].inherited and _repeats(driver, other):
-                return Elsewhere("fork", "succeeded", source, "ask")
+                return OtherEffect("fork", "succeeded", source, "ask")
     return None
 
 
@@ -414,13 +414,13 @@ def _by(tool: ToolCode, names: tuple[str, ...], arguments: Mapping[str, Any], se
 # --- conflicts of a new call -------------------------------------------------------------------------------
 
 
-async def find_pending(driver: OperationDriver) -> Elsewhere | None:
+async def find_pending(driver: OperationDriver) -> OtherEffect | None:
     """The pending effect of another operation about the thing of a new call; None if there is none."""
     intent, tool, journal = driver.operation.intent, driver.tool, driver.log.process.journal
     driver.found.things_taken = None
     if tool is None or intent.serves or (intent.again and not intent.thing):
         return None
-    found: Elsewhere | None = None
+    found: OtherEffect | None = None
     if intent.thing:
         entries = await journal.entries(thing_stream(intent.tool, intent.thing))
         driver.found.things_taken = sum(read(entry, PendingNote).state == "taken" for entry in entries)
@@ -454,7 +454,7 @@ def _things(driver: OperationDriver, tool: ToolCode) -> list[str]:
     return found
 
 
-async def _still_pending(driver: OperationDriver, entries: Iterable[LedgerEntry]) -> Elsewhere | None:
+async def _still_pending(driver: OperationDriver, entries: Iterable[LedgerEntry]) -> OtherEffect | None:
     """The conflict with the notes that are not over. Notes of a run that was cancelled or undone are released."""
     open_notes: dict[str, tuple[PendingNote, int]] = {}
     for entry in entries:
@@ -479,10 +479,10 @@ async def _still_pending(driver: OperationDriver, entries: Iterable[LedgerEntry]
     first, since_ms = min(left, key=lambda one: (one[0].state == "taken", one[1]))
     source = first.whole or first.operation
     if first.state == "taken":
-        return Elsewhere("pending", "pending", source)
+        return OtherEffect("pending", "pending", source)
     items = tuple(note.item for note, _ in left if note.whole == source)
     said = "" if first.whole else first.item
-    return Elsewhere("pending", "pending", source, deferred=True, met=Met(source, items, since_ms, said))
+    return OtherEffect("pending", "pending", source, deferred=True, met=Met(source, items, since_ms, said))
 
 
 async def _called_off(driver: OperationDriver, run: str) -> bool:

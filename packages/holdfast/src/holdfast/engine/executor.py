@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from holdfast.engine.approvals import ask, find_permit, judge, park, permit_use_post, sent_posts
+from holdfast.engine.approvals import ask, find_permission, judge, park, permission_use_post, sent_posts
 from holdfast.engine.claims import (
     find_other_effect,
     may_meet_other_effect,
@@ -164,7 +164,7 @@ async def _perform(driver: DrivenOperation, move: OtherMove) -> None:
             await judge(driver)
         case _:
             assert isinstance(move, m.RequestApproval), "a final outcome ends the loop"
-            if not await find_permit(driver):
+            if not await find_permission(driver):
                 await ask(driver, move)
 
 
@@ -205,8 +205,11 @@ async def _attempt_now(driver: DrivenOperation, operation: OperationState, now: 
             raise driver.active.sealed
         now = driver.active.log.now()
     allowed = None
-    if driver.found.permit is not None and (allowed := await permit_use_post(driver, driver.found.permit)) is None:
-        driver.found.permit = None  # it no longer covers this: a person is asked
+    if (
+        driver.found.permission is not None
+        and (allowed := await permission_use_post(driver, driver.found.permission)) is None
+    ):
+        driver.found.permission = None  # it no longer covers this: a person is asked
         return
     known = recorded(driver)
     started = _started(driver, operation, now, first=not known)
@@ -221,7 +224,7 @@ async def _attempt_now(driver: DrivenOperation, operation: OperationState, now: 
         if operation.judgement.facts is not None:
             posts = (*posts, *sent_posts(driver, now.wall))
         await driver.record(started, posts=posts if allowed is None else (*posts, allowed))
-        driver.found.permit = None
+        driver.found.permission = None
     except LedgerTaken:
         driver.started = None
         await find_other_effect(driver)
@@ -273,8 +276,8 @@ def _started(driver: DrivenOperation, operation: OperationState, now: Now, *, fi
         send_by=send_by,
         intent=intent if first or driver.found.taking is not None else None,
         observed=r.NOTHING if first else driver.found.observed,
-        approval=operation.approval.digest if driver.found.permit is None else asks_of(driver, driver.operation),
-        standing="" if driver.found.permit is None else driver.found.permit.standing.id,
+        approval=operation.approval.digest if driver.found.permission is None else asks_of(driver, driver.operation),
+        standing="" if driver.found.permission is None else driver.found.permission.permission.id,
         at=now.wall,
         up=now.up,
     )

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from holdfast.engine.tool_protocol import ToolCode
     from holdfast.journal.port import Post
     from holdfast.model.contract import Contract
-    from holdfast.model.decision.situation import Elsewhere, Reading, Situation
+    from holdfast.model.decision.situation import OtherEffect, Reading, Situation
     from holdfast.model.operation import OperationState
 
 PLAIN_TYPES: Final = frozenset({str, int, bool, float, bytes, type(None)})
@@ -39,14 +39,14 @@ class Findings(msgspec.Struct):
 
     reading: Reading = "unread"  # how the preconditions compare with those that were read first
     observed: r.Raw = r.NOTHING
-    elsewhere: Elsewhere | None = None  # the effect of another operation that this one conflicts with
+    other: OtherEffect | None = None  # the effect of another operation that this one conflicts with
     holder: ClaimHolder | None = None
     taking: tuple[int, int] | None = None  # the generation of the business key that is about to be taken
     after: int | None = None  # how many writes with the same `once` parameters were known when a model chose this one
     things_taken: int | None = None  # how many attempts about the same thing were known when it was checked
     gate: bool | None = None  # True if the contract requires an approval; None: not evaluated yet
     judged: r.Raw = r.NOTHING  # the arguments for which it was evaluated
-    permit: CoveringPermission | None = None  # the standing permission that covers this operation
+    permission: CoveringPermission | None = None  # the standing permission that covers this operation
     key_age_ms: int = 0
     waiting_since: int | None = None  # when it first looked for effects of others
     hung: str = ""  # the process whose call was given up and may still run, in words; empty: no process is known
@@ -145,7 +145,7 @@ def asks_of(driver: OperationDriver, operation: OperationState) -> str:
     """The digest of exactly what a person would be asked to approve now; empty if no approval is needed."""
     ruled = operation.judgement.ruling is not None and operation.judgement.ruling.asks
     found = driver.found
-    if not (found.gate or found.elsewhere or operation.approval.asks or operation.edits or ruled):
+    if not (found.gate or found.other or operation.approval.asks or operation.edits or ruled):
         return ""
     intent = operation.intent
     contract = driver.tool.digest if driver.tool is not None else operation.contract

@@ -13,7 +13,7 @@ from holdfast.errors import ArgumentError
 from holdfast.model.contract import Contract
 from holdfast.model.decision.decide import decide
 from holdfast.model.decision.moves import Move
-from holdfast.model.decision.situation import Now, Situation, Stop
+from holdfast.model.decision.situation import Block, Now, Situation
 from holdfast.model.operation import OperationState
 from holdfast.model.system import is_system
 from holdfast.model.transaction import around, encloses
@@ -46,15 +46,15 @@ def situation_of(driver: DrivenOperation, operation: OperationState) -> Situatio
         tool="gone" if driver.tool is None else "present",
         distrusted=identity.reason if identity.trust == "distrustful" else "",
         began_doubtful=identity.trust == "doubtful",
-        stop=_stop(driver, operation),
-        gate="wanted" if gated and found.permit is None else "",
+        blocked=_block(driver, operation),
+        gate="wanted" if gated and found.permission is None else "",
         policy="" if process.policy is None else _policy(driver, operation, process.policy),
-        permitted=found.permit is not None,
+        permitted=found.permission is not None,
         asks=asks_of(driver, operation),
         hold="" if operation.released else intent.hold,
         paused=process.pauses.get(intent.tool) or _paused(active),
         breaker_ms=process.breakers.wait_ms(intent.tool, retry=bool(operation.attempts)),
-        elsewhere=found.elsewhere,
+        other=found.other,
         at_hand=driver.arguments is not None,
         live=frozenset(n for n, call in driver.calls.items() if not call.done()) if driver.calls else _NONE,
         reading=found.reading,
@@ -99,19 +99,19 @@ def _policy(driver: DrivenOperation, operation: OperationState, policy: PolicyCo
     return "" if started is None or is_system(started.agent) else policy.version
 
 
-# --- what stops an operation -----------------------------------------------------------------------------------------
+# --- what blocks an operation ----------------------------------------------------------------------------------------
 
 
-def stop_of(active: ActiveRun) -> Stop:
-    """The reason that stops the sending of the whole run; empty if there is none."""
+def block_of(active: ActiveRun) -> Block:
+    """The reason that blocks new attempts of the whole run; empty if there is none."""
     if active.history.lifecycle.cancelled is not None:
         return "cancel"
     deadline = active.process.deadline_of(active.history)
     return "deadline" if deadline is not None and active.process.environment.clock.wall_ms() >= deadline else ""
 
 
-def _stop(driver: DrivenOperation, operation: OperationState) -> Stop:
-    """The reason that stops the sending of this operation; empty if there is none.
+def _block(driver: DrivenOperation, operation: OperationState) -> Block:
+    """The reason that blocks new attempts of this operation; empty if there is none.
 
     The end of a run never stops its compensations, or operations that a commit has begun to send.
     """
@@ -128,23 +128,23 @@ def _stop(driver: DrivenOperation, operation: OperationState) -> Stop:
             return "aborting"
         if intent.hold and any(one.phase != "open" for one in around(driver.step, history.boundaries.by_name)):
             return ""
-    stop = stop_of(active)
-    if not stop and history.messages is not None:
-        stop = _stopped_by_message(driver, operation, history.messages)
-    if stop or not history.given_up:
-        return stop
+    block = block_of(active)
+    if not block and history.messages is not None:
+        block = _blocked_by_message(driver, operation, history.messages)
+    if block or not history.given_up:
+        return block
     # it may belong to a step of a plan that relied on a corrected fact
     return "corrected" if any(encloses(one, driver.step) for one in history.given_up) else ""
 
 
-def _stopped_by_message(driver: DrivenOperation, operation: OperationState, messages: Messages) -> Stop:
+def _blocked_by_message(driver: DrivenOperation, operation: OperationState, messages: Messages) -> Block:
     """Stops a new write if a message was not delivered yet to the code that began it or waits for it."""
     if not driver.journaled or operation.may_have_landed:
         return ""
     if driver.step in messages.called_off:
-        return "told"
+        return "message"
     new = not operation.attempts and driver.scope is not None
-    return "told" if new and driver.scope is not None and driver.scope.has_message() else ""
+    return "message" if new and driver.scope is not None and driver.scope.has_message() else ""
 
 
 def _slow_verify_ms(active: ActiveRun, stopped: RunStoppedRecord) -> int:

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.engine.approvals import permit_use_post
+from holdfast.engine.approvals import permission_use_post
 from holdfast.engine.claims import CLAIM_OF, find_other_effect, taking_posts
 from holdfast.engine.deferred import how_to_answer
 from holdfast.engine.operation_driver import OperationDriver, asks_of, intent_of, plan, planned, recorded
@@ -92,9 +92,7 @@ async def _await_holder(driver: OperationDriver) -> None:
     """Wait for the operation that holds the business key, and in the end for a person."""
     log = driver.log
     if not recorded(driver):
-        await driver.record(
-            planned(driver, CLAIM_OF + (driver.found.elsewhere.source if driver.found.elsewhere else "?"))
-        )
+        await driver.record(planned(driver, CLAIM_OF + (driver.found.other.source if driver.found.other else "?")))
     poll = log.process.settings.poll_ms
     due = log.process.environment.clock.wall_ms() + poll
     await driver.rest(Pause("claim", driver.step, due, f"{driver.id} waits for a claim"), poll / 1000)
@@ -113,14 +111,14 @@ async def hold(driver: OperationDriver) -> None:
         known = (*log.contract_record(tool), planned(driver, "its transaction"))
     intent = msgspec.structs.replace(intent_of(driver), observed=driver.found.observed)
     posts, approval, standing = taking_posts(driver), "", ""
-    if driver.found.permit is not None:
-        if (allowed := await permit_use_post(driver, driver.found.permit)) is None:
-            driver.found.permit = None  # it no longer covers this: a person is asked
+    if driver.found.permission is not None:
+        if (allowed := await permission_use_post(driver, driver.found.permission)) is None:
+            driver.found.permission = None  # it no longer covers this: a person is asked
             return
         posts, approval, standing = (
             (*posts, allowed),
             asks_of(driver, driver.operation),
-            driver.found.permit.standing.id,
+            driver.found.permission.permission.id,
         )
     held = r.OperationHeld(
         step=step, transaction=transaction, intent=intent, approval=approval, standing=standing, **stamp
@@ -131,5 +129,5 @@ async def hold(driver: OperationDriver) -> None:
     except LedgerTaken:
         await find_other_effect(driver)
         return
-    driver.found.taking = driver.found.permit = None
+    driver.found.taking = driver.found.permission = None
     driver.settled()  # code that waits for it, while another task drives, gets the promise

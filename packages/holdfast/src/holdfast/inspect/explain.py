@@ -165,7 +165,7 @@ async def _situation(looking: JournalReader, history: RunHistory, contract: Cont
         claimed_up=now.up,
         distrusted=identity.reason if identity.trust == "distrustful" else "",
         began_doubtful=identity.trust == "doubtful",
-        stop="cancel"
+        blocked="cancel"
         if history.lifecycle.cancelled is not None
         else "stopped"
         if history.lifecycle.status == "stopped"
@@ -227,7 +227,7 @@ def _attempted(state: OperationState) -> Answer:
     times = len(state.attempts)
     again = f", on purpose although something was pending: {state.intent.again}" if state.intent.again else ""
     return Answer(
-        "yes", ("once" if times == 1 else f"{times} times") + standing_text(state.approval.preapproval) + again
+        "yes", ("once" if times == 1 else f"{times} times") + standing_text(state.approval.permission) + again
     )
 
 

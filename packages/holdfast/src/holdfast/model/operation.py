@@ -148,7 +148,7 @@ class Approval(msgspec.Struct, frozen=True, gc=False):
     `one_more` is a person's command for one more attempt: it did not happen (`retry`), or the system dedupes on its key
     (`same_key`). `asks` is the digest of what is to be approved, by so many `people`, `until` that wall clock, in that
     `queue`; `require` says how they have to be known. `changed`: people are asked about something else than at first.
-    `digest` is what was approved, by `approvers`, until `approved_until`; `preapproval` is the permission, given
+    `digest` is what was approved, by `approvers`, until `approved_until`; `permission` is the permission, given
     beforehand, that replaces it.
     """
 
@@ -165,24 +165,24 @@ class Approval(msgspec.Struct, frozen=True, gc=False):
     approvers: tuple[str, ...] = ()
     digest: str = ""
     approved_until: int = 0
-    preapproval: str = ""
+    permission: str = ""
 
     def expired(self, wall_ms: int) -> bool:
         """True if the time to answer is over; where the question is held open, it never is."""
         return 0 < self.until <= wall_ms and self.on_expiry != "hold"
 
-    def used(self, digest: str, preapproval: str) -> Approval:
+    def used(self, digest: str, permission: str) -> Approval:
         """The approval once an attempt uses it: it no longer expires, and covers the retries of this operation.
 
         No other operation can use it, because the digest covers the name of the operation (`ids.approval_digest`). A
         command for one more attempt is used up.
         """
-        if not digest and not preapproval and not self.approved_until and not self.one_more:
+        if not digest and not permission and not self.approved_until and not self.one_more:
             return self
         return replace(
             self,
             digest=digest or self.digest,
-            preapproval=preapproval or self.preapproval,
+            permission=permission or self.permission,
             approved_until=0,
             one_more="",
         )

@@ -223,7 +223,7 @@ class Ruling(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def may_be_allowed(self) -> bool:
-        """True if a preapproval is enough: not for a sample, which people want to see."""
+        """True if a permission is enough: not for a sample, which people want to see."""
         return self.word == "ask" and not self.why
 
 

@@ -181,7 +181,7 @@ def _started(operation: OperationState | None, record: r.AttemptStarted, boot: s
 
 
 def _approval_of(record: r.AttemptStarted) -> Approval:
-    return Approval(digest=record.approval, preapproval=record.standing)
+    return Approval(digest=record.approval, permission=record.standing)
 
 
 def _ended(operation: OperationState, record: r.AttemptEnded, boot: str) -> OperationState:
@@ -282,8 +282,8 @@ def _held(operation: OperationState, record: r.OperationHeld, _boot: str) -> Ope
     waits_for = f"the commit of {record.transaction}"
     approval = operation.approval
     if record.approval or record.standing:
-        digest, preapproval = record.approval or approval.digest, record.standing or approval.preapproval
-        approval = replace(approval, digest=digest, preapproval=preapproval)
+        digest, permission = record.approval or approval.digest, record.standing or approval.permission
+        approval = replace(approval, digest=digest, permission=permission)
     return replace(operation, intent=intent, observed=observed, phase="held", waits_for=waits_for, approval=approval)
 
 
@@ -482,7 +482,7 @@ def _parked(operation: OperationState, record: r.OperationParked, _boot: str) ->
         asked=True, asked_at=record.at, asks=record.asks, people=record.people, until=record.until, queue=record.queue,
         on_expiry=record.on_expiry, require=record.require,
         changed=before.changed or operation.edits or before.asks not in {"", record.asks},
-        digest="" if record.asks else before.digest, preapproval=before.preapproval,
+        digest="" if record.asks else before.digest, permission=before.permission,
     )  # fmt: skip
     verification = operation.verification
     if record.forgotten and not verification.forgotten:

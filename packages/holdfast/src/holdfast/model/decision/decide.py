@@ -138,7 +138,7 @@ def _call_open(case: Case) -> Move | None:
 def _gated(case: Case) -> Move | None:
     """A person was asked before anything could land: only that person's answer, or the end of the run, moves it."""
     operation, situation = case.operation, case.situation
-    if operation.phase != "gated" or situation.stop:
+    if operation.phase != "gated" or situation.blocked:
         return None
     if (judged := ruled(case)) is not None:
         return judged
@@ -157,7 +157,7 @@ def _expired(operation: OperationState) -> Move:
 
 
 def _held(case: Case) -> Move | None:
-    if case.operation.phase != "held" or case.situation.stop:
+    if case.operation.phase != "held" or case.situation.blocked:
         return None
     return Wait("held until its transaction commits", why="commit", until_woken=True)
 
@@ -187,7 +187,7 @@ def _awaiting(case: Case) -> Move | None:
     return pause if pause.high_ms > 0 else Verify("time to look for its answer")
 
 
-# --- what stops the sending ------------------------------------------------------------------------------
+# --- what blocks new attempts ----------------------------------------------------------------------------
 
 
 def _conflict(case: Case) -> Move | None:
@@ -199,26 +199,26 @@ def _conflict(case: Case) -> Move | None:
 
 def _sending_ended(case: Case) -> Move | None:
     """Cancel, deadline, a correction, a message, an aborting transaction; a refusal after an ambiguous one."""
-    reason = _stop_reason(case)
+    reason = _why_blocked(case)
     if not reason:
         return None
     evidence = case.evidence
-    if case.situation.stop == "stopped" and not evidence.ambiguous:
+    if case.situation.blocked == "stopped" and not evidence.ambiguous:
         return Wait("the run has stopped", why="person", until_woken=True)
     if evidence.repeat_safety == "read":
         return Settle("sending ended", "failed", RULE, reason)
-    code = INTERRUPTED if case.situation.stop == "told" else ""
-    if evidence.unsent and case.situation.stop in {"cancel", "aborting", "corrected", "told"}:
+    code = INTERRUPTED if case.situation.blocked == "message" else ""
+    if evidence.unsent and case.situation.blocked in {"cancel", "aborting", "corrected", "message"}:
         return Settle("called off before it was sent", "cancelled", RULE, reason, code)
     if not evidence.ambiguous:
         return Settle("sending ended, nothing landed", "failed", RULE, reason, code)
     return verify_or_unknown(case, reason)
 
 
-def _stop_reason(case: Case) -> str:
+def _why_blocked(case: Case) -> str:
     operation = case.operation
-    if case.situation.stop:
-        return _STOPS[case.situation.stop]
+    if case.situation.blocked:
+        return _BLOCKED[case.situation.blocked]
     if operation.intent.completes:
         return "a part of an effect is never sent by itself"
     if operation.approval.one_more or not operation.attempts:
@@ -255,12 +255,12 @@ def _used_up(case: Case) -> str:
     return ""
 
 
-_STOPS: Final = {
+_BLOCKED: Final = {
     "cancel": "the run was cancelled",
     "deadline": "the deadline passed",
     "aborting": "the transaction was called off",
     "corrected": "what it relied on was corrected",
-    "told": "a message came for the run",
+    "message": "a message came for the run",
     "stopped": "the run has stopped",
 }
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from holdfast.model.decision.evidence import RULE, Case, Rule, until_believable_ms
 from holdfast.model.decision.moves import Hold, Judge, Move, Observe, Park, RequestApproval, Reuse, Send, Settle, Wait
-from holdfast.model.decision.situation import Elsewhere
+from holdfast.model.decision.situation import OtherEffect
 from holdfast.model.decision.verify_rules import (
     ask_about_hung,
     look_for_forgotten,
@@ -51,7 +51,7 @@ def after_ambiguity(case: Case) -> Move:
 
 def _elsewhere(case: Case) -> Move | None:
     """Another operation has the same real-world effect, or the same words of a model."""
-    other = case.situation.elsewhere
+    other = case.situation.other
     if other is None or other.then == "allow" or case.operation.approval.one_more:
         return None
     if other.met is not None:
@@ -70,7 +70,7 @@ def _elsewhere(case: Case) -> Move | None:
     return None if _approved(case) else RequestApproval("a repeat has to be approved")
 
 
-def _pending(other: Elsewhere) -> Move:
+def _pending(other: OtherEffect) -> Move:
     """The operation it meets has no outcome yet: wait for one, but no model waits for an answer that comes later."""
     if other.deferred and other.by == "guard":
         return Settle("repeats what is pending", "cancelled", RULE, f"{other.source} was accepted, and is not finished")

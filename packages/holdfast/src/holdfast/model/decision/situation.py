@@ -9,7 +9,7 @@ import msgspec
 from holdfast.model.contract import Contract, Repeat
 from holdfast.model.outcome import Met
 
-Stop = Literal["", "cancel", "deadline", "aborting", "corrected", "told", "stopped"]
+Block = Literal["", "cancel", "deadline", "aborting", "corrected", "message", "stopped"]
 Reading = Literal["unread", "same", "changed", "unreadable"]
 
 
@@ -21,7 +21,7 @@ class Now(msgspec.Struct, frozen=True, gc=False):
     wall: int
 
 
-class Elsewhere(msgspec.Struct, frozen=True, gc=False):
+class OtherEffect(msgspec.Struct, frozen=True, gc=False):
     """An effect of another operation: the same business key, a repeat, what a fork would repeat, a pending thing.
 
     `waited_out` is set when the time for waiting on a pending one is over, `deferred` where its system has
@@ -42,15 +42,17 @@ class Elsewhere(msgspec.Struct, frozen=True, gc=False):
 class Situation(msgspec.Struct, frozen=True, gc=False):
     """Everything read for one decision.
 
-    `contract` is the stricter of the stored and the present one. `claimed_up` is when the run was first taken on
-    `Now.boot`: what was recorded on another boot is measured from then on. `live` are the attempts whose call still
-    runs in this process. `breaker_ms` is how long an open breaker lasts. `reading` is the last reading of the
-    preconditions since the last attempt. `key_age_ms` is the age of a key that another operation used first.
+    `blocked` is why no new attempt may begin. `contract` is the stricter of the stored and the present one.
+    `claimed_up` is when the run was first taken on `Now.boot`: what was recorded on another boot is measured from
+    then on. `live` are the attempts whose call still runs in this process. `breaker_ms` is how long an open breaker
+    lasts. `reading` is the last reading of the preconditions since the last attempt. `key_age_ms` is the age of a key
+    that another operation used first. `other` is an effect of another operation that this one would repeat.
     `began_doubtful`: the run existed before a restore, so even a first attempt may be a second one. `asks` is the
     digest of exactly what a person would be asked to approve now. `policy` is the version of the policy by which it
-    is to be judged; empty where none is. `permitted`: a person preapproved it, so no question is asked. `at_hand`:
-    the agent's code came with the arguments; without it only what the intent stores can be sent. `hung` names a
-    process that is seen to live and may still run a call that was given up; after `hung_owner_ms` a person is asked.
+    is to be judged; empty where none is. `permitted`: a standing permission covers it, so no question is asked.
+    `at_hand`: the agent's code came with the arguments; without it only what the intent stores can be sent. `hung`
+    names a process that is seen to live and may still run a call that was given up; after `hung_owner_ms` a person is
+    asked.
     """
 
     contract: Contract
@@ -58,10 +60,10 @@ class Situation(msgspec.Struct, frozen=True, gc=False):
     tool: Literal["present", "gone"] = "present"
     distrusted: str = ""
     began_doubtful: bool = False
-    stop: Stop = ""
+    blocked: Block = ""
     paused: str = ""
     breaker_ms: int = 0
-    elsewhere: Elsewhere | None = None
+    other: OtherEffect | None = None
     gate: Literal["", "wanted"] = ""
     policy: str = ""
     permitted: bool = False
