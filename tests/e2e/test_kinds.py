@@ -55,7 +55,7 @@ def test_what_left_is_judged_afterwards(desk: Served, enter: Enter, title: str, 
     assert desk.do(lambda app: app.run(vouchers, "anna")) == "sent"
     page = enter(**PHONE)
     page.get_by_role("link", name="shadow/voucher-anna/coupon#1").tap()
-    expect(page.get_by_role("heading", level=1)).to_have_text(f"Was it right that {coupon.name} left?")
+    expect(page.get_by_role("heading", level=1)).to_have_text(f"Was it right to send {coupon.name}?")
     expect(page.get_by_label("Exact arguments")).to_contain_text("anna")
     fits(page)
     answer(page, title, Why="looked at it")

@@ -124,5 +124,5 @@ def notifications_of(given: Reachable, journal: Journal, rng: Rng) -> Notificati
     """The notifications that an app was given. Raises `UsageError`."""
     if isinstance(given, NotificationSource):
         return given.notifications(journal, rng)
-    source: NotificationSource = extension("holdfast.notifications", "reach", "reach=")(given)
+    source: NotificationSource = extension("holdfast.notifications", "reach", "a notification channel (reach)")(given)
     return source.notifications(journal, rng)

@@ -43,7 +43,7 @@ def far(lab: Lab) -> Any:
 async def test_its_state_is_on_the_page_and_in_the_api(lab: Lab):
     async with standing(lab, agents=[far(lab)]) as stand, await stand.client("bea") as client:
         page = (await client.get(PAGE)).text
-        assert "How the run stands" in page
+        assert "State of the run" in page
         assert "<code>far-ann/book#1</code> under the key <code>hf-" in page
         assert page.count("&lt;script&gt;alert(1)&lt;/script&gt;") == 2, "the fact and what its code says"
         assert "<script>alert" not in page

@@ -10,6 +10,8 @@ from typing import Any, Final
 from urllib.parse import quote
 
 import msgspec
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
 
 from holdfast.errors import HoldfastError, NotAllowed
 from holdfast.webhooks.access_log import Access
@@ -47,7 +49,7 @@ class Refusal(msgspec.Struct, frozen=True):
     status: int
     why: str
     next_step: str = ""
-    headers: tuple[tuple[bytes, bytes], ...] = ()
+    headers: tuple[tuple[str, str], ...] = ()
 
 
 def with_headers(send: Send, *, hsts: bool) -> Send:
@@ -65,20 +67,16 @@ def with_headers(send: Send, *, hsts: bool) -> Send:
     return guarded
 
 
-async def answer(refused: Refusal, send: Send, *, as_json: bool, head: bool) -> None:
+async def answer(refused: Refusal, scope: Message, receive: Receive, send: Send) -> None:
     """Send the guard's own answer: JSON to programs, plain text to others; it never repeats the request."""
-    text = refused.why + "\n"
-    kind = b"text/plain; charset=utf-8"
-    if as_json:
+    text, kind = refused.why + "\n", "text/plain; charset=utf-8"
+    if str(scope["path"]).startswith(API):
         problem = {
             "title": HTTPStatus(refused.status).phrase, "status": refused.status, "detail": refused.why,
             "error": "Refused", "next_step": refused.next_step,
         }  # fmt: skip
-        text, kind = msgspec.json.encode(problem).decode(), b"application/problem+json"  # RFC 9457
-    body = text.encode()
-    headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode()), *refused.headers]
-    await send({"type": "http.response.start", "status": refused.status, "headers": headers})
-    await send({"type": "http.response.body", "body": b"" if head else body})
+        text, kind = msgspec.json.encode(problem).decode(), "application/problem+json"  # RFC 9457
+    await Response(text, refused.status, dict(refused.headers), kind)(scope, receive, send)
 
 
 # Bodies of requests: read to their end before the app sees them, and only of the expected form and size.
@@ -119,15 +117,14 @@ def replayed(body: bytes, receive: Receive) -> Receive:
 
 
 async def _whole(receive: Receive, largest: int) -> bytes | Refusal:
-    body, more = bytearray(), True
-    while more:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return Refusal(400, "the body ended before its declared length")
-        body += message.get("body", b"")
-        if len(body) > largest:
-            return _too_large(largest)
-        more = message.get("more_body", False)
+    body = bytearray()
+    try:
+        async for chunk in Request({"type": "http"}, receive).stream():
+            body += chunk
+            if len(body) > largest:
+                return _too_large(largest)
+    except ClientDisconnect:
+        return Refusal(400, "the body ended before its declared length")
     return bytes(body)
 
 
@@ -213,7 +210,7 @@ class Guard:
         secure = any(origin.startswith("https://") for origin in self._site.origins)
         guarded = with_headers(send, hsts=secure)
         if isinstance(judged, Refusal):
-            await answer(judged, guarded, as_json=str(scope["path"]).startswith(API), head=scope["method"] == "HEAD")
+            await answer(judged, scope, receive, guarded)
             return
         await self._inside(scope, replayed(judged, receive), guarded)
 
@@ -236,7 +233,7 @@ class Guard:
         else:
             return
         if not begun:
-            await answer(refused, send, as_json=scope["path"].startswith(API), head=scope["method"] == "HEAD")
+            await answer(refused, scope, receive, send)
 
     async def _judged(self, scope: Message, receive: Receive) -> bytes | Refusal:
         """The body, read to its end, if the app may be called; sets `principal`, `origin`, `address` in the scope."""
@@ -274,7 +271,7 @@ class Guard:
         if origin is None:
             return Refusal(421, "the Host header does not name this site")
         if scope["method"] not in SAFE | UNSAFE or scope.get("root_path"):
-            return Refusal(405, "this method is not supported", "", ((b"allow", b"GET, HEAD, POST"),))
+            return Refusal(405, "this method is not supported", "", (("allow", "GET, HEAD, POST"),))
         peer = str((scope.get("client") or ("",))[0])
         address = self._proxy.address(peer, given) if self._proxy is not None else peer
         query = bytes(scope.get("query_string", b"")).decode("latin-1")
@@ -288,7 +285,7 @@ class Guard:
             if found is not None:
                 return found
             await self._note(asking, "no such token")
-            return Refusal(401, "this token does not sign in", "", ((b"www-authenticate", b"Bearer"),))
+            return Refusal(401, "this token does not sign in", "", (("www-authenticate", "Bearer"),))
         if self._proxy is not None and self._proxy.header:
             return await self._named(self._proxy, scope, asking)
         return await self._authenticator.by_session(presented(asking.headers.get("cookie", ""), asking.origin))
@@ -307,10 +304,10 @@ class Guard:
     async def _stranger(self, asking: GuardedRequest) -> Refusal:
         await self._note(asking, "not signed in")
         if asking.is_api or asking.method not in SAFE:
-            return Refusal(401, "sign in, or send a token", "", ((b"www-authenticate", b"Bearer"),))
+            return Refusal(401, "sign in, or send a token", "", (("www-authenticate", "Bearer"),))
         wanted = asking.path + (f"?{asking.query}" if asking.query else "")
         place = f"{SIGN_IN}?next={quote(wanted, safe='/')}"
-        return Refusal(303, "sign in", "", ((b"location", place.encode()),))
+        return Refusal(303, "sign in", "", (("location", place),))
 
     async def _note(self, asking: GuardedRequest, why: str) -> None:
         access = Access("enter", allowed=False, why=why, address=asking.address)

@@ -86,7 +86,8 @@ class OidcClient:
             from httpx2 import HTTPError  # noqa: PLC0415 - as above
         except ModuleNotFoundError as error:
             raise UsageError(
-                "a provider needs the package that speaks to it", next_step="pip install 'holdfast-console[oidc]'"
+                "signing in at a provider needs authlib and httpx2, which are not installed",
+                next_step="pip install 'holdfast-console[oidc]'",
             ) from error
         self._client_class: Final[Any] = AsyncOAuth2Client
         self._failures: Final[tuple[type[Exception], ...]] = (AuthlibBaseError, HTTPError, ValueError, MsgspecError)

@@ -46,11 +46,11 @@ _EVIDENCE: Final = Field("evidence", "How do you know?", "text", hint="It is rec
 _RESULT: Final = Field(
     "result", "What it returned, as JSON", "json", hint="Leave it empty if the agent does not need it."
 )
-_TO: Final = Field("to", "To whom", hint="A name, or empty.")
-_QUEUE: Final = Field("queue", "To which queue", hint="Or empty.")
+_TO: Final = Field("to", "To whom", hint="A name; optional.")
+_QUEUE: Final = Field("queue", "To which queue", hint="Optional.")
 _WHY: Final = Field("why", "Why", hint="It is recorded with your name.")
 _THEN: Final = (("give_up", "Give it up"), ("retry", "Send it once more"))
-_HOURS: Final = Field("hours", "Good for how many hours", "number", required=True, value="24")
+_HOURS: Final = Field("hours", "Valid for how many hours", "number", required=True, value="24")
 
 FORMS: Final = {
     one.tag: one
@@ -62,7 +62,7 @@ FORMS: Final = {
             fields=(Field("arguments", "Arguments, as JSON", "json", required=True), _WHY),
         ),
         Form(
-            "decline", "Decline", "Decline", "Nothing is sent, and the agent is told why.", "no",
+            "decline", "Decline", "Decline", "Nothing is sent, and the agent receives your reason.", "no",
             (Field("why", "Why not?", "text", hint="The agent reads it."),),
         ),
         Form(
@@ -71,13 +71,13 @@ FORMS: Final = {
         ),
         Form(
             "stand_in", "Answer in its place", "Answer in its place",
-            "Nothing is sent. The agent gets this as the result.",
+            "Nothing is sent. The agent receives this as the result of the call.",
             fields=(Field("result", "What it returns, as JSON", "json", required=True), _WHY),
         ),
-        Form("reply", "Answer", "Answer", "The agent goes on with it. The first answer is final.", "yes"),
+        Form("reply", "Answer", "Answer", "The agent continues with it. The first answer is final.", "yes"),
         Form(
             "resume", "Resume it", "Resume it",
-            "A worker takes the run up from its record. Fix the cause first, or it stops again.", "yes",
+            "A worker continues the run from its record. Fix the cause first, or it stops again.", "yes",
             (_WHY,),
         ),
         Form("happened", "It happened", "It happened", "The call counts as done.", "yes", (_EVIDENCE, _RESULT)),
@@ -98,12 +98,13 @@ FORMS: Final = {
             "It happened, and the transaction around it is aborted.", fields=(_EVIDENCE, _RESULT),
         ),
         Form(
-            "abandon", "Leave it open", "Leave it open", "Holdfast stops asking. A run is cancelled.",
+            "abandon", "Leave it unresolved", "Leave it unresolved",
+            "Holdfast stops asking. The run is cancelled; a transaction stays as it is.",
             fields=(Field("why", "Why?", "text"),),
         ),
         Form("right", "It was right", "It was right", "Nothing changes: it was sent already.", "yes", (_WHY,)),
         Form(
-            "wrong", "It was wrong", "It was wrong", "It is counted. What it did stays until its run is undone.", "no",
+            "wrong", "It was wrong", "It was wrong", "It is counted. The effect remains until its run is undone.", "no",
             (_WHY,),
         ),
         Form(
@@ -111,11 +112,11 @@ FORMS: Final = {
             "The run ends, and you go on in its place: nothing more is sent for it.", "no", (_WHY,),
         ),
         Form(
-            "delegate", "Delegate it", "Delegate", "Only the item moves.",
+            "delegate", "Delegate it", "Delegate", "Another person or queue gets the item. Nothing else changes.",
             fields=(_TO, _QUEUE, _WHY),
         ),
         Form(
-            "snooze", "Not now", "Snooze it", "It comes back at that time. Its deadline stays where it is.",
+            "snooze", "Not now", "Snooze it", "It comes back at that time. Its deadline does not change.",
             fields=(Field("until_ms", "Until when (UTC)", "moment", True), _WHY),
         ),
         Form("escalate", "Escalate it", "Escalate", "It goes to the top of the list.", fields=(_TO, _QUEUE, _WHY)),

@@ -60,7 +60,8 @@ def _program(text: str) -> Any:  # the library types its programs loosely
         import cel  # noqa: PLC0415 - an extra, and half of a command's time to import
     except ModuleNotFoundError as error:
         raise UsageError(
-            "conditions need the package that evaluates them", next_step="pip install 'holdfast[rules]'"
+            "conditions need common-expression-language, which is not installed",
+            next_step="pip install 'holdfast[rules]'",
         ) from error
     try:
         return cel.compile(text)

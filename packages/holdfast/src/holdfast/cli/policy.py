@@ -66,13 +66,14 @@ async def policy(call: CommandCall, what: str, names: tuple[str, ...], *, applie
         return DONE
     if what == "test":
         return _test(call.screen, names)
+    if what == "calibrate":
+        calibrate = extension("holdfast.command_parts", "policy.calibrate", "holdfast policy calibrate")
+        judge = load_policy(_source(names[0] if names else None))
+        status: int = await calibrate(call, judge.policy, by if applies else "")
+        return status
     source = _source(names[0] if names else None)
     if what == "check":
         return _check(call.screen, source)
-    if what == "calibrate":
-        calibrate = extension("holdfast.command_parts", "policy.calibrate", "holdfast policy calibrate")
-        status: int = await calibrate(call, load_policy(source).policy, by if applies else "")
-        return status
     if what == "dry-run":
         async with call.looking() as looking:
             _tell(call.screen, await backtest_policy(looking, load_policy(source)))

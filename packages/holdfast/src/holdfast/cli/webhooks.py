@@ -99,7 +99,7 @@ def _check_secrets(names: tuple[str, ...]) -> None:
         from standardwebhooks import Webhook  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
         raise UsageError(
-            "webhooks need the package that signs them", next_step="pip install 'holdfast[webhooks]'"
+            "webhooks need standardwebhooks, which is not installed", next_step="pip install 'holdfast[webhooks]'"
         ) from error
     for name in names:
         try:
@@ -249,7 +249,9 @@ async def serve_hooks(
     try:
         import uvicorn  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
-        raise UsageError("a server is needed for this", next_step="pip install 'holdfast[webhooks]'") from error
+        raise UsageError(
+            "holdfast serve-hooks needs uvicorn, which is not installed", next_step="pip install 'holdfast[webhooks]'"
+        ) from error
     from holdfast.webhooks.connections import (  # noqa: PLC0415 - an extra, as above
         ConnectionLimits,
         server_config,

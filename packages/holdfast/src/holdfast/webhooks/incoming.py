@@ -85,7 +85,7 @@ class Hooks:
             from standardwebhooks import Webhook  # noqa: PLC0415 - an extra
         except ModuleNotFoundError as error:
             raise UsageError(
-                "webhooks need the package that checks them", next_step="pip install 'holdfast[webhooks]'"
+                "webhooks need standardwebhooks, which is not installed", next_step="pip install 'holdfast[webhooks]'"
             ) from error
         if not senders:
             raise UsageError(

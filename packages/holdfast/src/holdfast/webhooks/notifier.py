@@ -160,7 +160,7 @@ def _signature(endpoint: Endpoint, key: str, at: datetime, body: str) -> str:
         return " ".join(Webhook(Secret(name).reveal()).sign(key, at, body) for name in endpoint.secrets)
     except ModuleNotFoundError as error:
         raise NotSent(
-            "webhooks need the package that signs them", next_step="pip install 'holdfast[webhooks]'"
+            "webhooks need standardwebhooks, which is not installed", next_step="pip install 'holdfast[webhooks]'"
         ) from error
     except (SecretUnavailableError, ValueError, RuntimeError) as error:
         raise NotSent(f"its secret cannot be used: {error}") from error
