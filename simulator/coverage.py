@@ -11,7 +11,7 @@ from holdfast.engine.environment import POINTS, TRANSACTION_POINTS
 from simulator.agents.deferred import ASYNCHRONOUS
 from simulator.agents.people import GATED
 from simulator.generator.people import (
-    AMENDS_FAULTS,
+    COMPENSATION_FAULTS,
     GATE_FAULTS,
     PEOPLE_FAULTS,
     QUESTION_FAULTS,
@@ -31,7 +31,7 @@ _ANSWERS: Final = {
         HOOK_FAULTS,
         PEOPLE_FAULTS,
         REVIEW_FAULTS,
-        AMENDS_FAULTS,
+        COMPENSATION_FAULTS,
         QUESTION_FAULTS,
         RESTORE_FAULTS,
         DARK,
@@ -118,7 +118,7 @@ EXPECTED_ENDINGS: Final = (
             "a word refused",
         )
     ),
-    *(f"amends: {what}" for what in ("ordered", "called off", "made")),
+    *(f"compensations: {what}" for what in ("ordered", "called off", "made")),
     *(f"plan: {chosen}" for chosen in ("primary", "fallback 1", "skipped", "failed")),
     *(f"transaction {phase}" for phase in ("committed", "aborted", "parked")),
 )

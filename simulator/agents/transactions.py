@@ -17,7 +17,7 @@ from simulator.agents.tools import ANSWERS, NETWORK, verdict, write
 from simulator.plan import Step
 
 UNDOES: Final[Mapping[str, str]] = {"seat": "unseat", "room": "leave", "gift": "gift_back", "guide": "unguide"}
-"""Which service makes amends for which."""
+"""The service that compensates each service."""
 
 CONFIRMS: Final[Mapping[str, str]] = {"room": "take"}
 HELD: Final = ("post", "send")
@@ -30,10 +30,10 @@ class TripFailed(Exception):
 
 def trip_tools() -> Iterable[Tool[Any, Any]]:
     """What a trip is made of."""
-    return (*_amended(), *_blunt(), *_held())
+    return (*_compensated(), *_blunt(), *_held())
 
 
-def _amended() -> Iterable[Tool[Any, Any]]:
+def _compensated() -> Iterable[Tool[Any, Any]]:
     """What is undone where a trip fails, and confirmed where it does not."""
 
     @tool(idempotency=Key.forever(), **ANSWERS)
@@ -79,7 +79,7 @@ def _amended() -> Iterable[Tool[Any, Any]]:
 
 
 def _blunt() -> Iterable[Tool[Any, Any]]:
-    """A plain write with plain amends: nobody but a person can tell what became of either."""
+    """A plain write with a plain compensation: only a person can tell what became of either."""
 
     @tool(**ANSWERS)
     async def guide(thing: str) -> str:

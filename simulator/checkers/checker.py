@@ -27,7 +27,7 @@ from simulator.checkers.transactions import Trips
 from simulator.people.messages import Messages
 from simulator.people.policies import Rulings
 from simulator.people.questions import Questions
-from simulator.people.reviews import Amends, Reviews
+from simulator.people.reviews import CompensationOrders, Reviews
 from simulator.people.standing_permissions import Permits
 from simulator.plan import Script
 from simulator.services.network import LIE
@@ -67,8 +67,8 @@ class Checker:
         self.rulings: Final = Rulings(world, self.broken)
         self.questions: Final = Questions(world, self.broken)
         self.replays: Final = Replays(self.broken)
-        self.amends: Final = Amends(world, self.broken, self._effects)
-        self.reviews: Final = Reviews(world, self.broken, self._effects, self.amends)
+        self.compensations: Final = CompensationOrders(world, self.broken, self._effects)
+        self.reviews: Final = Reviews(world, self.broken, self._effects, self.compensations)
         self.timing: Final = Timing(world, self.broken)
         self.processes: Final = Processes(world, self.broken)
         self._told: list[tuple[Outcome[Any], int]] = []
@@ -119,8 +119,17 @@ class Checker:
         self._acknowledged.clear()
         self._decided.clear()
         self._claims.clear()
-        people = self.approvals, self.permits, self.messages, self.rulings, self.reviews, self.amends, self.questions
-        for part in (self.trips, self.answers, self.plans, *people, self.replays, self.timing, self.processes):
+        people = self.approvals, self.permits, self.messages, self.rulings, self.reviews, self.questions
+        for part in (
+            self.trips,
+            self.answers,
+            self.plans,
+            *people,
+            self.compensations,
+            self.replays,
+            self.timing,
+            self.processes,
+        ):
             part.restored()
         for run, (_, rows) in backup.runs.items():
             for row in rows:
@@ -238,7 +247,7 @@ class Checker:
             self._of_run(run, record)
         self.messages.heard(run, record)
         self.questions.heard(run, record)
-        self.amends.heard(run, record)
+        self.compensations.heard(run, record)
         self.reviews.heard(run, record)
 
     def _of_operation(self, run: str, step: str, record: r.Record) -> None:
@@ -317,7 +326,7 @@ class Checker:
 
     def told(self, actor: Actor, outcome: Outcome[Any]) -> None:
         """Agent code heard an outcome."""
-        self._world.tell(actor, f"hears that {outcome.operation} {outcome.status}")
+        self._world.tell(actor, f"receives {outcome.operation} {outcome.status}")
         if not actor.alive:
             return
         self._told.append((outcome, self._world.now_ms()))
@@ -376,7 +385,7 @@ class Checker:
         await self.questions.at_the_end()
         if self._world.restored_ms < 0:  # what was done and is forgotten stands, and no record can speak of it
             self.trips.at_the_end()
-            self.amends.at_the_end()
+            self.compensations.at_the_end()
             await self.plans.at_the_end()
         await check_records(self._world.journal, self._acknowledged, self.broken)
         if any(self._canary in part for part in self._world.journal.everything()):

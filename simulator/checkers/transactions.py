@@ -164,12 +164,12 @@ class Trips:
         """The transaction that an operation belongs to."""
         return next((one for title, one in self._trips.items() if name.startswith(title + "/")), None)
 
-    def amendable(self, name: str) -> bool:
-        """Whether an operation has an effect, and can be made amends for."""
+    def compensable(self, name: str) -> bool:
+        """True if an operation has an effect and can be compensated."""
         return self._parts[name][1].intent.tool in UNDOES and bool(self._effects.get(name))
 
-    def amends_of(self, name: str) -> list[Effect]:
-        """The effects of what made amends for an operation."""
+    def compensations_of(self, name: str) -> list[Effect]:
+        """The effects of the compensation of an operation."""
         return self._done(self._parts[name][0], name, compensates=True)
 
     def _settled(self, name: str, status: str) -> None:
@@ -187,11 +187,11 @@ class Trips:
         if part.intent.hold and trip.phase not in {"committing", "committed", "parked"}:
             self._broken(SAGA, f"{part.name} is held, and left while {trip.name} was {trip.phase}")
         if part.intent.compensates:
-            self._amends(trip, part)
+            self._compensations(trip, part)
         if part.intent.confirms and trip.phase not in {"committing", "committed", "aborting", "aborted", "parked"}:
             self._broken(SAGA, f"{part.name} confirmed before {trip.name} was committing")
 
-    def _amends(self, trip: _Trip, part: _Part) -> None:
+    def _compensations(self, trip: _Trip, part: _Part) -> None:
         run = trip.name.partition("/")[0]
         forward = trip.parts[operation_id(run, part.intent.compensates)]
         if trip.phase not in {"aborting", "aborted", "parked"}:
@@ -208,13 +208,13 @@ class Trips:
                 self._broken(SAGA, f"{forward.name} was compensated before {other.name}, which started after it")
 
     def _stands(self, trip: _Trip, part: _Part) -> bool:
-        """Whether there is an effect that amends have to be made for, and were not."""
+        """True if there is an effect that has to be compensated and was not."""
         if part.intent.tool not in UNDOES or not self._effects.get(part.name):
             return False
         return not self._done(trip, part.name, compensates=True)
 
     def _done(self, trip: _Trip, name: str, *, compensates: bool) -> list[Effect]:
-        """The effects of what was done for a part: amends, or its confirmation."""
+        """The effects of the compensation or the confirmation of a part."""
         step = name.partition("/")[2]
         return [
             effect
@@ -225,7 +225,7 @@ class Trips:
 
     def told(self, actor: Actor, text: str, gone: TransactionAborted | None, *, ended: str = "") -> None:
         """Agent code heard how a transaction ended: `ended` is its name, where code heard of no other end."""
-        self._world.tell(actor, f"hears: {text}")
+        self._world.tell(actor, f"receives: {text}")
         if not actor.alive:
             return
         self._ended(text, gone, ended)
@@ -279,9 +279,9 @@ class Trips:
                 self._left(trip, part)
             if self._stands(trip, part):  # nobody here accepts that anything stands
                 self._broken(SAGA, f"{trip.name} is called off, and {name} stands")
-            amends = self._done(trip, name, compensates=True)
-            if part.intent.tool in {"gift", "guide"} and len(amends) > 1:
-                self._broken(2, f"{name} was given back {len(amends)} times")
+            compensations = self._done(trip, name, compensates=True)
+            if part.intent.tool in {"gift", "guide"} and len(compensations) > 1:
+                self._broken(2, f"{name} was given back {len(compensations)} times")
 
     def _left(self, trip: _Trip, part: _Part) -> None:
         """What was held has left, and stands: that is so only where a person called the rest off afterwards."""

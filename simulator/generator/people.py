@@ -35,8 +35,8 @@ fits neither."""
 REVIEW_FAULTS: Final = ("retry", "same_key")
 """What people may do about what did not happen, or what nobody knows: order another attempt."""
 
-AMENDS_FAULTS: Final = ("amends", "amends", "unfit_amends")
-"""What people may do about what happened: order amends, also with a result that the tool could not have given."""
+COMPENSATION_FAULTS: Final = ("compensation", "compensation", "unfit_compensation")
+"""What people may order about what happened: a compensation, also with a result that the tool could not have given."""
 
 
 def with_gates(scripts: tuple[Script, ...], chance: random.Random) -> tuple[Script, ...]:
@@ -146,13 +146,13 @@ def _guided(chance: random.Random, last: Step, number: int) -> Step:
     return replace(trip, parts=(*trip.parts[:at], "guide", *trip.parts[at:], *more))
 
 
-def of_amends(chance: random.Random, scripts: tuple[Script, ...], *, reviews: bool) -> tuple[Fault, ...]:
+def of_compensations(chance: random.Random, scripts: tuple[Script, ...], *, reviews: bool) -> tuple[Fault, ...]:
     """What goes wrong with guides and what nobody else can tell of on a trip, and what people do about it."""
     parts = {part for script in scripts for step in script.steps for part in step.parts}
     faults = [fault for service in ("guide", "unguide") for fault in of_calls(chance, service, COMMON)]
     faults += [Fault("reply_lost", 1, service) for service in ("guide", "send") if chance.random() < 0.4]
-    faults += of_calls(chance, "review", AMENDS_FAULTS)
-    faults += [Fault("amends", chance.choice((1, 2)), "review")] if chance.random() < 0.4 else []
+    faults += of_calls(chance, "review", COMPENSATION_FAULTS)
+    faults += [Fault("compensation", chance.choice((1, 2)), "review")] if chance.random() < 0.4 else []
     return tuple(faults) if parts and reviews else ()
 
 

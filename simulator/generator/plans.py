@@ -9,7 +9,7 @@ from typing import Final, Literal
 from simulator.agents.deferred import TOOLS_OF
 from simulator.generator.calls import COMMON, dice, of_calls
 from simulator.generator.people import (
-    of_amends,
+    of_compensations,
     of_people,
     of_questions,
     of_reviews,
@@ -101,7 +101,7 @@ def draw(seed: int) -> Plan:
         seed, scripts, workers,
         _faults(chance, scripts) + _of_offices(later, scripts) + _of_plans(plans, scripts)
         + of_people(people, scripts, policy=policy) + of_reviews(looks, reviews=reviews)
-        + of_amends(wishes, scripts, reviews=reviews) + of_questions(asking, scripts)
+        + of_compensations(wishes, scripts, reviews=reviews) + of_questions(asking, scripts)
         + (_of_rooms(hotels) if rooms else ()) + _restore(dice("restores", seed))
         + of_timing(scripts, seed) + _of_recalls(dice("recalls", seed), scripts),
         _schedule(chance),

@@ -189,11 +189,11 @@ APPROVALS: Final = (
     # What they approve.
     Mutant(
         "gate not asked",
-        "gates are not looked at",
+        "gates are not evaluated",
         "holdfast.engine.situation:_gated",
         always(False),
     ),
-    Mutant("approval unbound", "a yes to one thing is one to all", "holdfast.model.ids:approval_digest", unbound),
+    Mutant("approval unbound", "a yes to one call approves every call", "holdfast.model.ids:approval_digest", unbound),
     Mutant(
         "approval not compared",
         "what was approved is not compared with what would be sent",
@@ -202,7 +202,7 @@ APPROVALS: Final = (
     ),
     Mutant(
         "approval for ever",
-        "when a yes ends is not looked at",
+        "the end of an approval is ignored",
         "holdfast.model.decision.send_rules:_approved",
         for_ever,
     ),
@@ -212,9 +212,14 @@ APPROVALS: Final = (
         "holdfast.model.decision.send_rules:_approved",
         once_begun_for_ever,
     ),
-    Mutant("one name is two", "who says yes counts twice", "holdfast.model.transitions:_APPLY", one_name_is_two),
+    Mutant(
+        "one approver counts twice",
+        "a person who says yes counts twice",
+        "holdfast.model.transitions:_APPLY",
+        one_name_is_two,
+    ),
     Mutant("a no means yes", "a decline lets it be sent", "holdfast.engine.approvals:verdict_of", no_means_yes),
-    Mutant("a no is lost", "a decline is taken down and lost", "holdfast.engine.approvals:verdict_of", no_is_lost),
+    Mutant("a no is lost", "a decline is recorded and lost", "holdfast.engine.approvals:verdict_of", no_is_lost),
     Mutant(
         "approval not consumed",
         "the record of an attempt does not carry the yes",
@@ -230,7 +235,7 @@ APPROVALS: Final = (
     # What they would rather send, and what they answer themselves.
     Mutant(
         "an edit is not sent",
-        "changes are taken down, and what code called with is sent",
+        "changes are recorded, and the call is sent without them",
         "holdfast.engine.approvals:edited_intent",
         as_it_was_called,
     ),
@@ -255,7 +260,7 @@ APPROVALS: Final = (
     # What they allow beforehand.
     Mutant(
         "any call fits",
-        "what a permission is for is not looked at",
+        "the scope of a permission is ignored",
         "holdfast.engine.approvals:_fitting",
         any_call_fits,
     ),
@@ -272,20 +277,20 @@ APPROVALS: Final = (
         counted_side_by_side,
     ),
     Mutant(
-        "bounds not looked at",
+        "bounds ignored",
         "more is spent than a permission allows",
         "holdfast.engine.approvals:why_not",
         boundless,
     ),
     Mutant(
         "permission for ever",
-        "when a permission ends is not looked at",
+        "the end of a permission is ignored",
         "holdfast.engine.approvals:why_not",
         endless,
     ),
     Mutant(
-        "revoked in vain",
-        "what was taken back still lets calls leave",
+        "revocation ignored",
+        "a revoked permission still approves calls",
         "holdfast.engine.approvals:why_not",
         irrevocable,
     ),

@@ -478,13 +478,13 @@ OPERATIONS: Final = (
     Mutant("business key ignored", "two runs may do one thing", "holdfast.agent.tool:Tool.claims", not_kept),
     Mutant(
         "everything rides",
-        "the outcome of a plain write is told before it is durable",
+        "the outcome of a plain write is returned before it is durable",
         "holdfast.model.contract:Contract.rides",
         kept,
     ),
     Mutant(
         "found without its result",
-        "the agent does not hear what was found",
+        "the agent does not receive what was found",
         "holdfast.engine.executor:_result",
         found_without_result,
     ),
@@ -505,13 +505,13 @@ OPERATIONS: Final = (
     ),
     Mutant(
         "wake-up not noticed",
-        "an event at the moment of rest is lost",
+        "an event at the moment of suspension is lost",
         "holdfast.engine.suspension:notify_owner",
         knocks_in_vain,
     ),
     Mutant(
-        "late words dropped",
-        "a fenced owner keeps what it knows to itself",
+        "late reports dropped",
+        "a fenced owner does not report what it knows",
         "holdfast.engine.late_reports:file_late",
         never_mind,
     ),
@@ -534,7 +534,7 @@ OPERATIONS: Final = (
         only_released,
     ),
     Mutant(
-        "claims waited for for ever",
+        "claims awaited for ever",
         "no person is asked about a business key that is held",
         "holdfast.engine.claims:_waited_ms",
         always(0),
@@ -547,7 +547,7 @@ OPERATIONS: Final = (
     ),
     Mutant(
         "model asked again",
-        "a recorded decision is not looked at",
+        "a recorded decision is not used",
         "holdfast.agent.model_decisions:decide",
         asked_again,
     ),

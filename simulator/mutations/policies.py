@@ -102,7 +102,7 @@ POLICY: Final = (
     # What a policy says.
     Mutant(
         "nothing is judged",
-        "writes leave that no policy has seen",
+        "writes are sent that no policy has judged",
         "holdfast.engine.situation:_policy",
         always(""),
     ),
@@ -121,13 +121,13 @@ POLICY: Final = (
     Mutant("one is enough", "one person says yes where two have to", "holdfast.model.policy:terms", one_is_enough),
     Mutant(
         "a policy overrules a gate",
-        "what a tool asks about leaves by a policy",
+        "what a tool asks about is sent by a policy",
         "holdfast.engine.situation:_gated",
         overruled,
     ),
     Mutant("drawn anew", "a sample is another one when it is drawn again", "holdfast.model.policy:chance", drawn_anew),
     # What a policy knows of the past.
-    Mutant("no past", "what was sent is not counted", "holdfast.engine.approvals:sent_posts", always(())),
+    Mutant("no history", "what was sent is not counted", "holdfast.engine.approvals:sent_posts", always(())),
     Mutant(
         "counted at each attempt",
         "what is sent again counts again",
@@ -135,11 +135,14 @@ POLICY: Final = (
         counted_at_each_attempt,
     ),
     Mutant(
-        "words not counted", "what people said is not counted", "holdfast.engine.approvals:decision_posts", always(())
+        "answers not counted",
+        "the answers of people are not counted",
+        "holdfast.engine.approvals:decision_posts",
+        always(()),
     ),
     Mutant(
-        "the past of one run",
-        "what other runs did is not looked at",
+        "history of one run",
+        "what other runs did is not counted",
         "holdfast.engine.approvals:_past",
         of_the_same_run,
     ),

@@ -184,7 +184,7 @@ def whatever_its_age(original: Any) -> Any:
 
 
 def only_happened(_original: Any) -> Any:
-    """That amends are to be made is taken down as that it happened."""
+    """An answer that asks for a compensation is recorded without it."""
 
     async def compensate(service: Any, now: Any, given: Any, by: str) -> Any:
         return await service.resolve(now.item, "happened", by=by, evidence=given.evidence, result=given.result)
@@ -219,70 +219,70 @@ def as_if_all_were_undone(original: Any) -> Any:
 REVIEWS: Final = (
     # What they tell a run.
     Mutant(
-        "told in vain",
+        "message ignored",
         "writes begin although a message waits",
         "holdfast.engine.situation:_blocked_by_message",
         always(""),
     ),
     Mutant(
-        "told again",
-        "a branch hears the same message again",
+        "message delivered again",
+        "a branch receives the same message again",
         "holdfast.engine.messages:deliver_messages",
         forgotten_at_once,
     ),
     Mutant(
-        "one ear for all",
-        "what one branch heard no other has to hear",
+        "one delivery for all",
+        "what one branch received is not delivered to the others",
         "holdfast.engine.active_run.scopes:Scope.has_message",
         one_ear,
     ),
     Mutant(
         "stopped once",
-        "after it was told to stop, code begins the next write",
+        "after a message that stops it, code begins the next write",
         "holdfast.engine.active_run.scopes:Scope.has_message",
         stops_once,
     ),
     Mutant(
-        "what waits goes on",
+        "message stops nothing",
         "a message does not call off what was not sent yet",
         "holdfast.model.messages:Messages.receive",
         calls_nothing_off,
     ),
     Mutant(
-        "told twice",
-        "a message that is given again is another one",
+        "message counted twice",
+        "a message that is sent again counts as another one",
         "holdfast.control.service:ControlService.tell",
         without_its_name,
     ),
     Mutant(
-        "only the last is told",
-        "of several messages code hears one",
+        "only the last message",
+        "of several messages code receives one",
         "holdfast.model.messages:Messages.told_at",
         only_the_last,
     ),
     # What they are asked, and what is handed over to them.
     Mutant(
-        "any word is the first",
-        "who answers second is told to be the first",
+        "every answer is the first",
+        "a second answer is accepted as the first",
         "holdfast.engine.durable_waits:answer_post",
         any_word_is_the_first,
     ),
     Mutant("impatient", "less time is waited than code says", "holdfast.engine.durable_waits:_put", impatient),
     Mutant(
-        "before its time",
-        "a default stands in before the time is over",
+        "default too early",
+        "a default is used before the time is over",
         "holdfast.engine.durable_waits:_answered",
         before_its_time,
     ),
     Mutant(
-        "first choice by default",
-        "another default stands in than the one on record",
+        "another default",
+        "a default is used that is not the recorded one",
         "holdfast.engine.durable_waits:_late",
         first_choice_by_default,
     ),
     Mutant(
-        "deaf by default",
-        "code goes on with its default whatever was said",
+        "answer ignored",
+        "code continues with its default whatever was answered",
         "holdfast.engine.durable_waits:ask",
         by_default_and_not_said,
     ),
@@ -293,8 +293,8 @@ REVIEWS: Final = (
         taken_for_an_answer,
     ),
     Mutant(
-        "handed more than one has",
-        "another agent may use all tools",
+        "hand-off gains tools",
+        "the agent of a hand-off may use all tools",
         "holdfast.agent.model_calls:tools_for",
         with_all_tools,
     ),
@@ -318,20 +318,20 @@ REVIEWS: Final = (
         whatever_its_age,
     ),
     Mutant(
-        "amends not ordered",
-        "that amends are to be made is taken down as that it happened",
+        "compensation not ordered",
+        "an answer that asks for a compensation is recorded without it",
         "holdfast.people.answers:_compensate",
         only_happened,
     ),
     Mutant(
-        "half a word",
-        "a transaction is called off by a word of which the rest is refused",
+        "half an answer",
+        "a transaction is called off by an answer of which the rest is refused",
         "holdfast.people.answers:_compensate",
         one_after_the_other,
     ),
     Mutant(
-        "what stands is not told",
-        "code hears of a part that stands as if it were undone",
+        "remaining effect hidden",
+        "code is given a part that remains as if it were undone",
         "holdfast.engine.transactions:_error",
         as_if_all_were_undone,
     ),

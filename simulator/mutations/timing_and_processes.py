@@ -136,18 +136,18 @@ TIMING: Final = (
     ),
     Mutant(
         "failed untried",
-        "a decision fails whose clock jumped between two looks, without being asked again",
+        "a decision fails after a clock jump between two checks, without being asked again",
         "holdfast.agent.model_decisions:_waited",
         pauses_by_the_clock,
     ),
     Mutant(
-        "strangers take places",
+        "foreign runs counted",
         "runs of other programs are counted among those to recover",
         "holdfast.testing.world.disk:Disk.due",
         strangers_take_places,
     ),
     Mutant(
-        "contradictions unheard",
+        "contradictions ignored",
         "evidence against an outcome opens no review",
         "holdfast.engine.commands:by_report",
         always(()),
@@ -164,7 +164,7 @@ PROCESSES: Final = (
     ),
     Mutant(
         "asked and forgotten",
-        "a process that a person was asked about is not looked at again",
+        "a process that a person was asked about is not checked again",
         "holdfast.model.decision.verify_rules:_looks_apart_ms",
         always(30 * 86_400_000),
     ),

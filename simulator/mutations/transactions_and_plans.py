@@ -39,7 +39,7 @@ def any_order(original: Any) -> Any:
     return member
 
 
-def nothing_amendable(original: Any) -> Any:
+def nothing_compensable(original: Any) -> Any:
     """No operation seems to have a compensation."""
 
     def member(*args: Any) -> Any:
@@ -233,7 +233,7 @@ def not_waiting(_original: Any) -> Any:
 
 TOGETHER: Final = (
     # Transactions.
-    Mutant("held leaves at once", "a held effect does not wait", "holdfast.engine.steps:_holder_of", always("")),
+    Mutant("held effect sent at once", "a held effect does not wait", "holdfast.engine.steps:_holder_of", always("")),
     Mutant(
         "compensated too early",
         "what is on its way or unknown is compensated",
@@ -241,21 +241,21 @@ TOGETHER: Final = (
         settles_nothing_first,
     ),
     Mutant(
-        "in any order",
+        "compensations in any order",
         "compensations do not wait for later ones",
         "holdfast.engine.transactions:Members._member",
         any_order,
     ),
     Mutant("never confirmed", "reservations are not confirmed", "holdfast.model.saga:_confirm", always(None)),
     Mutant(
-        "nothing to undo",
-        "what landed is left standing",
+        "nothing undone",
+        "what landed is not compensated",
         "holdfast.engine.transactions:Members._member",
-        nothing_amendable,
+        nothing_compensable,
     ),
     Mutant(
-        "called off and not heard",
-        "what is called off goes on being sent",
+        "called off and sent",
+        "what is called off is still sent",
         "holdfast.model.run_history:Boundaries.called_off",
         always(None),
     ),
@@ -279,7 +279,7 @@ TOGETHER: Final = (
     ),
     Mutant(
         "held and forgotten",
-        "what is let go of, or cancelled, at the end of a transaction has no driver",
+        "what is released or cancelled at the end of a transaction has no driver",
         "holdfast.engine.transactions:_drive_held",
         always(None),
     ),
@@ -298,7 +298,7 @@ TOGETHER: Final = (
     ),
     Mutant(
         "early answers forgotten",
-        "what came before it was awaited is not looked for",
+        "what came before it was awaited is not read",
         "holdfast.engine.executor:collect_answers",
         never_mind,
     ),
@@ -315,14 +315,14 @@ TOGETHER: Final = (
         acknowledged_unstored,
     ),
     Mutant(
-        "other words taken",
-        "a known message may come back with other words",
+        "changed message accepted",
+        "a known message may arrive again with another text",
         "holdfast.control.service:ControlService.deliver",
         other_words_taken,
     ),
     Mutant(
         "progress is success",
-        "a word about progress counts as the answer",
+        "a report of progress counts as the answer",
         "holdfast.engine.deferred:_answer_command",
         pending_is_final,
     ),
@@ -364,7 +364,7 @@ TOGETHER: Final = (
     ),
     Mutant(
         "pending never released",
-        "the outcome of what was pending does not end that it holds back others",
+        "the outcome of a pending thing does not release the calls that it holds back",
         "holdfast.engine.claims:releasing_posts",
         never_released,
     ),
@@ -376,14 +376,14 @@ TOGETHER: Final = (
         replaced("_distrust", always(None)),
     ),
     Mutant(
-        "doubt forgotten",
-        "what an old journal has forgotten is sent again unread",
+        "restore forgotten",
+        "what is missing in an old journal is sent again unread",
         "holdfast.model.decision.send_rules:_BEFORE_FIRST",
         replaced("_check_first", always(None)),
     ),
     Mutant(
-        "a copy's word",
-        "what an old journal knows nothing of is called unsent",
+        "old journal believed",
+        "what is missing in an old journal counts as unsent",
         "holdfast.model.decision.decide:look_for_forgotten",
         always(Settle("sending ended, nothing landed", "failed")),
     ),
@@ -401,8 +401,8 @@ TOGETHER: Final = (
         chosen_in_memory_only,
     ),
     Mutant(
-        "never called off",
-        "conditions that end a plan are not looked at",
+        "plan never called off",
+        "conditions that end a plan are not evaluated",
         "holdfast.planning.executor:PlanExecution._holds",
         never_called_off,
     ),

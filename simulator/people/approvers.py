@@ -68,7 +68,7 @@ class Errand:
         """Say it, inside a process."""
         if self.over:
             return
-        self._world.tell(actor, f"hears {self.what}")
+        self._world.tell(actor, f"learns {self.what}")
         try:
             await self._deed(service)
         except UsageError:

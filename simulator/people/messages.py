@@ -139,7 +139,7 @@ class Messages:
         texts = tuple(_NAMED.findall(said))
         if not actor.alive:
             return texts
-        self._world.tell(actor, f"run {run} hears {', '.join(texts)}")
+        self._world.tell(actor, f"run {run} receives {', '.join(texts)}")
         said_for = {name: one.stop for name, one in self._all() if one.run == run}
         order = {text: number for number, (text, _) in enumerate(self._runs[run].received.values())}
         heard = list(before)
@@ -182,7 +182,7 @@ def _is_open(one: Standing) -> bool:
 
 
 def _serves(one: Standing) -> bool:
-    """Whether the runtime itself asked for it: amends, and what completes a reservation."""
+    """True if the runtime itself asked for it: a compensation, or what completes a reservation."""
     return one.intent is not None and bool(one.intent.serves)
 
 

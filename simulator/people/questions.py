@@ -162,7 +162,7 @@ class Questions:
 
     def told(self, actor: Actor, run: str, text: str, value: Scalar | None) -> None:
         """Agent code heard an answer, or that none came: it is the one on record."""
-        self._world.tell(actor, f"run {run} hears {value!r} about {text}")
+        self._world.tell(actor, f"run {run} receives {value!r} for {text}")
         if not actor.alive:
             return
         known = next((one for one in self._known.values() if one.run == run and one.asked.question.text == text), None)

@@ -26,15 +26,15 @@ WORDS: Final = 6
 SAGA: Final = 11
 
 
-class Amends:
-    """Every order to make amends of one simulation."""
+class CompensationOrders:
+    """Every order to compensate in one simulation."""
 
     def __init__(self, world: World, broken: Callable[[int, str], None], effects: Mapping[str, list[Effect]]) -> None:
         self._world = world
         self._broken = broken
         self._effects = effects
         self._ordered: dict[str, str] = {}
-        """Who wants amends for an operation, in words that fit."""
+        """Who ordered the compensation of an operation, with a result that fits."""
         self._taken: set[str] = set()
 
     def restored(self) -> None:
@@ -43,55 +43,56 @@ class Amends:
         self._taken.clear()
 
     def ordered(self, name: str, by: str) -> None:
-        """Somebody is about to say that amends are to be made for what happened there."""
+        """A person is about to order the compensation of this operation."""
         self._ordered[name] = by
 
     def taken_down(self, name: str) -> None:
-        """That word is in the ledger."""
+        """The order is in the ledger."""
         if name in self._ordered:
             self._taken.add(name)
             self._reached("ordered")
 
     def heard(self, run: str, record: r.Record) -> None:
-        """A record became durable: a transaction is called off in somebody's name only where that was said."""
+        """A record became durable: a transaction is called off in a person's name only if that person ordered it."""
         if not isinstance(record, r.TransactionAborting) or not record.by:
             return
         within = f"{operation_id(run, record.transaction)}/"
         if not any(by == record.by and name.startswith(within) for name, by in self._ordered.items()):
-            self._broken(WORDS, f"{record.by} is on record as having called {within} off, and never said so")
+            self._broken(WORDS, f"{record.by} is on record as having called {within} off, and never did so")
         self._reached("called off")
 
     def stands(self, name: str) -> None:
-        """That it happened is on record on that word alone: then its transaction is called off already."""
+        """It is on record as happened because of that order alone: its transaction is called off already."""
         trip = self._world.checker.trips.around(name)
         if trip is None or not trip.backward:
-            self._broken(WORDS, f"{self._ordered[name]} ordered amends for {name}, and only half of it is on record")
+            half = f"{self._ordered[name]} ordered the compensation of {name}, and only half of it is on record"
+            self._broken(WORDS, half)
 
     # --- at the end of time ------------------------------------------------------------------------------------
 
     def at_the_end(self) -> None:
-        """What was taken down was done: the outcome is what is so, and where all is undone, amends were made once."""
+        """What was recorded was done: the outcome is true, and where all is undone, the compensation was made once."""
         for name in self._taken:
             known, trip = self._world.checker.operations[name], self._world.checker.trips.around(name)
             assert trip is not None, name
             if not trip.backward:
-                self._broken(SAGA, f"amends were ordered for {name}, and {trip.name} is {trip.phase}")
+                self._broken(SAGA, f"the compensation of {name} was ordered, and {trip.name} is {trip.phase}")
             if known.state():
-                self._broken(WORDS, f"amends were ordered for {name}, and it is {known.state()}")
+                self._broken(WORDS, f"the compensation of {name} was ordered, and it is {known.state()}")
             self._made_once(name)
 
     def _made_once(self, name: str) -> None:
         trips = self._world.checker.trips
         trip = trips.around(name)
         assert trip is not None, name
-        made = trips.amends_of(name)
+        made = trips.compensations_of(name)
         once = len(made) == 1 or (made and self._world.services[made[0].service].able.natural)
-        if trip.phase == "aborted" and trips.amendable(name) and not once:
-            self._broken(SAGA, f"amends were ordered for {name}, and were made {len(made)} times")
+        if trip.phase == "aborted" and trips.compensable(name) and not once:
+            self._broken(SAGA, f"the compensation of {name} was ordered, and was made {len(made)} times")
         self._reached("made" if made else "not to be made")
 
     def _reached(self, what: str) -> None:
-        self._world.reach.endings[f"amends: {what}"] += 1
+        self._world.reach.endings[f"compensations: {what}"] += 1
 
 
 # --- reviews ----------------------------------------------------------------------------------------------------------
@@ -121,12 +122,16 @@ class Reviews:
     """Everything in one simulation that a person has to look at."""
 
     def __init__(
-        self, world: World, broken: Callable[[int, str], None], effects: Mapping[str, list[Effect]], amends: Amends
+        self,
+        world: World,
+        broken: Callable[[int, str], None],
+        effects: Mapping[str, list[Effect]],
+        compensations: CompensationOrders,
     ) -> None:
         self._world = world
         self._broken = broken
         self._effects = effects
-        self._amends = amends
+        self._compensations = compensations
         self._items: dict[str, _Item] = {}
         self._waiting = 0
 
@@ -171,7 +176,7 @@ class Reviews:
         if not item.open:
             self._broken(6, f"{name} was decided before {record.by} said {record.word}")
         if record.word == "happened" and not any(isinstance(one, HappenedAnswer) for one in item.said):
-            self._amends.stands(name)
+            self._compensations.stands(name)
         item.open, item.word, item.result = False, record.word, result
         self._reached(record.word)
 
@@ -225,10 +230,10 @@ class Reviews:
         if fault.kind == "same_key" and self._world.services[tool].able.key:
             item.same_key = True
             return RetrySameKey("the same once more")
-        if done and fault.kind == "unfit_amends":
+        if done and fault.kind == "unfit_compensation":
             return CompensateAnswer("it is there, and nobody wants it", len(done))
-        if done and fault.kind == "amends":
-            self._amends.ordered(name, item.by)
+        if done and fault.kind == "compensation":
+            self._compensations.ordered(name, item.by)
             return CompensateAnswer("it is there, and nobody wants it", done[-1].value)
         if done:
             return HappenedAnswer("it is there", done[-1].value)
@@ -238,7 +243,7 @@ class Reviews:
         self._waiting -= 1
         self._reached("a word refused" if refused else "a word taken down")
         if not refused and isinstance(self._items[name].said[-1], CompensateAnswer):
-            self._amends.taken_down(name)
+            self._compensations.taken_down(name)
         if refused and name in self._items:
             self._items[name].same_key = False
             self._later(AGAIN_MS, name)

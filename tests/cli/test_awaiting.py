@@ -50,7 +50,11 @@ def test_what_is_awaited_is_listed_with_its_deadline_and_settled_by_the_answer(h
     assert "23 h 59 m  stay-7/book#1" in holdfast("pending").out.replace("24 h 00 m", "23 h 59 m")
     said = holdfast("deliver", "B-7", "--id", "m1", "--result", '"room 7"')
     assert said.lines == ["Recorded.", "Next: holdfast resume stay-7"]
-    assert holdfast("deliver", "B-7", "--id", "m1", "--result", '"room 7"').lines[0].startswith("It was here already")
+    assert (
+        holdfast("deliver", "B-7", "--id", "m1", "--result", '"room 7"')
+        .lines[0]
+        .startswith("This message was recorded before")
+    )
     assert holdfast("resume", "stay-7").out == '"room 7"\n'
     assert holdfast("pending").lines == ["Nothing is awaited."]
     assert asked(holdfast) == ["7"]

@@ -51,7 +51,7 @@ def test_an_address_of_sqlite_is_a_path(holdfast: Lab):
         ("postgresql://somewhere/desk", 2, "cannot open the journal 'postgresql://somewhere/desk'"),
         ("sqlite://", 2, "the journal has no name"),
         ("memory:", 2, "ends with the process"),
-        (":memory:", 2, "is no file"),
+        (":memory:", 2, "is not a file"),
         ("nowhere/desk.db", 1, "the directory"),
         (".", 1, "is a directory"),
     ],

@@ -116,7 +116,7 @@ def test_what_a_model_was_shown_before_is_compared_too(holdfast: Lab):
 
 
 DAMAGE = {
-    "no JSON": (lambda text: text[: len(text) // 2], "is not a fixture"),
+    "not JSON": (lambda text: text[: len(text) // 2], "is not a fixture"),
     "something else": (lambda text: "{}", "is not a fixture"),
     "an edited amount": (lambda text: text.replace("500", "400"), "changed or damaged"),
     "a newer version": (lambda text: text.replace('"holdfast_fixture": 1', '"holdfast_fixture": 9'), "newer version"),

@@ -151,16 +151,16 @@ def test_a_worker_that_is_killed_while_it_sends_leaves_what_nobody_can_tell(aske
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("channels: [", "no YAML: line"),
+        ("channels: [", "not YAML: line"),
         ("channels: []\nextra: 1", "unknown field"),
         ("channels: [{name: x}]", "one of mail, slack_env"),
         ("channels: [{mail: ann@example.com}]", "sent by a server"),
-        ("channels: [{slack_env: SLACK_URL, after: soon}]", "no duration"),
-        ("channels: [{slack_env: 'https://hooks.example.com/T0/B0/s3cret'}]", "spelled out"),
+        ("channels: [{slack_env: SLACK_URL, after: soon}]", "not a duration"),
+        ("channels: [{slack_env: 'https://hooks.example.com/T0/B0/s3cret'}]", "given as a value"),
         ("channels: [{slack_env: A}, {slack_env: B}]", "two channels are called slack"),
-        ("channels: [{slack_env: A}]\nbase_url: nowhere", "no address of an inbox"),
+        ("channels: [{slack_env: A}]\nbase_url: nowhere", "not the address of an inbox"),
         ("channels: [{slack_env: A, remind_every: 0s}]", "remind without end"),
-        ("smtp: {from: a b, server: x}\nchannels: [{mail: ann@example.com}]", "no mail address"),
+        ("smtp: {from: a b, server: x}\nchannels: [{mail: ann@example.com}]", "not a mail address"),
     ],
 )
 def test_a_file_that_does_not_fit_says_what(holdfast: Lab, text: str, said: str):

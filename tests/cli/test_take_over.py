@@ -86,7 +86,7 @@ def test_it_is_taken_over_once(handed: Lab):
     assert (ended.status, "bea took it over: I call them" in ended.err) == (1, True)
     state = handed("take-over", "trip-ann/hand_off#1", "--look", "--json").json
     assert (state["status"], state["queue"]) == ("stopped", "travel")
-    assert "is not ours any more" in handed("resume", "trip-ann").err
+    assert "is no longer driven by this process" in handed("resume", "trip-ann").err
 
 
 def test_a_run_that_cannot_go_on_is_in_the_inbox_and_is_taken_over(handed: Lab):
@@ -107,4 +107,4 @@ def test_a_run_that_cannot_go_on_is_in_the_inbox_and_is_taken_over(handed: Lab):
     assert shown[0] == "trip-ann is taken over by bea: nothing more is sent for it."
     assert handed("inbox").lines == ["Nothing needs you."]
     file.write_text(DESK)
-    assert "is not ours any more" in handed("resume", "trip-ann").err
+    assert "is no longer driven by this process" in handed("resume", "trip-ann").err

@@ -29,7 +29,7 @@ class Wordless(Exception):
     """Its text cannot be had."""
 
     def __str__(self) -> str:
-        raise ValueError("no text")
+        raise ValueError("not text")
 
 
 @dataclass
@@ -93,7 +93,7 @@ def test_a_wait_that_is_not_a_length_of_time_is_refused_and_a_person_is_asked(se
             return await pay(name)
 
         async with lab.app(desk) as app:
-            with pytest.raises(RunSuspended, match="is no time to wait"):
+            with pytest.raises(RunSuspended, match="is not a time to wait"):
                 await app.run(desk, "1")
 
     story()

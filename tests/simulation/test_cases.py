@@ -155,7 +155,7 @@ def test_a_message_is_heard_before_the_next_write_wherever_its_process_dies(*, s
     steps = (Step("pay", "first"), Step("rest", "a while", ms=20_000), Step("ship", "box"), Step("mail", "letter"))
     plan = of(*steps, tellings=(Telling("run", 3_000, stop=stop),))
     for report in struck_everywhere(plan, "kill"):
-        heard = [line for line in report.log if "run run hears message 1" in line]
+        heard = [line for line in report.log if "run run receives message 1" in line]
         assert heard
         assert bool(ended(report) & {"ship succeeded", "ship unknown"}) is not stop
 
@@ -199,7 +199,7 @@ def test_a_persons_word_on_what_nobody_can_tell_counts_once_wherever_its_process
 
 
 def test_amends_that_a_person_orders_are_made_wherever_its_process_dies():
-    faults = (Fault("reply_lost", 1, "guide"), Fault("amends", 1, "review"))
+    faults = (Fault("reply_lost", 1, "guide"), Fault("compensation", 1, "review"))
     plan = of(Step("trip", "rome", parts=("gift", "guide")), Step("charge", "card"), faults=faults)
     for report in struck_everywhere(replace(plan, reviews=True), "kill"):
         assert not report.reach.records["TransactionCommitted"]
@@ -207,7 +207,7 @@ def test_amends_that_a_person_orders_are_made_wherever_its_process_dies():
 
 
 def test_what_has_left_before_amends_were_ordered_stands_and_code_is_told_so():
-    faults = (Fault("reply_lost", 1, "send"), Fault("amends", 1, "review"))
+    faults = (Fault("reply_lost", 1, "send"), Fault("compensation", 1, "review"))
     plan = replace(of(Step("trip", "rome", parts=("gift", "send")), faults=faults), reviews=True)
     for report in struck_everywhere(plan, "kill"):
         sent = any("send does it" in line for line in report.log)

@@ -20,7 +20,7 @@ QUICK = (
     "effect before intent", "key per attempt", "plain writes retried", "a refusal ends it", "broken chain",
     "answers mixed up", "an answer counted each time", "failed by time alone",
     "fallback on unknown", "steps do not wait", "gaps count as attempts", "busy costs an attempt",
-    "an outage is an answer", "contradictions unheard", "strangers take places",
+    "an outage is an answer", "contradictions ignored", "foreign runs counted",
 )  # fmt: skip
 
 

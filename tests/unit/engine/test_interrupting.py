@@ -265,11 +265,11 @@ async def test_the_same_message_under_one_name_counts_once(lab: Lab):
             await app.run(desk, "ann")
         for _ in range(2):
             await app.service.tell("trip-ann", "LaGuardia", by="ann", once="m1")
-        with pytest.raises(UsageError, match="something else"):
+        with pytest.raises(UsageError, match="has another message"):
             await app.service.tell("trip-ann", "Newark", by="ann", once="m1")
         with pytest.raises(UsageError, match="name"):
             await app.service.tell("trip-ann", "Newark", by="")
-        with pytest.raises(UsageError, match="says nothing"):
+        with pytest.raises(UsageError, match="the message is empty"):
             await app.service.tell("trip-ann", "", by="ann")
         with pytest.raises(UsageError, match="at most 4,000 characters"):
             await app.service.tell("trip-ann", "x" * 4001, by="ann")

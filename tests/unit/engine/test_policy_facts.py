@@ -47,7 +47,7 @@ async def test_how_sure_a_call_is_comes_from_the_decision_before_it_in_its_branc
         await note.options(confidence=0.1)("as said")
         await run.call("note", {"what": "as said of a model"}, confidence=0.2, taint="web")
         await run.decide(guess, 85)
-        await note("no share")
+        await note("not a share")
         await run.decide(other, 1)
         await note.options(taint="mail")("nobody said")
 

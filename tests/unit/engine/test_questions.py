@@ -113,7 +113,7 @@ async def test_without_a_default_the_deadline_is_an_error_that_code_can_catch(la
         with pytest.raises(RunSuspended):
             await app.run(desk, "ann")
         await lab.pass_time(days=1)
-        assert str(await app.run(desk, "ann")).startswith("nobody answered 'Which city?'")
+        assert str(await app.run(desk, "ann")).startswith("no answer to 'Which city?'")
 
 
 @virtual
@@ -129,7 +129,7 @@ async def test_another_question_at_the_same_step_is_a_divergence(lab: Lab):
             await app.run(desk, "ann")
         asked[0] = "Which country?"
         await app.service.answer("r-ann/ask#1", "Rome", by="bea")
-        with pytest.raises(ReplayDiverged, match="asks something else"):
+        with pytest.raises(ReplayDiverged, match="asks another question"):
             await app.run(desk, "ann")
 
 
@@ -137,7 +137,7 @@ async def test_another_question_at_the_same_step_is_a_divergence(lab: Lab):
 async def test_questions_that_nobody_can_answer_are_refused_before_they_are_asked(lab: Lab):
     for number, (settings, problem) in enumerate(
         (
-            ({"default": "Paris"}, "nothing leads to"),
+            ({"default": "Paris"}, "has a default and no timeout"),
             ({"choices": CITIES, "timeout": DAY, "default": "Oslo"}, "does not answer"),
             ({"choices": ("a", 1)}, "no single plain type"),
             ({"returns": dict}, "no single plain type"),

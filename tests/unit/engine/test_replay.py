@@ -259,7 +259,7 @@ async def test_a_run_that_a_bug_stopped_goes_on_after_the_fix_under_the_same_id(
     async with lab.app(desk) as app:
         with pytest.raises(KeyError, match="a bug"):
             await app.run(desk, "ann")
-        with pytest.raises(RunStopped, match="it can go on under the same id") as stopped:
+        with pytest.raises(RunStopped, match="the run can continue under the same id") as stopped:
             await app.run(desk, "ann")
         assert stopped.value.reason == "error"
         fixed.append(True)

@@ -173,7 +173,7 @@ async def test_a_conflict_asks_a_person(lab: Lab):
     assert lab.sent == ["4A"]
 
 
-@pytest.mark.parametrize("trouble", ["raises", "hangs", "no verdict"])
+@pytest.mark.parametrize("trouble", ["raises", "hangs", "not a verdict"])
 @virtual
 async def test_a_verifier_in_trouble_proves_nothing(lab: Lab, trouble: str):
     @tool
@@ -197,7 +197,11 @@ async def test_a_verifier_in_trouble_proves_nothing(lab: Lab, trouble: str):
         with pytest.raises(RunSuspended):
             await app.run(desk, "ann")
     assert lab.sent == ["ann"]
-    words = {"raises": "OSError: the folder is closed", "hangs": "no answer within 3 s", "no verdict": "is no verdict"}
+    words = {
+        "raises": "OSError: the folder is closed",
+        "hangs": "no answer within 3 s",
+        "not a verdict": "is not a verdict",
+    }
     verified = lab.of("r-ann", r.Verified)
     assert {v.verdict for v in verified} == {"cannot_tell"}
     assert words[trouble] in verified[0].evidence

@@ -91,9 +91,9 @@ def test_a_password_is_kept_as_a_salted_hash_and_fits_in_every_form():
 
 def test_what_was_never_set_takes_the_same_comparison_and_never_fits():
     house = House()
-    assert not house.passwords.fits("", "nobody has this one"), "the hash for nobody is nobody's"
+    assert not house.passwords.fits("", "no account has this password"), "the hash for nobody is nobody's"
     assert house.hasher.compared == 1
-    assert not house.passwords.fits("no hash at all", "nobody has this one")
+    assert not house.passwords.fits("no hash at all", "no account has this password")
 
 
 def test_a_book_is_not_hashed_for_a_stranger():
