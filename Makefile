@@ -4,7 +4,7 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo test check e2e bench instructions examples sim differential mutants soak mutation year house docs fmt audit sbom lock
+.PHONY: help demo test check e2e bench scale instructions examples sim differential mutants soak mutation year house docs fmt audit sbom lock
 
 IN := @sh scripts/python scripts/environment.py
 
@@ -45,6 +45,9 @@ e2e: ## the inbox in a real browser; a part of `make test`
 
 bench: ## measure against raw SQLite and the peers; fails below a goal
 	$(IN) bench python bench/compare.py $(ARGS)
+
+scale: ## build a journal of 1,000,000 operations and measure what must not slow down as work grows
+	$(IN) bench python bench/scale.py $(ARGS)
 
 instructions: ## count a step's instructions with callgrind; skipped without valgrind
 	$(IN) dev python bench/instructions.py $(ARGS)

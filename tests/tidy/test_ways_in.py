@@ -15,6 +15,7 @@ TARGETS = {
     "e2e",
     "check",
     "bench",
+    "scale",
     "instructions",
     "sim",
     "differential",

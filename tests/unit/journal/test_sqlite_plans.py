@@ -55,6 +55,10 @@ def test_of_stopped_runs_only_those_that_ask_are_read(journal_path: Path):
     assert plan == "SEARCH run USING INDEX run_halted (name>?)"
 
 
+def test_runs_are_counted_from_their_index(journal_path: Path):
+    assert asyncio.run(plan_of(journal_path, runs.COUNTS, ())) == "SCAN run USING COVERING INDEX run_count"
+
+
 @pytest.mark.parametrize("query", [runs.ABANDONED, runs.DUE])
 def test_what_is_due_is_read_in_order_and_other_agents_not_at_all(journal_path: Path, query: str):
     plan = asyncio.run(plan_of(journal_path, query, ("desk", "desk", 5, 5)[: query.count("?")]))

@@ -5,23 +5,26 @@ A program that begins its runs at the top level can be loaded as well: loading i
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
-from holdfast.agent.agent import Agent
-from holdfast.engine.engine import LOG
 from holdfast.errors import JournalError
 from holdfast.journal.port import Journal
 
+if TYPE_CHECKING:
+    from holdfast.agent.agent import Agent
+
+LOG: Final = logging.getLogger("holdfast")
 _HINT: Final = "target/"
 _LOADING: Final[ContextVar[bool]] = ContextVar("holdfast-loading", default=False)
-AnyAgent = Agent[Any, Any]
+AnyAgent: TypeAlias = "Agent[Any, Any]"
 
 
 _TRIES: Final = 5  # several programs may open one journal at the same moment

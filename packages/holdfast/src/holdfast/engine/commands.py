@@ -237,7 +237,10 @@ async def _apply_idle(
             bodies.append(encode(record))
             if isinstance(record, r.CommandApplied) and record.refused:
                 refused.append(f"the answer of {record.by} was {record.told}" if record.by else record.told)
-    await log.append(bodies, _after(process, row, history, answered), tuple(posts))
+    change = _after(process, row, history, answered)
+    await log.append(bodies, change, tuple(posts))
+    if change.status == "running" or (change.status == "suspended" and change.due_ms is not None):
+        process.came_due.set()
     return lacking, "; ".join(refused)
 
 

@@ -44,6 +44,7 @@ _FREE = f"owner is null and {_OPEN} and agent = ? and program = ?"
 ABANDONED = f"{_RUN} where {_FREE} and status = 'running' order by due_ms, id limit ?"
 DUE = f"{_RUN} where {_FREE} and status = 'suspended' and due_ms <= ? order by due_ms, id limit ?"
 HELD = f"{_RUN} where owner = ? and +{_OPEN}"
+COUNTS = "select agent, status, count(*) from run group by agent, status"
 _Line = tuple[str, int, str, str, RunStatus, str, int | None, bytes, int, str | None, int, int]
 _WORKER = "select id, machine, boot, pid_namespace, pid, started, lease_boot, lease_end_ms, incarnation from worker"
 
@@ -203,7 +204,7 @@ def find(database: Database, run: str) -> RunRow | None:
 
 def counts(database: Database) -> dict[tuple[str, RunStatus], int]:
     """The number of runs, by agent and status."""
-    found = database.rows("select agent, status, count(*) from run group by agent, status")
+    found = database.rows(COUNTS)
     return {(agent, status): number for agent, status, number in cast("list[tuple[str, RunStatus, int]]", found)}
 
 
