@@ -186,14 +186,14 @@ def subjectless_lines() -> int:
 
 
 MEASURES: Final = (
-    Measure("lines of Python that `pip install holdfast` brings", 53_000, 42_000, lambda: lines(sources())),
+    Measure("lines of Python that `pip install holdfast` brings", 53_400, 42_000, lambda: lines(sources())),
     Measure("files of them", 300, 240, lambda: len(sources())),
     Measure("lines of Python that `holdfast-console` adds", 8_100, 7_500, lambda: lines(product()) - lines(sources())),
     Measure("files of these", 60, 50, lambda: len(product()) - len(sources())),
     Measure("files of the engine", 49, 35, lambda: len(list((PACKAGE / "engine").rglob("*.py")))),
     Measure("largest import cycle, in files", 4, 6, lambda: len(largest_cycle())),
-    Measure("functions that one keyed write passes through", 177, 80, lambda: len(keyed_write())),
-    Measure("files of these functions", 49, 16, lambda: len({file for file, _ in keyed_write()})),
+    Measure("functions that one keyed write passes through", 169, 80, lambda: len(keyed_write())),
+    Measure("files of these functions", 47, 16, lambda: len({file for file, _ in keyed_write()})),
     Measure("public class names that two classes share", 0, 0, lambda: len(shared_names())),
     Measure("docstrings that begin with What or Whether", 0, 0, roundabout_docstrings),
     Measure("lines that say whoever, nobody or somebody", 5, 30, subjectless_lines),

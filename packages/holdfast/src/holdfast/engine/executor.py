@@ -314,9 +314,7 @@ async def file_end(driver: DrivenOperation, number: int, answer: CallResult) -> 
             waits = end.kind == "rejected" or (end.kind == "returned" and driver.contract().natural is not None)
             await driver.record(ended, ride=not waits)
     except LeaseLost:
-        # We lost the lease but know how the call ended: the present owner finds it in the ledger.
-        report = r.LateReport(step=driver.step, number=number, end=end, at=now.wall, up=now.up)
-        await file_late(active.process, active.run, report)
+        await report_late(driver, number, end, now)
         raise
     active.process.environment.crash.reached("after_outcome")
     breakers = active.process.breakers
@@ -324,6 +322,12 @@ async def file_end(driver: DrivenOperation, number: int, answer: CallResult) -> 
         await breakers.failed(tool.name)
     elif breakers.troubled:
         await breakers.succeeded(tool.name)
+
+
+async def report_late(driver: DrivenOperation, number: int, end: r.End, now: Now) -> None:
+    """Report the end of a call whose lease was lost: the present owner of the run finds it in the ledger."""
+    report = r.LateReport(step=driver.step, number=number, end=end, at=now.wall, up=now.up)
+    await file_late(driver.active.process, driver.active.run, report)
 
 
 # --- outcomes ------------------------------------------------------------------------------------------

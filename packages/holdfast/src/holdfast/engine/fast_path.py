@@ -8,23 +8,29 @@ the same order. Whatever is unusual goes on in `drive`, from the state that the 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from holdfast.engine.claims import may_meet_other_effect
-from holdfast.engine.executor import file_end
+from holdfast.engine.exceptions.call_end import end_of_value
+from holdfast.engine.executor import file_end, report_late
 from holdfast.engine.invoke import give_up, start_call, take_answer
 from holdfast.engine.situation import next_move
-from holdfast.errors import RecordRefused
+from holdfast.errors import LeaseLost, RecordRefused
 from holdfast.model import records as r
 from holdfast.model.decision import moves as m
+from holdfast.model.transitions import apply
 
 if TYPE_CHECKING:
     import asyncio
 
     from holdfast.engine.driven_operation import DrivenOperation
+    from holdfast.engine.invoke import CallResult
     from holdfast.engine.tool_protocol import ToolCode
     from holdfast.model.decision.situation import Now
     from holdfast.model.operation import OperationState
+
+_RETURNED: Final = r.End("returned")
+"""The end of the call in the record of its outcome, which holds the result."""
 
 
 async def attempt_at_once(driver: DrivenOperation, draft: OperationState, tool: ToolCode) -> None:
@@ -58,10 +64,54 @@ async def attempt_at_once(driver: DrivenOperation, draft: OperationState, tool: 
         await process.calls.timeouts.wait(over, limit_ms / 1000)
         reached("after_send")
         driver.answer = take_answer(driver, 1, call) if call.done() else await give_up(driver, started, call)
-        await file_end(driver, 1, driver.answer)
+        if not await _record_return(driver, tool, driver.answer):
+            await file_end(driver, 1, driver.answer)
     finally:
         process.isolation.exit(active.run)
     driver.started = driver.answer = None
+
+
+async def _record_return(driver: DrivenOperation, tool: ToolCode, answer: CallResult) -> bool:
+    """Record the outcome of a call that returned and has nothing more to say; false, with no trace, for any other.
+
+    The end of the call and the outcome are one record. It rides where losing it costs a question to the system.
+    """
+    active, log, contract = driver.active, driver.log, tool.contract
+    if answer.error is not None or answer.said is not None or answer.cost or not answer.key_read:
+        return False
+    if log.masks or contract.pending is not None:
+        return False
+    now, end = log.now(), end_of_value(tool.codec, answer.value)
+    ended = r.AttemptEnded(step=driver.step, number=1, end=end, at=now.wall, up=now.up)
+    move = next_move(driver, apply(driver.operation, ended, log.history.ownership.boot), now)
+    if end.lost or type(move) is not m.Settle or move.status != "succeeded" or not move.attempt:
+        return False
+    reached = active.process.environment.crash.reached
+    reached("before_outcome")
+    outcome = r.OperationSettled(
+        step=driver.step,
+        basis=move.basis,
+        rule=move.rule if move.rule != "returned" else "",
+        result=end.result,
+        unverified=move.unverified,
+        number=1,
+        end=_RETURNED,
+        at=now.wall,
+        up=now.up,
+    )
+    if contract.rides:
+        log.buffer(outcome)
+    else:
+        try:
+            await log.append(outcome)
+        except LeaseLost:
+            await report_late(driver, 1, end, now)
+            raise
+    active.waiters.settled(driver.step)
+    reached("after_outcome")
+    if active.process.breakers.troubled:
+        await active.process.breakers.succeeded(tool.name)
+    return True
 
 
 def _awaits_something(driver: DrivenOperation, draft: OperationState, now: Now) -> bool:
