@@ -242,7 +242,7 @@ def test_without_the_console_its_commands_say_how_to_install_it(
 
 def test_a_distribution_of_another_publisher_brings_policies(with_policies: Installed, tmp_path: Path):
     checked = with_policies("holdfast", "policy", "check", "installed:refunds", cwd=tmp_path)
-    assert checked.stdout.startswith("installed:refunds: nothing is wrong"), checked.stderr
+    assert checked.stdout.startswith("installed:refunds: no faults were found"), checked.stderr
     (tmp_path / "pyproject.toml").write_text('[tool.holdfast]\npolicy = "installed:strict"\n')
     assert "strict@" in with_policies("holdfast", "policy", "show", cwd=tmp_path).stdout
     (tmp_path / "desk.py").write_text(
