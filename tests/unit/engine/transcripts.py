@@ -86,7 +86,7 @@ def shown(record: r.Record) -> str:
     fields = msgspec.json.decode(msgspec.json.encode(record))
     for name in ("kind", "at", "up"):
         fields.pop(name, None)
-    return f"{type(record).__name__} {_shown(fields)}".rstrip()
+    return f"{type(record).__struct_config__.tag} {_shown(fields)}".rstrip()
 
 
 def _shown(fields: dict[str, Any]) -> str:
