@@ -233,7 +233,7 @@ async def test_the_end_of_a_transaction_is_durable_when_code_receives_it(lab: La
                     boundary.abort("no")
         except TransactionAborted:
             pass
-        stored.extend(type(one).__name__ for one in lab.durable("r-ann") if isinstance(one, r.TransactionRecord))
+        stored.extend(r.kind_of(one) for one in lab.durable("r-ann") if isinstance(one, r.TransactionRecord))
         return "done"
 
     async with lab.app(order) as app:
