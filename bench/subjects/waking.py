@@ -114,7 +114,8 @@ def add_crowd(path: Path, size: int) -> None:
             wanted,
         )
         database.execute(
-            "insert into record (run, seq, token, body, hash) select crowd.id, seq, record.token, body, hash"
+            "insert into record (run, seq, token, content, at, up, hash)"
+            " select crowd.id, seq, record.token, content, at, up, hash"
             " from run pattern join record on record.run = pattern.id, run crowd where pattern.name = :pattern"
             " and seq = (select max(seq) from record where run = pattern.id)"
             " and crowd.name between 'crowd-' || :kind || '-' and 'crowd-' || :kind || '-a'",

@@ -32,7 +32,7 @@ def test_a_changed_record_is_named(asking: Lab):
     asking("run", "desk.py:desk", asking.ticket("2"))
     tamper(
         asking,
-        "update record set body = replace(body, 'within policy', 'because') where body like '%within policy%' and run = 2",
+        "update record set content = replace(content, 'within policy', 'because') where body like '%within policy%' and run = 2",
     )
     said = asking("verify", "--json")
     assert said.status == 4
@@ -177,7 +177,7 @@ def test_a_removed_entry_is_found_at_open_and_can_be_gone_on_without(asking: Lab
 
 
 def test_a_record_that_is_no_record_is_noticed(asking: Lab):
-    tamper(asking, 'update record set body = \'{"kind":"Nonsense"}\' where seq = 4')
+    tamper(asking, 'update record set at = null, content = \'{"kind":"Nonsense"}\' where seq = 4')
     assert asking("verify", "--json").json["broken"][0]["record"] == 4
 
 

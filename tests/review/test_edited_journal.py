@@ -13,7 +13,7 @@ from holdfast.errors import ChainBroken, RunSuspended
 EDITS = {
     "an operation is gone": "delete from record where body like '%mail#1%'",
     "a record is gone": "delete from record where seq = 3",
-    "a result is another one": """update record set body = replace(body, '"sent"', '"none"') where body like '%"sent"%'""",
+    "a result is another one": """update record set content = replace(content, '"sent"', '"none"') where body like '%"sent"%'""",
 }
 
 

@@ -149,9 +149,12 @@ def test_a_cut_end_without_anchor_and_heads_is_not_seen_and_that_is_said(pristin
     assert pristine.checked(heads=True).broken != []
 
 
+BODY = {"record": "content", "ledger": "body"}
 EDITS = {
     "record": {
-        "body": "cast(replace(body, '\"', '\" ') as text)",
+        "content": "cast(replace(content, '\"', '\" ') as text)",
+        "at": "coalesce(at + 1, 7)",
+        "up": "coalesce(up, 7) + 1",
         "hash": "zeroblob(32)",
         "seq": "seq + 1000",
         "run": "run % 3 + 11",
@@ -190,9 +193,10 @@ def test_any_two_neighbours_that_change_places_are_found(pristine: Pristine, tab
         assert pristine.checked().broken != [], (table, number)
 
 
+COLUMNS = "id, run, seq, token, content, at, up, hash"
 INSERTS = {
-    "a record at the end": "insert into record select max(id) + 1, run, max(seq) + 9, token, body, hash from record",
-    "a record before the first": "insert into record select 0, run, 0, token, body, hash from record where id = 1",
+    "a record at the end": f"insert into record ({COLUMNS}) select max(id) + 1, run, max(seq) + 9, token, content, at, up, hash from record",
+    "a record before the first": f"insert into record ({COLUMNS}) select 0, run, 0, token, content, at, up, hash from record where id = 1",
     "an entry at the end": "insert into ledger select max(id) + 1, stream, 'k', body, at_ms, hash from ledger",
     "an entry before the first": "insert into ledger select -5, 'other', 'k', body, at_ms, hash from ledger where id = 1",
     "an entry far away": "insert into ledger select 99, stream, 'k', body, at_ms, hash from ledger where id = 1",
@@ -255,7 +259,7 @@ def test_many_changes_at_once_are_found(pristine: Pristine, seed: int):
     chance = random.Random(seed)
     changes: list[Callable[[str, int], str]] = [
         lambda table, number: f"delete from {table} where id = {number}",
-        lambda table, number: f"update {table} set body = body || ' ' where id = {number}",
+        lambda table, number: f"update {table} set {BODY[table]} = {BODY[table]} || ' ' where id = {number}",
         lambda table, number: f"update {table} set hash = zeroblob(32) where id >= {number}",
     ]
     for _ in range(40):

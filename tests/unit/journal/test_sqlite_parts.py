@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.journal.host import queued_ns
 from holdfast.journal.port import Post
 from holdfast.journal.sqlite import group_commit, ledger
 from holdfast.journal.sqlite.driver import DatabaseFailure, StandardDatabase
@@ -19,9 +20,12 @@ from holdfast.journal.sqlite.schema import shipped, statements
 MS = 1_000_000
 
 
-def measured(pace_: CommitPace, wall_ns: int, monkeypatch: pytest.MonkeyPatch, *, on_loop: bool = True) -> None:
-    """A commit that keeps its thread waiting for `wall_ns`."""
-    times = iter([0, wall_ns])
+def measured(
+    pace_: CommitPace, wall_ns: int, monkeypatch: pytest.MonkeyPatch, *, on_loop: bool = True, queued_ns: int = 0
+) -> None:
+    """A commit that keeps its thread waiting for `wall_ns`, and for `queued_ns` of them for a processor."""
+    times, queued = iter([0, wall_ns]), iter([7 * MS, 7 * MS + queued_ns])
+    monkeypatch.setattr(group_commit, "queued_ns", lambda: next(queued))
     monkeypatch.setattr(group_commit.time, "perf_counter_ns", lambda: next(times))
     monkeypatch.setattr(group_commit.time, "thread_time_ns", lambda: 0)
     started = None
@@ -42,6 +46,26 @@ def test_a_slow_disk_is_left_to_the_thread_and_tried_again_now_and_then(monkeypa
     for _ in range(40):
         measured(some, MS // 10, monkeypatch)
     assert some.on_loop()
+
+
+def test_a_busy_processor_is_not_taken_for_a_slow_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    some = CommitPace()
+    for _ in range(20):
+        measured(some, 50 * MS, monkeypatch, queued_ns=50 * MS - MS // 10)
+    assert some.on_loop()
+    assert some.blocked_ns <= MS // 10
+
+
+def test_the_wait_for_a_processor_is_that_of_the_calling_thread() -> None:
+    before = queued_ns()
+    others: list[int] = []
+    threads = [threading.Thread(target=lambda: others.append(queued_ns())) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(others) == len(threads)
+    assert 0 <= before <= queued_ns()
 
 
 def test_the_thread_s_figures_only_count_when_they_are_better(monkeypatch: pytest.MonkeyPatch) -> None:

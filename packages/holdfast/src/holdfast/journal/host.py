@@ -11,6 +11,7 @@ import hashlib
 import os
 import re
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -31,6 +32,7 @@ __all__ = [
     "lock_holder",
     "machine_id",
     "network_filesystem",
+    "queued_ns",
     "this_process",
     "uptime_ms",
     "wall_ms",
@@ -265,6 +267,32 @@ def uptime_ms() -> int:
 def wall_ms() -> int:
     """Milliseconds since 1970 by the calendar clock, which users and NTP may set."""
     return time.time_ns() // 1_000_000
+
+
+class _Schedule(threading.local):
+    """The scheduler's figures about the calling thread (proc_pid_schedstat(5)), open for as long as it lives."""
+
+    def __init__(self) -> None:
+        self.pid = os.getpid()
+        try:
+            self.descriptor = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            self.descriptor = -1
+
+    def __del__(self) -> None:
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+
+
+_SCHEDULE: Final = _Schedule()
+
+
+def queued_ns() -> int:
+    """How long the calling thread has been ready to run without a processor; 0 where the system does not say."""
+    schedule = _SCHEDULE
+    if schedule.descriptor < 0 or schedule.pid != os.getpid():  # a forked child has its parent's figures open
+        return 0
+    return int(os.pread(schedule.descriptor, 64, 0).split()[1])
 
 
 def file_identity(path: Path | str) -> FileIdentity:

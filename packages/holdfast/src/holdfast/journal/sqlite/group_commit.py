@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Protocol, TypeVar, cast
 
 from holdfast.errors import HoldfastError, JournalUnavailable
+from holdfast.journal.host import queued_ns
 from holdfast.journal.port import Lease, Write
 from holdfast.journal.sqlite.batch import CommitItem, item_of
 from holdfast.journal.sqlite.driver import Database
@@ -373,8 +374,9 @@ class CommitThread:
 #
 # On the loop there is no hop between threads, which is a fifth faster at one run at a time and much
 # faster when agent code keeps the loop busy; but a slow disk would stop everything else on the loop.
-# So the time that commits keep their thread off the processor is averaged, and the loop is used while
-# that is short. Only speed depends on this clock, never a decision about an effect.
+# So the time that commits keep their thread waiting for the disk is averaged, and the loop is used while
+# that is short. The wait for a processor does not count: on a busy machine the thread would wait as long,
+# and twice. Only speed depends on these clocks, never a decision about an effect.
 
 
 _SHORT_NS = 500_000
@@ -408,20 +410,20 @@ class CommitPace:
         self._commits = 0
         return True
 
-    def start(self) -> tuple[int, int] | None:
+    def start(self) -> tuple[int, int, int] | None:
         """Begin to measure a commit on the calling thread, unless it is not worth its while.
 
-        The processor's clock takes as long to read as a row takes to encode: one commit in four will do.
+        The clocks take as long to read as a row takes to encode: one commit in four will do.
         """
         self._commits += 1
         if self._commits & 3 != 1 or self.way != "auto":
             return None
-        return time.perf_counter_ns(), time.thread_time_ns()
+        return time.perf_counter_ns(), time.thread_time_ns(), queued_ns()
 
-    def end(self, started: tuple[int, int], *, on_loop: bool) -> None:
+    def end(self, started: tuple[int, int, int], *, on_loop: bool) -> None:
         """Take a finished commit into the average."""
-        wall, cpu = started
-        blocked = (time.perf_counter_ns() - wall) - (time.thread_time_ns() - cpu)
+        wall, cpu, queued = started
+        blocked = (time.perf_counter_ns() - wall) - (time.thread_time_ns() - cpu) - (queued_ns() - queued)
         if on_loop or blocked < self.blocked_ns:
             self.blocked_ns += _WEIGHT * (blocked - self.blocked_ns)
             if self.blocked_ns < _SHORT_NS:
