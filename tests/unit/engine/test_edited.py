@@ -196,12 +196,12 @@ async def test_the_end_of_the_time_may_fall_into_the_click(lab: Lab, given: Any)
             return await post(word)
 
         vars(lab.processes[-1])["post"] = an_hour_later
-        with pytest.raises(UsageError, match="the time for an answer about r-ann/refund#1 was over"):
+        with pytest.raises(UsageError, match="the time to answer r-ann/refund#1 was over"):
             await a.answer(app.service, REFUND, given, by="bea")
         assert await app.run(desk, "ann") == "expired: no yes or no came in time"
     assert lab.sent == []
     (order,) = lab.of("r-ann", r.CommandApplied)
-    assert order.refused == "the time for an answer about refund#1 was over"
+    assert order.refused == "the time to answer refund#1 was over"
 
 
 @virtual

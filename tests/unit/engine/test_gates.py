@@ -333,7 +333,7 @@ async def test_a_yes_after_the_time_for_it_is_none_although_nobody_has_looked_si
     async with lab.app(desk) as app:
         await asked(app, desk)
         await lab.pass_time(hours=3)
-        with pytest.raises(UsageError, match="the time to answer about r-ann/refund#1 is over"):
+        with pytest.raises(UsageError, match="the time to answer r-ann/refund#1 is over"):
             await app.service.approve(REFUND, by="bea")
         assert await app.run(desk, "ann") == "expired: no yes or no came in time"
     assert lab.sent == []

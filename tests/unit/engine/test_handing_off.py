@@ -82,7 +82,7 @@ async def test_whoever_takes_it_over_ends_it(lab: Lab):
         with pytest.raises(RunStopped, match="bea took it over: I call them") as stopped:
             await app.run(desk, "ann")
         assert stopped.value.reason == "handed_over"
-        with pytest.raises(UsageError, match="not ours any more"):
+        with pytest.raises(UsageError, match="is no longer driven by this process: bea took it over"):
             await app.resume("trip-ann")
     assert lab.sent == ["book Rome"]
     (record,) = lab.of("trip-ann", r.RunStoppedRecord)
@@ -261,7 +261,7 @@ async def test_it_gains_no_tools_by_that(lab: Lab):
         return str(await run.hand_off(mailer, state="Oslo"))
 
     async with lab.app(plain, mailer) as app:
-        with pytest.raises(UnknownTool, match="mail is no tool that mailer may use in this run"):
+        with pytest.raises(UnknownTool, match="mail is not a tool that mailer may use in this run"):
             await app.run(plain, "bob")
     assert "mail Oslo" not in lab.sent
 

@@ -214,7 +214,7 @@ async def test_a_run_that_ends_unheard_says_so(lab: Lab, caplog: pytest.LogCaptu
         await app.service.tell("trip-ann", "too late", by="ann")
         told.set()
         assert await running == "done"
-    assert "run trip-ann ended, and its code has not heard what ann said: too late" in caplog.text
+    assert "run trip-ann ended before its code received the message of ann: too late" in caplog.text
 
 
 @virtual

@@ -102,7 +102,7 @@ async def test_across_runs_and_processes_it_is_not_sent_either(lab: Lab, spellin
             await app.run(sell, "a")
     async with lab.app(sell) as app:
         assert await app.run(sell, "b") == "pending"
-        assert "comes to run sell-a, and not here" in told[-1].as_text()  # no answer ever reaches this run
+        assert "is delivered to run sell-a, and not here" in told[-1].as_text()  # no answer ever reaches this run
     assert len(lab.sent) == 1
 
 

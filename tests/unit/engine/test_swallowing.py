@@ -106,6 +106,6 @@ async def test_code_that_swallows_its_end_stops_no_other_run(
         with pytest.raises((RunStopped, RunSuspended)):
             await driving.result()
     (said,) = {record.getMessage() for record in caplog.records if record.levelno == logging.WARNING}
-    assert re.search(rf"{re.escape(__file__)}:\d+ in \w+:", said)
+    assert re.search(rf"{re.escape(__file__)}:\d+ in \w+,", said)
     assert "bad-ann" in said
     assert lab.sent[-1] == "bob"
