@@ -37,7 +37,7 @@ async def desk(run: Run, ticket: str) -> str:
     ],
 )
 def test_a_number_is_no_duration(write: Callable[[], object]):
-    with pytest.raises(UsageError, match=r"5 is no duration. Next: write timedelta\(seconds=5\)\."):
+    with pytest.raises(UsageError, match=r"5 is not a duration. Next: write timedelta\(seconds=5\)\."):
         write()
 
 

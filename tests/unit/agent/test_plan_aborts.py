@@ -22,7 +22,7 @@ from tests.unit.engine.lab import Lab, virtual
     [
         (("true",), "true"),
         (("results.find.size() > 9", "results.find[0].price < 400"), "results.find[0].price < 400"),
-        (("input.absent",), "no answer"),
+        (("input.absent",), "cannot be evaluated"),
     ],
 )
 def test_what_can_be_judged_before_a_step_is_judged_before_anything_of_it_is_sent(

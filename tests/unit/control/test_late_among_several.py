@@ -34,6 +34,6 @@ async def test_who_says_yes_to_several_is_told_which_of_them_came_too_late(lab: 
         slow = ControlService(app.engine, SlowDisk(lab, app))
         (applied,) = await answer_all(slow, [OneOf(REFUND, a.Approve())], by="bea")
         assert (applied.at_once, applied.alert) == (True, True)
-        assert applied.note == "what bea said was refused: the time for an answer about refund#1 was over"
+        assert applied.note == "the answer of bea was refused: the time to answer refund#1 was over"
         assert await app.run(desk, "ann") == "expired: no yes or no came in time"
     assert lab.sent == []

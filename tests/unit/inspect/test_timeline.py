@@ -155,7 +155,7 @@ def test_facts_and_what_was_chosen_in_a_plan_are_told_with_their_reasons():
         ("info", "look (search), seat (book or wait)", [("goal", "fly")]),
         ("info", "fallback 1: wait", [("why", "book failed: sold out")]),
         ("failed", "failed", [("why", "nothing is left")]),
-        ("info", "it rests on what was corrected: airport", []),
+        ("info", "it relies on what was corrected: airport", []),
     ]
     assert bytes(told.entries[4].result or b"") == msgspec.json.encode(trip)
 

@@ -22,7 +22,6 @@ from holdfast.engine.active_run.scopes import SCOPE, Scope, branch_task
 from holdfast.engine.durable_waits import answer_post
 from holdfast.engine.sealing import sealing
 from holdfast.engine.suspension import Ending
-from holdfast.engine.tool_protocol import wake
 from holdfast.errors import ReplayDiverged
 from holdfast.journal.entry_codec import read, readable, written
 from holdfast.journal.port import LedgerEntry, Post
@@ -177,7 +176,6 @@ async def _answer(scope: Scope, question: str, answer: Answered) -> None:
     active = scope.active
     # Make the run's records durable first: otherwise a process that was paused would answer for the next owner.
     await active.log.flush()
-    await active.process.journal.post(answer_post(active.run, question, answer))
-    for waiting, pause in list(active.waiters.pauses.items()):
-        if pause.step == question:
-            wake(waiting)
+    post = answer_post(active.run, question, answer)
+    await active.process.journal.post(post)
+    active.process.ledger.arrived(post.stream)

@@ -204,10 +204,14 @@ class LedgerWatch:
             # A run whose claim is under way counts: it may have read its commands before this one came.
             if stream.startswith(COMMANDS) and self._concerns(run := stream.removeprefix(COMMANDS)):
                 self.pending.add(run)
-            for one in self._watches.get(stream, ()):
-                one.arrived()
+            self.arrived(stream)
         self.pending = {run for run in self.pending if self._concerns(run)}
         return streams
+
+    def arrived(self, stream: str) -> None:
+        """Wake the branches that watch a stream. What a run posts to itself is seen before the run is suspended."""
+        for one in self._watches.get(stream, ()):
+            one.arrived()
 
     @contextlib.contextmanager
     def over(self, stream: str) -> Generator[StreamWatch]:
