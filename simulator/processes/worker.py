@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 
 ANSWER_MS: Final = 30 * 60_000
+FEW: Final = 20
+"""Runs that a process recovers at once: fewer than the other program has, which could take all places."""
 
 
 class WallClock:
@@ -185,4 +187,4 @@ class Life:
 
 def settings_from(changes: dict[str, int], *, fast_path: bool = True) -> Settings:
     """Settings of the product with what the plan changes. A simulated day is short, and so is people's time."""
-    return Settings(fast_path=fast_path, **{"answer_within_ms": ANSWER_MS, **changes})  # type: ignore[arg-type]  # what is changed here are numbers
+    return Settings(fast_path=fast_path, **{"answer_within_ms": ANSWER_MS, "recover_at_once": FEW, **changes})  # type: ignore[arg-type]  # what is changed here are numbers
