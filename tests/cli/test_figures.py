@@ -63,8 +63,8 @@ def test_what_people_found_is_counted(answered: Lab):
 def test_the_table_says_how_little_four_looks_prove(answered: Lab):
     said = answered("figures")
     assert said.status == 0
-    assert "4 looks in 90 days" in said.words
-    assert "Overruled: 75.0% (30.1% to 95.4%, n=4) of what people saw." in said.words
+    assert "4 reviews in 90 days" in said.words
+    assert "Overruled: 75.0% (30.1% to 95.4%, n=4) of what people reviewed." in said.words
     assert "carl 2 100.0% 34.2% to 100.0%" in said.words
     assert "97.0% 50.0%" in said.words
     assert max(len(line) for line in said.lines) <= 90
@@ -77,4 +77,4 @@ def test_an_answer_is_dated_by_the_ledger_not_by_when_it_was_applied(answered: L
 def test_without_looks_it_says_so(holdfast: Lab):
     assert holdfast("run", "desk.py:desk", holdfast.ticket("17")).status == 0
     said = holdfast("figures", "--days", "7")
-    assert (said.status, said.lines) == (0, ["Nobody was asked anything in the last 7 days."])
+    assert (said.status, said.lines) == (0, ["No questions in the last 7 days."])

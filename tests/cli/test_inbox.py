@@ -166,7 +166,7 @@ def test_items_are_handed_over_and_the_list_says_whose_they_are(asked: Lab):
     ]
     assert asked("hand", "refund-9/refund#1", "--urgent", "--queue", "money", "--by", "cid").status == 0
     assert asked("hand", "refund-9/refund#1", "--until", "2h", "--json", "--by", "cid").json["queue"] == "money"
-    assert "  urgent (1), in the queue money, rests until" in asked("inbox", "--queue", "money").out
+    assert "  urgent (1), in the queue money, snoozed until" in asked("inbox", "--queue", "money").out
     assert asked("inbox", "--mine", "cid").lines[0].startswith("No match. Without --mine and --queue: ")
     assert asked("hand", "refund-9/refund#1", "--until", "2h", "--urgent").status == 2
 

@@ -47,8 +47,8 @@ def test_tools_of_nobody(holdfast: Lab):
 @pytest.mark.parametrize(
     ("once", "promise"),
     [
-        ('Once("sku")', "a model that asks for exactly the same call again meets: replay"),
-        ('Once("sku", reworded=True, then="block")', "a model that asks for the same sku again meets: block"),
+        ('Once("sku")', "a model that asks for exactly the same call again gets: replay"),
+        ('Once("sku", reworded=True, then="block")', "a model that asks for the same sku again gets: block"),
     ],
 )
 def test_it_is_said_when_a_repeat_is_one_in_the_same_words_only(holdfast: Lab, once: str, promise: str):

@@ -62,7 +62,7 @@ CONTRACTS = st.builds(
 SURROUNDINGS: Final = st.sampled_from(
     [
         ("breaker_ms", 5_000), ("paused", "charge"), ("distrusted", "copied"), ("tool", "gone"), ("gate", "wanted"),
-        ("hold", "trip"), ("at_hand", True), ("stop", "cancel"), ("stop", "deadline"), ("somebody", ""),
+        ("hold", "trip"), ("at_hand", True), ("blocked", "cancel"), ("blocked", "deadline"), ("somebody", ""),
         ("the wall clock", ""),
     ]
 )  # fmt: skip
@@ -243,7 +243,7 @@ class OperationMachine(RuleBasedStateMachine):
         assert not before.approval.asked or before.approval.one_more, (
             "a person was asked, and it was sent again without an order"
         )
-        assert not self.open_situation.get("stop")
+        assert not self.open_situation.get("blocked")
         if self.contract.observes and not before.approval.one_more:
             assert self.reading == "same"
         landed_before = before.may_have_landed

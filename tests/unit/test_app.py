@@ -154,7 +154,7 @@ async def test_recovery_that_meets_an_error_tries_again_later(lab: Lab, caplog: 
             lab.journal.fail_next(n)
         await lab.pass_time(minutes=1)
         assert (await app.service.row("n-4")).status == "stopped"
-    assert "could not be" in caplog.text
+    assert "the search for abandoned runs failed" in caplog.text
 
 
 @virtual

@@ -239,8 +239,6 @@ async def _apply_idle(
                 refused.append(f"the answer of {record.by} was {record.told}" if record.by else record.told)
     change = _after(process, row, history, answered)
     await log.append(bodies, change, tuple(posts))
-    if change.status == "running" or (change.status == "suspended" and change.due_ms is not None):
-        process.came_due.set()
     return lacking, "; ".join(refused)
 
 

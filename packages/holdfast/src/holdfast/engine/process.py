@@ -64,8 +64,6 @@ class Process:
         self.pending_index: Final = PendingIndex()
         self.inbox_depth: Final = InboxDepth(journal)
         self.recent_histories: Final = RecentHistories(journal)
-        self.came_due: Final = asyncio.Event()
-        """Set when an answer or command made an idle run due here: it need not wait for the next look for due runs."""
         self.closing = False
         self._beat_up = 0
         self._background: set[asyncio.Task[Any]] = set()

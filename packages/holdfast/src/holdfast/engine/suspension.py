@@ -200,7 +200,7 @@ class LedgerWatch:
             found = await self._journal.news(self._seen)
             self._seen, more = found.last, found.more
             streams.update(found.streams)
-        for stream in streams:
+        for stream in sorted(streams):  # in one order, so that a seed of the simulator is one story
             # A run whose claim is under way counts: it may have read its commands before this one came.
             if stream.startswith(COMMANDS) and self._concerns(run := stream.removeprefix(COMMANDS)):
                 self.pending.add(run)
