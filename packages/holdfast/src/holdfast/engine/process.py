@@ -66,7 +66,7 @@ class Process:
         self.recent_histories: Final = RecentHistories(journal)
         self.closing = False
         self._beat_up = 0
-        self._background: set[asyncio.Task[Any]] = set()
+        self._background: dict[asyncio.Task[Any], None] = {}  # ended in the order in which they began
         self._unread_keys: set[str] = set()
 
     # --- the lease of this process ---------------------------------------------------------------------------
@@ -86,8 +86,8 @@ class Process:
     def background(self, coroutine: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
         """Run something that outlives its caller; it is cancelled when the engine closes."""
         task = asyncio.get_running_loop().create_task(coroutine, name=name)
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
+        self._background[task] = None
+        task.add_done_callback(lambda ended: self._background.pop(ended, None))
         return task
 
     async def end_background(self) -> None:

@@ -97,7 +97,9 @@ class Recovery:
             ]
             room = places.room(engine)
             skip = {*self._runs.driving, *self._notices.driving, *engine.active_runs, *self._not_before}
-            rows = await self._due(agents, room, skip, places) if agents and room > 0 else []
+            rows: Collection[RunRow] = ()
+            if agents and room > 0:
+                rows = await self._due(agents, room, skip, places)
             self._more = self._more or room <= 0 or len(rows) == room
             for row in rows:
                 places.driving[row.run] = row.agent
