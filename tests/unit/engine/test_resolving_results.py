@@ -43,7 +43,7 @@ def test_happened_asks_for_the_result_that_the_code_goes_on_with(tmp_path):
         async with Holdfast(tmp_path / "j.db", agents=[trip, noted]) as app:
             with pytest.raises(RunSuspended):
                 await app.run(trip, "14a")
-            with pytest.raises(UsageError, match="--happened --result JSON"):
+            with pytest.raises(UsageError, match="happened --result JSON"):
                 await app.service.resolve("trip-14a/book#1", "happened", by="ada")
             await app.service.resolve("trip-14a/book#1", "happened", by="ada", result="hf-1")
             assert await app.run(trip, "14a") == "HF-1"

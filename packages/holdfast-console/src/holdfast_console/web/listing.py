@@ -1,4 +1,4 @@
-"""The inbox as pages and API list it: filtered, in order, a page at a time."""
+"""Lists, a page at a time: the inbox, filtered and in order, and the timeline of a run."""
 
 from __future__ import annotations
 
@@ -11,9 +11,13 @@ from msgspec import Meta
 
 from holdfast.control.input_checks import decode_json
 from holdfast.errors import UsageError
-from holdfast.inspect.reader import JournalReader
+from holdfast.inspect.reader import JournalReader, waits_of
+from holdfast.inspect.timeline import TimelineEntry, timeline_entries
+from holdfast.journal.port import RunRow
+from holdfast.model import records as r
+from holdfast.model.waits import PEOPLE
 from holdfast.model.waits import Item as Kind
-from holdfast.people.items import InboxItem, Place, PlacedItem, place_of, placed, worded
+from holdfast.people.items import InboxItem, Place, PlacedItem, asked_by, place_of, placed, worded
 
 PAGE: Final = 50
 LARGEST: Final = 500
@@ -78,6 +82,67 @@ async def listed(
         _counted([one.kind for one in found]), _counted([one.queue for one in found if one.queue]),
         _counted([one.agent for one in found]), len(found),
     )  # fmt: skip
+
+
+# --- the timeline of a run --------------------------------------------------------------------------------------------
+
+RECORDS: Final = 200
+"""How many records a page of a timeline covers. As many before and after them are read, so that a step that crosses
+the border of two pages is whole on both."""
+
+
+class RunQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A position in a run: the last record of the page; without it, the newest."""
+
+    to: Annotated[int, Meta(ge=1)] | None = None
+
+
+def items_in(row: RunRow) -> list[tuple[str, str]]:
+    """The items of a run that wait for people, each with its question."""
+    waits = [wait for wait in waits_of(row) if wait.kind in PEOPLE]
+    return [(f"{row.run}/{wait.step}".rstrip("/"), asked_by(row.run, wait)) for wait in waits]
+
+
+class RunPage(msgspec.Struct, frozen=True):
+    """The entries of the records `first` to `last`, of `records`. `given`: the input; `asks`: the items that wait."""
+
+    row: RunRow
+    given: r.Raw | None
+    entries: list[TimelineEntry]
+    first: int
+    last: int
+    records: int
+    asks: list[tuple[str, str]]
+
+    @property
+    def earlier(self) -> int | None:
+        """The `to` of the page before."""
+        return self.first - 1 if self.first > 1 else None
+
+    @property
+    def later(self) -> int | None:
+        """The `to` of the page after."""
+        return min(self.last + RECORDS, self.records) if self.last < self.records else None
+
+
+async def run_page(looking: JournalReader, run: str, to: int | None) -> RunPage:
+    """That page of a run. What is read does not grow with the run. Raises `UnknownRun` and `ChainBroken`."""
+    row = await looking.row(run)
+    newest = await looking.newest_records(run, 2 * RECORDS)
+    records = newest[-1][0].seq
+    last = min(to or records, records)
+    first = max(1, last - RECORDS + 1)
+    begin = max(0, first - 1 - RECORDS)
+    told = newest if last == records else await looking.records_between(run, begin, last + RECORDS)
+    (_, started), *_ = await looking.records_between(run, 0, 1)
+    entries = timeline_entries(
+        run, ((one.seq, record) for one, record in told), first, last, to_end=told[-1][0].seq == records
+    )
+    given = started.input if isinstance(started, r.RunStarted) else None
+    return RunPage(row, given, entries, first, last, records, items_in(row))
+
+
+# --- inside -----------------------------------------------------------------------------------------------------------
 
 
 def _counted(names: list[str]) -> dict[str, int]:

@@ -23,7 +23,7 @@ from holdfast_console.links import LinkRefused
 from holdfast_console.web import forms
 from holdfast_console.web.api import RunsQuery
 from holdfast_console.web.health import Days, HealthQuery
-from holdfast_console.web.listing import ItemsQuery
+from holdfast_console.web.listing import ItemsQuery, RunQuery, items_in
 from holdfast_console.web.problems import ProblemDetails, ProblemResponse, problem_of
 from holdfast_console.web.rendering import Templates
 from holdfast_console.web.schemas import BULK
@@ -112,13 +112,15 @@ class Pages:
         more = rows[asking.limit - 1].run if len(rows) > asking.limit else ""
         disputed = await self._desk.looking.contradicted_steps()
         return await self._page(
-            request, "runs.html", rows=rows[: asking.limit], more=more, asking=asking, disputed=disputed
-        )
+            request, "runs.html", rows=[(row, items_in(row)) for row in rows[: asking.limit]], more=more,
+            asking=asking, disputed=disputed,
+        )  # fmt: skip
 
     async def run(self, request: Request) -> Response:
-        """The timeline of a run."""
-        story = await self._desk.timeline(_who(request), request.path_params["run"])
-        return await self._page(request, "run.html", story=story)
+        """A page of the timeline of a run."""
+        asking = _converted(request, RunQuery)
+        found = await self._desk.run_page(_who(request), request.path_params["run"], asking.to)
+        return await self._page(request, "run.html", found=found, row=found.row)
 
     async def health(self, request: Request) -> Response:
         """How people keep up, and what they found."""

@@ -25,7 +25,7 @@ from holdfast_console.auth.authenticator import Authenticator
 from holdfast_console.auth.authorize import Permission, PermissionScope, Principal, may
 from holdfast_console.reviews.report import ReviewReport
 from holdfast_console.web.health import HealthQuery, ReportCache
-from holdfast_console.web.listing import ItemsPage, ItemsQuery, listed
+from holdfast_console.web.listing import ItemsPage, ItemsQuery, RunPage, listed, run_page
 
 
 class UseCases:
@@ -74,8 +74,13 @@ class UseCases:
         await self.authenticator.require(who, "look", PermissionScope(run))
         return await self.looking.row(run)
 
+    async def run_page(self, who: Principal, run: str, to: int | None) -> RunPage:
+        """A page of the timeline of a run. Raises `UnknownRun`."""
+        await self.authenticator.require(who, "look", PermissionScope(run))
+        return await run_page(self.looking, run, to)
+
     async def timeline(self, who: Principal, run: str) -> Timeline:
-        """The timeline of a run. Raises `UnknownRun`."""
+        """The whole timeline of a run. Raises `UnknownRun`."""
         await self.authenticator.require(who, "look", PermissionScope(run))
         told: list[ReadRecord] = await self.looking.told(run)
         return timeline(run, (record for _, record in told))

@@ -357,6 +357,7 @@ def _act(active: ActiveRun, command: r.CommandApplied) -> None:
 def checked_resolution(history: RunHistory, record: r.Resolved, tools: Mapping[str, ToolCode]) -> None:
     """Refuse a person's decision that cannot apply. Raises `UsageError` saying what can."""
     step, word = record.step, record.word
+    name = f"{history.run}/{step}"
     operation = history.operations.get(step)
     if operation is None:
         known = ", ".join(sorted(history.operations)) or "none"
@@ -364,34 +365,34 @@ def checked_resolution(history: RunHistory, record: r.Resolved, tools: Mapping[s
     if operation.phase not in {"unknown", "gated"}:
         basis = f" ({operation.settlement.basis})" if operation.settlement.basis else ""
         raise UsageError(
-            f"{history.run}/{step} is {operation.phase}{basis}; only one that waits for a person can be resolved",
-            next_step=f"holdfast why {history.run}/{step}",
+            f"{name} is {operation.phase}{basis}; only one that waits for a person can be resolved",
+            next_step=f"holdfast why {name}",
         )
     if operation.wants_approval:
         raise UsageError(
-            f"{history.run}/{step} waits for an approval, and nothing of it was sent",
-            next_step=f"holdfast inbox --item {history.run}/{step}",
+            f"{name} waits for an approval, and nothing of it was sent",
+            next_step=f"holdfast inbox --item {name}",
         )
     if record.orders and operation.intent.completes:
         raise UsageError(
-            f"{history.run}/{step} is a part of {operation.intent.completes}, and a part is never sent by itself",
-            next_step="use --happened, or --did-not-happen --give-up",
+            f"{name} is a part of {operation.intent.completes}, and a part is never sent by itself",
+            next_step=f"holdfast answer {name} happened | give-up",
         )
     if word == "happened" and not operation.may_have_been_sent:
         raise UsageError(
-            f"{history.run}/{step} was never attempted, so it cannot have happened through this run",
-            next_step="use --did-not-happen --retry to send it, or --did-not-happen --give-up",
+            f"{name} was never attempted, so it cannot have happened through this run",
+            next_step=f"holdfast answer {name} retry (send it) | give-up",
         )
     if misfit := _misfit(operation, record, tools):
         raise UsageError(
-            f"{history.run}/{step}: {_no_result(operation, record)}",
+            f"{name}: {_no_result(operation, record)}",
             known=misfit,
-            next_step="give it as the tool would have: --happened --result JSON",
+            next_step=f"give what the tool would have returned: holdfast answer {name} happened --result JSON",
         )
     if word == "happened" and record.result == r.NOTHING and not _may_be_null(history, operation):
         raise UsageError(
-            f"{history.run}/{step}: the agent needs the result of {operation.intent.tool}, which is not recorded",
-            next_step="give it as the tool would have: --happened --result JSON",
+            f"{name}: the agent needs the result of {operation.intent.tool}, which is not recorded",
+            next_step=f"give what the tool would have returned: holdfast answer {name} happened --result JSON",
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, NoReturn, TypeAlias
 
 import msgspec
 
@@ -113,6 +113,14 @@ class JournalReader:
                     yield row, decode(row.body)
             after = rows[-1].seq
 
+    async def records_between(self, run: str, after: int, last: int) -> list[ReadRecord]:
+        """The records of a run from number `after` + 1 to `last`."""
+        return _decoded(await self.journal.read(run, after, last - after))
+
+    async def newest_records(self, run: str, limit: int) -> list[ReadRecord]:
+        """The newest records of a run, in order. Raises `ChainBroken` where it has none."""
+        return _decoded(await self.journal.read(run, 0, limit, newest=True)) or _raise_missing(run)
+
     async def readable_records(self, run: str, *kinds: type[msgspec.Struct]) -> AsyncIterator[ReadRecord]:
         """As `records`, up to the first unreadable one: for counts over many runs."""
         with contextlib.suppress(Unreadable):
@@ -122,14 +130,7 @@ class JournalReader:
     async def told(self, run: str) -> list[ReadRecord]:
         """All records of a run at once. Raises `UnknownRun`, and `ChainBroken` where they were removed."""
         await self.row(run)
-        found = [told async for told in self.records(run)]
-        if not found:
-            raise ChainBroken(
-                f"run {run}: its records are missing",
-                known="a run is stored together with its first records, so they were removed",
-                next_step="keep a copy of the file, check it with holdfast verify, and compare it with a backup",
-            )
-        return found
+        return [told async for told in self.records(run)] or _raise_missing(run)
 
     async def history(self, run: str) -> RunHistory:
         """Everything in the records of a run. Raises `UnknownRun`, and `ChainBroken` over an engine's cache."""
@@ -200,6 +201,20 @@ class JournalReader:
         from holdfast.engine.breaker import paused_tools  # noqa: PLC0415 - as above
 
         return await paused_tools(self.journal)
+
+
+def _decoded(rows: list[Row]) -> list[ReadRecord]:
+    from holdfast.journal.record_codec import decode  # noqa: PLC0415 - a list is read without records
+
+    return [(row, decode(row.body)) for row in rows]
+
+
+def _raise_missing(run: str) -> NoReturn:
+    raise ChainBroken(
+        f"run {run}: its records are missing",
+        known="a run is stored together with its first records, so they were removed",
+        next_step="keep a copy of the file, check it with holdfast verify, and compare it with a backup",
+    )
 
 
 def operation_in(history: RunHistory, step: str) -> OperationState:

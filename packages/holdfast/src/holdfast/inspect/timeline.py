@@ -31,6 +31,8 @@ from holdfast.model import records as r
 from holdfast.model.operation import OperationState
 from holdfast.model.questions import Answered
 from holdfast.model.run_history import RunHistory, is_about_operation
+from holdfast.model.transaction import WHOLE_RUN
+from holdfast.model.transitions import IllegalTransition, apply
 from holdfast.model.waits import answer_with
 
 Kind = Literal["write", "read", "decision", "value", "timer", "event", "question", "run"]
@@ -99,11 +101,41 @@ def timeline(run: str, records: Iterable[r.Record]) -> Timeline:
     return teller.told()
 
 
-class _Teller:
-    """Goes through the records once. `entries` are in order of their first record."""
+def timeline_entries(
+    run: str, records: Iterable[tuple[int, r.Record]], first: int, last: int, *, to_end: bool
+) -> list[TimelineEntry]:
+    """The entries to which one of the records `first` to `last` belongs.
 
-    def __init__(self, run: str) -> None:
+    `records` may begin in the middle of the run, and end there unless `to_end`. A step that began before them has an
+    entry without its arguments, and one that is open after them a note that it goes on.
+    """
+    teller = _Teller(run, whole=False)
+    at = 0
+    for seq, record in records:
+        before = len(teller.entries)
+        teller.hear(record)
+        at = record.at
+        if first <= seq <= last:
+            teller.keep(record, before)
+    found = teller.kept(to_end=to_end)
+    for entry in () if to_end else found:
+        if entry.mark in {"open", "asks"} and entry.step:
+            entry.mark = "open"
+            entry.notes.append(TimelineNote(at, "later", "it goes on after these records"))
+    return found
+
+
+class _Teller:
+    """Goes through the records once. `entries` are in order of their first record.
+
+    `whole`: the records begin with the first one of the run. Otherwise a record about something that began earlier
+    is shown and does not enter the fold.
+    """
+
+    def __init__(self, run: str, *, whole: bool = True) -> None:
+        self.whole: Final = whole
         self.history = RunHistory(run)
+        self.wanted: set[int] = set()  # the identities of the entries that are kept
         self.entries: list[TimelineEntry] = []
         self.steps: dict[str, TimelineEntry] = {}
         self.calls: dict[tuple[str, int], TimelineNote] = {}
@@ -117,7 +149,8 @@ class _Teller:
 
     def hear(self, record: r.Record) -> None:
         self._go_on(record)
-        self.history.add(record)
+        if self.whole or _is_known(self.history, record):
+            self.history.add(record)
         self.ended = max(self.ended, record.at)
         self.cost += _cost_of(record)
         if is_about_operation(record):
@@ -127,9 +160,7 @@ class _Teller:
 
     def told(self) -> Timeline:
         started = self.history.lifecycle.started
-        self._unheard()
-        for step, operation in {**self.history.boundaries.former, **self.history.operations}.items():
-            self._finish(self.steps[step], operation)
+        self._finish_all()
         return Timeline(
             self.history.run,
             started.agent if started else "",
@@ -143,6 +174,23 @@ class _Teller:
             self.cost,
             started.program if started else "",
         )
+
+    def keep(self, record: r.Record, before: int) -> None:
+        """Keep the entry of this record, and those that it added after the first `before`."""
+        self.wanted.update(map(id, self.entries[before:]))
+        if (entry := self.steps.get(getattr(record, "step", ""))) is not None:
+            self.wanted.add(id(entry))
+
+    def kept(self, *, to_end: bool) -> list[TimelineEntry]:
+        """The entries that are kept, in order. A message is reported as undelivered only where no record follows."""
+        self._finish_all(to_end=to_end)
+        return [entry for entry in self.entries if id(entry) in self.wanted]
+
+    def _finish_all(self, *, to_end: bool = True) -> None:
+        if to_end:
+            self._unheard()
+        for step, operation in {**self.history.boundaries.former, **self.history.operations}.items():
+            self._finish(self.steps[step], operation)
 
     def _go_on(self, record: r.Record) -> None:
         """Begin another line for a step whose run was paused in between; the earlier line keeps its state."""
@@ -169,6 +217,9 @@ class _Teller:
             case r.OperationDeferred():
                 self._accepted(record)
             case r.OperationSettled():
+                if record.step not in self.history.operations:
+                    entry.status, entry.mark = record.status, _MARKS.get(record.status, "open")
+                    entry.result = record.result if record.status == "succeeded" else None
                 if record.end is not None:
                     self._ended(record.step, record.number, record.end, record.at)
                 if record.rule:
@@ -200,6 +251,8 @@ class _Teller:
     def _ended(self, step: str, number: int, end: r.End, at: int) -> None:
         note = self.calls.get((step, number))
         if note is None:
+            if not self.whole:  # the call was sent before the records that are told
+                self.steps[step].notes.append(TimelineNote(at, f"attempt {number}", end_text(end)))
             return
         self.steps[step].notes.extend(TimelineNote(at, label, text) for label, text in report_notes(end))
         if note.took_ms is None:
@@ -289,7 +342,9 @@ class _Teller:
                     entry.text += f", until {moment(record.until)}"
             case r.TimerFired():
                 entry.mark, entry.status = "ok", "over"
-                entry.text = f"the time was over, after {max(0, record.at - self.began[record.step]) / 1000:.1f} s"
+                entry.text = "the time was over"
+                if record.step in self.history.steps.timers:
+                    entry.text += f", after {max(0, record.at - self.began[record.step]) / 1000:.1f} s"
             case r.EventReceived() if record.step in self.history.steps.questions:
                 answer = msgspec.json.decode(record.payload, type=Answered)
                 entry.mark, entry.status, entry.notes = "ok", "answered", []
@@ -327,6 +382,8 @@ class _Teller:
     def _heard(self, record: r.MessageHeard) -> None:
         messages = self.history.messages
         said = " and ".join(message_text(one) for one in messages.told_at(record.step)) if messages is not None else ""
+        if not said and not self.whole:
+            said = "a message that arrived earlier"
         if not said:
             return
         if (entry := self.steps.get(record.step)) is None:
@@ -353,6 +410,8 @@ class _Teller:
         if isinstance(record, r.Claimed):
             claims = len(self.history.ownership.owners)
             label, text = ("taken up", f"again, by process number {claims}") if claims > 1 else ("", "")
+            if not self.whole and record.token > 1:
+                label, text = "taken up", "again"
         if isinstance(record, r.RunSuspendedRecord):
             text = self._without_question(text)
             if self._still_waits(text):
@@ -373,6 +432,9 @@ class _Teller:
 
     def _without_question(self, reason: str) -> str:
         """The reason of the suspension; the question to a person is already in the line of its step."""
+        for question in self.history.steps.questions:
+            if f"holdfast answer {self.history.run}/{question} " in reason and question in self.steps:
+                return f"waits for a person's answer to {question}"
         step = reason.removeprefix(f"{self.history.run}/").partition(": ")[0]
         operation = self.history.operations.get(step)
         asked = operation is not None and operation.phase in {"gated", "unknown"} and step in self.steps
@@ -397,6 +459,32 @@ class _Teller:
             self.places[step] = len(self.entries)
             self.entries.append(found)
         return found
+
+
+def _is_known(history: RunHistory, record: r.Record) -> bool:
+    """True if everything that this record goes on with is in this history."""
+    match record:
+        case r.Delivered() | r.CallerLeft():
+            return record.step in history.operations
+        case r.MessageHeard():
+            return history.messages is not None and set(record.messages) <= history.messages.received.keys()
+        case r.TransactionOpened():
+            return True
+        case r.TransactionAborting():
+            return record.transaction in (WHOLE_RUN, *history.boundaries.by_name)
+        case _ if is_about_operation(record):
+            return record.step in history.operations or _begins(record)
+        case _:
+            return getattr(record, "transaction", None) in (None, *history.boundaries.by_name)
+
+
+def _begins(record: r.OperationRecord) -> bool:
+    """True if an operation may begin with this record."""
+    try:
+        apply(None, record)
+    except IllegalTransition:
+        return False
+    return True
 
 
 def _cost_of(record: r.Record) -> float:

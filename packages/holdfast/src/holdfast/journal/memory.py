@@ -219,12 +219,13 @@ class MemoryJournal:
             raise self._refused.pop(key)
         after()
 
-    async def read(self, run: str, after: int = 0, limit: int = 1000) -> list[Row]:
+    async def read(self, run: str, after: int = 0, limit: int = 1000, *, newest: bool = False) -> list[Row]:
         done = self._call("read")
         self._riding_due()
         found = self._runs.get(run)
         done()
-        return [row for row in found.rows if row.seq > after][:limit] if found else []
+        rows = [row for row in found.rows if row.seq > after] if found else []
+        return rows[max(0, len(rows) - limit) :] if newest else rows[:limit]
 
     async def runs(
         self,

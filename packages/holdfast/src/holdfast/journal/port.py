@@ -296,8 +296,8 @@ class Journal(Protocol):
         """
         ...
 
-    async def read(self, run: str, after: int = 0, limit: int = 1000) -> list[Row]:
-        """Stored rows of a run with `seq > after`, in order."""
+    async def read(self, run: str, after: int = 0, limit: int = 1000, *, newest: bool = False) -> list[Row]:
+        """Stored rows of a run with `seq > after`, in order: the first `limit` of them, or the `newest`."""
         ...
 
     async def runs(

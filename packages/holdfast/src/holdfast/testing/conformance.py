@@ -383,6 +383,8 @@ class JournalConformance(ListingConformance):
             written += await log.append([body(3)])
             assert await journal.read("r") == list(written)
             assert await journal.read("r", after=1, limit=1) == [written[1]]
+            assert await journal.read("r", limit=2, newest=True) == list(written[1:])
+            assert await journal.read("r", after=2, limit=2, newest=True) == [written[2]]
             assert await journal.read("nothing") == []
 
         self._run(tmp_path, check)

@@ -134,8 +134,8 @@ class SqliteReader:
     async def fate(self, worker: str) -> WorkerState:
         return self._read(lambda database: self._roll.fate(database, worker))
 
-    async def read(self, run: str, after: int = 0, limit: int = 1000) -> list[Row]:
-        return self._read(lambda database: runs.read(database, run, after, limit))
+    async def read(self, run: str, after: int = 0, limit: int = 1000, *, newest: bool = False) -> list[Row]:
+        return self._read(lambda database: runs.read(database, run, after, limit, newest=newest))
 
     async def runs(
         self,

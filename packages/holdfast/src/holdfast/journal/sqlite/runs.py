@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import cast
+from typing import Final, cast
 
 import msgspec
 from msgspec.structs import replace
@@ -215,13 +215,18 @@ def waiting(database: Database, status: StatusFilter) -> list[RunWaits]:
     return [RunWaits(*row) for row in cast("list[tuple[str, str, bytes, int]]", found)]
 
 
-def read(database: Database, run: str, after: int, limit: int) -> list[Row]:
-    """Stored rows with `seq > after`, in order."""
-    found = database.rows(
-        "select seq, cast(body as blob), hash, token from record"
-        " where run = (select id from run where name = ?) and seq > ? order by seq limit ?",
-        (run, after, limit),
-    )
+_RECORDS: Final = (
+    "select seq, cast(body as blob), hash, token from record"
+    " where run = (select id from run where name = ?) and seq > ? order by seq limit ?"
+)
+_NEWEST: Final = _RECORDS.replace("order by seq", "order by seq desc")
+
+
+def read(database: Database, run: str, after: int, limit: int, *, newest: bool = False) -> list[Row]:
+    """Stored rows with `seq > after`, in order: the first ones, or the newest."""
+    found = database.rows(_NEWEST if newest else _RECORDS, (run, after, limit))
+    if newest:
+        found.reverse()
     # Not checked row by row, for replay reads them all: an odd number or hash breaks the chain, which readers verify.
     stored = cast("list[tuple[int, bytes, bytes, int]]", found)
     return [

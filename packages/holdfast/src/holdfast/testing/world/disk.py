@@ -194,10 +194,10 @@ class Disk:
         """See `Journal.flush`."""
         await self._soon("flush", self._taken(), lease)
 
-    async def read(self, run: str, after: int = 0, limit: int = 1000) -> list[Row]:
+    async def read(self, run: str, after: int = 0, limit: int = 1000, *, newest: bool = False) -> list[Row]:
         """See `Journal.read`."""
         await self._reach("read")
-        return await self._world.store.read(run, after, limit)
+        return await self._world.store.read(run, after, limit, newest=newest)
 
     async def runs(
         self,

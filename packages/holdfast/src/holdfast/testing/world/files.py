@@ -364,10 +364,10 @@ class SqliteDisk:
         await self._journal.flush(lease)
         await self._end("flush")
 
-    async def read(self, run: str, after: int = 0, limit: int = 1000) -> list[Row]:
+    async def read(self, run: str, after: int = 0, limit: int = 1000, *, newest: bool = False) -> list[Row]:
         """See `Journal.read`."""
         self._begin("read")
-        return await self._journal.read(run, after, limit)
+        return await self._journal.read(run, after, limit, newest=newest)
 
     async def runs(
         self,
