@@ -190,7 +190,7 @@ APPROVALS: Final = (
     Mutant(
         "gate not asked",
         "gates are not evaluated",
-        "holdfast.engine.situation:_gated",
+        "holdfast.engine.situation:_gate_wanted",
         always(False),
     ),
     Mutant("approval unbound", "a yes to one call approves every call", "holdfast.model.ids:approval_digest", unbound),

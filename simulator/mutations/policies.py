@@ -122,7 +122,7 @@ POLICY: Final = (
     Mutant(
         "a policy overrules a gate",
         "what a tool asks about is sent by a policy",
-        "holdfast.engine.situation:_gated",
+        "holdfast.engine.situation:_gate_wanted",
         overruled,
     ),
     Mutant("drawn anew", "a sample is another one when it is drawn again", "holdfast.model.policy:chance", drawn_anew),

@@ -21,7 +21,7 @@ from holdfast.model.stop_reasons import after_stop
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from holdfast.inspect.explain import Explanation
+    from holdfast.inspect.explain import Explanation, Policing
     from holdfast.inspect.reader import ReadRecord
 
 
@@ -128,15 +128,7 @@ def _show_explanation(screen: Screen, found: Explanation) -> None:
     screen.show(grid(lines))
     screen.line("")
     if found.policy is not None:
-        from holdfast.people.policy.archive import facts_text  # noqa: PLC0415 - most operations have no policy
-
-        screen.line("  policy: ", (found.policy.says, "bold"))
-        if (rule := found.policy.read) is not None:
-            from holdfast.cli.policy import then_text  # noqa: PLC0415 - few explanations quote a rule
-
-            screen.line((f"  it read: if {safe(rule.when)}", "dim"))
-            screen.line((f"           then {safe(then_text(rule))}", "dim"))
-        screen.line((f"  it knew: {facts_text(found.policy.facts)}", "dim"))
+        _show_ruling(screen, found.policy)
     for evidence in found.contradicted:
         screen.line("  contradicted: ", (safe(evidence), "bold yellow"))
     for relied in found.relied:
@@ -146,9 +138,23 @@ def _show_explanation(screen: Screen, found: Explanation) -> None:
     if found.decided_by:
         screen.line("  decided by: ", (found.decided_by, "bold"))
     screen.line("  next move: ", (found.move, "bold"), f" ({found.rule})")
+    if found.unread:
+        screen.line((f"  not read here, and it may change the next move: {safe('; '.join(found.unread))}", "dim"))
     screen.line("")
     screen.line("Next:")
     screen.commands(*found.next_step)
+
+
+def _show_ruling(screen: Screen, found: Policing) -> None:
+    from holdfast.people.policy.archive import facts_text  # noqa: PLC0415 - most operations have no policy
+
+    screen.line("  policy: ", (found.says, "bold"))
+    if (rule := found.read) is not None:
+        from holdfast.cli.policy import then_text  # noqa: PLC0415 - few explanations quote a rule
+
+        screen.line((f"  it read: if {safe(rule.when)}", "dim"))
+        screen.line((f"           then {safe(then_text(rule))}", "dim"))
+    screen.line((f"  it knew: {facts_text(found.facts)}", "dim"))
 
 
 _WIDEST_STEP = 26

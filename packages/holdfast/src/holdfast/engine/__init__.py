@@ -1,6 +1,6 @@
 """The engine performs what the model decides, for all runs of one process. This is the map of its rooms.
 
-Read the core in this order, about 4,000 lines; everything else serves it:
+Read the core in this order, about 4,600 lines; everything else serves it:
 
 1. `model/contract.py`, `model/records/operation.py`, `model/operation.py`: what a tool promises, what is recorded
    about one operation, and the state that these records make.
@@ -14,10 +14,10 @@ Read the core in this order, about 4,000 lines; everything else serves it:
 The rooms:
 
 - One operation: `executor`, `fast_path` (its way for an ordinary first attempt), `situation`, `operation_driver` (the
-  protocol of performers), `driven_operation` (the product's own), `invoke`, `calls` (time limits, and calls that
-  outlive their attempts), `waiting`, `verification`, `approvals` (people, and the policy of the app), `deferred`
-  (outcomes that arrive later), `claims` (business keys, repeats and pending effects), `contradictions`,
-  `late_reports`, `previous_owner`.
+  protocol of performers), `driven_operation` (the product's own), `recorded_operation` (the same for readers),
+  `invoke`, `calls` (time limits, and calls that outlive their attempts), `waiting`, `verification` (and
+  contradictions), `approvals` (people, and the policy of the app), `deferred` (outcomes that arrive later), `claims`
+  (business keys, repeats and pending effects), `late_reports`, `previous_owner`.
 - Exceptions of tools: `exceptions/`: `classify`, `table`, `http`, `call_end`.
 - One run: `run_start`, `run_driver` (it stops for the reasons in `model/stop_reasons.py`), `suspension` (and no lost
   wake-ups), `active_run/` (`run`, `log`, `replay`, `waiters`, `scopes`), `sealing` (steps that come too late),
@@ -30,6 +30,7 @@ The rooms:
 
 An operation comes in through `steps`, becomes a `DrivenOperation`, and is driven by `executor.drive` in the same way
 for first attempts, retries and recovery; an ordinary first attempt takes the same steps in `fast_path`.
-`situation.py` alone builds what `decide` reads and alone asks it. Performers take an `OperationDriver`, and none of
-them imports `engine` or `run_driver`.
+`situation.py` alone builds what `decide` reads and alone asks it, also for readers that drive nothing
+(`engine/recorded_operation.py`). Performers take an `OperationDriver`; those that start tasks or report late take a
+`DrivenOperation`. None of them imports `engine` or `run_driver`.
 """

@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.engine.exceptions.call_end import clean
-from holdfast.engine.operation_driver import asks_of, decoded, plan
+from holdfast.engine.operation_driver import decoded, plan
 from holdfast.engine.tool_protocol import PolicyCode, ToolCode, words_of
 from holdfast.errors import ArgumentError, UsageError
 from holdfast.journal.entry_codec import read, values_in, written
@@ -63,7 +63,7 @@ async def ask(driver: OperationDriver, move: m.RequestApproval) -> None:
         step=driver.step,
         why=what_is_asked(driver, move),
         rule=move.rule,
-        asks=asks_of(driver, driver.operation),
+        asks=driver.asks(driver.operation),
         people=on.people,
         until=stamp["at"] + on.within_ms if on.within_ms else 0,
         queue=on.queue,

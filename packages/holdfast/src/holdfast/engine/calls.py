@@ -12,8 +12,12 @@ from collections.abc import Callable
 from typing import Any, Final, TypeAlias
 from weakref import WeakSet
 
+import msgspec
+
 from holdfast.engine.environment import thread_of
-from holdfast.journal.port import Worker
+from holdfast.journal.port import Worker, WorkerState
+from holdfast.model import records as r
+from holdfast.model.operation import Attempt
 
 
 class Calls:
@@ -131,3 +135,44 @@ def _still_runs(call: asyncio.Future[Any]) -> bool:
 
 def _process_key(worker: Worker) -> _ProcessKey:
     return worker.machine, worker.boot, worker.pid_namespace, worker.pid, worker.started
+
+
+# --- calls of processes that owned the run before -----------------------------------------------------------------
+
+
+HUNG: Final = (
+    "process {pid} on this machine still lives and has not reported how its call ended:"
+    " end that process (kill -9 {pid}), or wait for its report"
+)
+_BEATS: Final = (
+    "process {pid}, which cannot be observed from here (another container, for example), renews its lease and has not"
+    " reported how its call ended: end that process, or wait for its report"
+)
+
+
+class CallFate(msgspec.Struct, frozen=True):
+    """The fate of a call: if it is over, its end unless a better one is known, and the process that may run it."""
+
+    over: bool
+    end: r.End
+    hung: str = ""  # the process in words; empty: no process is seen to live
+
+    def ends(self, attempt: Attempt) -> r.End | None:
+        """The end to record for the attempt of this call; None where nothing new is known about it."""
+        if attempt.end is None:
+            return self.end
+        if not self.over:
+            return None
+        return self.end if self.end.died and attempt.end.kind == "lost" else attempt.end
+
+
+def fate_of(state: WorkerState, pause_bound_ms: int) -> CallFate:
+    """The fate of a call whose process no longer owns the run, by what the journal knows about that process."""
+    if state.fate == "dead":
+        return CallFate(over=True, end=r.End("lost", why="its process died", died=True))
+    over = state.fate == "unknown" and state.silent_ms > pause_bound_ms
+    # One that renews its lease may go on for ever: no silence ends the wait, so a person is asked.
+    says = HUNG if state.fate == "alive" else _BEATS
+    return CallFate(
+        over, r.End("lost", why="its owner lost the lease"), says.format(pid=state.pid) if state.seen_to_live else ""
+    )

@@ -6,14 +6,14 @@ between two operations is closed by `taking_posts`, which claims the key in the 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Literal
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from weakref import WeakKeyDictionary
 
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.engine.active_run.log import RunRecorder
 from holdfast.engine.operation_driver import decoded, intent_of
 from holdfast.errors import ArgumentError
 from holdfast.journal.entry_codec import read, written
@@ -30,16 +30,20 @@ from holdfast.model.run_history import RunHistory
 from holdfast.policies import milliseconds
 
 if TYPE_CHECKING:
+    from holdfast.engine.active_run.log import RunRecorder
     from holdfast.engine.operation_driver import OperationDriver
+    from holdfast.engine.recorded_operation import RecordedOperation, RecordedRun
     from holdfast.engine.tool_protocol import ToolCode
     from holdfast.journal.port import Journal
 
 
+Claimant: TypeAlias = "OperationDriver | RecordedOperation"
+"""An operation that may conflict with others: driven, or only read from its records."""
 CLAIM_OF: Final = "the claim of "
 """Prefix of the recorded reason for a wait; the name of the operation that holds the business key follows."""
 
 
-def may_meet_other_effect(driver: OperationDriver, operation: OperationState) -> bool:
+def may_meet_other_effect(driver: Claimant, operation: OperationState) -> bool:
     """True if a new operation may conflict with another effect: then the ledger is read before it is sent."""
     log, intent = driver.log, operation.intent
     return (
@@ -48,17 +52,23 @@ def may_meet_other_effect(driver: OperationDriver, operation: OperationState) ->
 
 
 async def find_other_effect(driver: OperationDriver) -> None:
-    """Look for effects of others before the first attempt.
+    """Look for effects of others before the first attempt."""
+    await find_conflict(driver, partial(_things, driver))
+
+
+async def find_conflict(driver: Claimant, things: Callable[[], Iterable[str]] = tuple) -> None:
+    """Look for effects that this one conflicts with: the first one becomes `found.other`.
 
     These are pending effects about the same thing, the holder of the business key, an earlier write with the same
-    `once` parameters, and a write that a fork would repeat.
+    `once` parameters, and a write that a fork would repeat. `things` are those that its arguments name, worked out
+    where nothing is found before them.
     """
     if driver.operation.attempts:
         return
     driver.found.holder = driver.found.other = None
     if driver.found.waiting_since is None:
         driver.found.waiting_since = driver.log.now().up
-    if (pending := await find_pending(driver)) is not None:
+    if (pending := await find_pending(driver, things)) is not None:
         waited_out = _waited_ms(driver) >= driver.log.process.settings.claim_wait_ms
         driver.found.other = replace(pending, waited_out=waited_out)
         return
@@ -70,7 +80,7 @@ async def find_other_effect(driver: OperationDriver) -> None:
         driver.found.other = await find_ancestor_write(driver)
 
 
-async def _find_claim(driver: OperationDriver) -> None:
+async def _find_claim(driver: Claimant) -> None:
     intent = driver.operation.intent
     entries = await driver.log.process.journal.entries(claim_stream(intent.tool, intent.claim))
     holder = last_holder(entries)
@@ -84,10 +94,10 @@ async def _find_claim(driver: OperationDriver) -> None:
         return  # ours: it was taken when the effect was held, and the ledger would refuse a second taking for ever
     driver.found.taking = next_claim(holder)
     first = first_use_ms(entries, driver.found.taking[1])
-    driver.found.key_age_ms = 0 if first is None else max(0, driver.log.process.environment.clock.wall_ms() - first)
+    driver.found.key_age_ms = 0 if first is None else max(0, driver.log.now().wall - first)
 
 
-async def _find_repeat(driver: OperationDriver) -> None:
+async def _find_repeat(driver: Claimant) -> None:
     """Find an earlier write that a call of a model repeats. Calls in agent code are deliberate and not checked."""
     intent, tool = driver.operation.intent, driver.tool
     once = tool.contract.once if tool is not None else None
@@ -97,7 +107,7 @@ async def _find_repeat(driver: OperationDriver) -> None:
     entries = await engine.journal.entries(repeat_stream(intent.tool, intent.words))
     within = milliseconds(once.within) if once.within is not None else None
     driver.found.after = writes_begun(entries)
-    holder = last_write(entries, driver.id, within, engine.environment.clock.wall_ms())
+    holder = last_write(entries, driver.id, within, driver.log.now().wall)
     if holder is None or not holder.stands:
         return
     if holder.note.digest != intent.digest and not once.reworded:
@@ -106,7 +116,7 @@ async def _find_repeat(driver: OperationDriver) -> None:
     driver.found.other = replace(_met(driver, "guard", holder), then=once.then)
 
 
-def _met(driver: OperationDriver, by: str, holder: ClaimHolder) -> OtherEffect:
+def _met(driver: Claimant, by: str, holder: ClaimHolder) -> OtherEffect:
     return OtherEffect(
         "claim" if by == "claim" else "guard",
         "succeeded" if holder.note.state == "succeeded" else "pending",
@@ -116,14 +126,14 @@ def _met(driver: OperationDriver, by: str, holder: ClaimHolder) -> OtherEffect:
     )
 
 
-def _is_deferred(driver: OperationDriver, operation: str) -> bool:
+def _is_deferred(driver: Claimant, operation: str) -> bool:
     """True if another operation of this run waits for a deferred answer."""
     run, _, step = operation.partition("/")
     other = driver.log.history.operations.get(step) if run == driver.log.run else None
     return other is not None and other.phase == "awaiting"
 
 
-def _waited_ms(driver: OperationDriver) -> int:
+def _waited_ms(driver: Claimant) -> int:
     """How long this operation has waited for another one, over all processes."""
     operation, now = driver.operation, driver.log.now()
     if operation.waits_for.startswith(CLAIM_OF):
@@ -326,10 +336,10 @@ class ForkedRun:
         return self.history
 
 
-_FORKED_RUNS: WeakKeyDictionary[RunRecorder, dict[str, ForkedRun]] = WeakKeyDictionary()
+_FORKED_RUNS: WeakKeyDictionary[RunRecorder | RecordedRun, dict[str, ForkedRun]] = WeakKeyDictionary()
 
 
-async def find_ancestor_write(driver: OperationDriver) -> OtherEffect | None:
+async def find_ancestor_write(driver: Claimant) -> OtherEffect | None:
     """The write of an ancestor that this one would repeat: the same call, or another one of that tool at this step.
 
     An inherited write is not a repeat, and neither is one that is proven never to have landed.
@@ -347,7 +357,7 @@ async def find_ancestor_write(driver: OperationDriver) -> OtherEffect | None:
     return None
 
 
-def _repeats(driver: OperationDriver, other: OperationState) -> bool:
+def _repeats(driver: Claimant, other: OperationState) -> bool:
     intent, theirs = driver.operation.intent, other.intent
     if theirs.tool != intent.tool or theirs.completes:
         return False
@@ -355,7 +365,7 @@ def _repeats(driver: OperationDriver, other: OperationState) -> bool:
     return same and (other.phase == "succeeded" or (not other.final and other.may_have_landed))
 
 
-async def _ancestors(log: RunRecorder, known: dict[str, ForkedRun]) -> AsyncIterator[RunHistory]:
+async def _ancestors(log: RunRecorder | RecordedRun, known: dict[str, ForkedRun]) -> AsyncIterator[RunHistory]:
     """The run that this one was forked from, that run's own ancestor, and so on, each in its present state."""
     run, seen = log.history.lifecycle.forked_from, {log.run}
     while run and run not in seen:
@@ -414,7 +424,7 @@ def _by(tool: ToolCode, names: tuple[str, ...], arguments: Mapping[str, Any], se
 # --- conflicts of a new call -------------------------------------------------------------------------------
 
 
-async def find_pending(driver: OperationDriver) -> OtherEffect | None:
+async def find_pending(driver: Claimant, things: Callable[[], Iterable[str]]) -> OtherEffect | None:
     """The pending effect of another operation about the thing of a new call; None if there is none."""
     intent, tool, journal = driver.operation.intent, driver.tool, driver.log.process.journal
     driver.found.things_taken = None
@@ -427,7 +437,7 @@ async def find_pending(driver: OperationDriver) -> OtherEffect | None:
         found = None if intent.again else await _still_pending(driver, entries)
     if found is not None or intent.again:
         return found
-    for about in _things(driver, tool):
+    for about in things():
         if about != intent.thing:
             found = await _still_pending(driver, await journal.entries(thing_stream(intent.tool, about)))
         if found is not None:
@@ -435,9 +445,11 @@ async def find_pending(driver: OperationDriver) -> OtherEffect | None:
     return found
 
 
-def _things(driver: OperationDriver, tool: ToolCode) -> list[str]:
+def _things(driver: OperationDriver) -> list[str]:
     """Every thing that a call is about, by the ways in which things of its tool were named."""
-    engine = driver.log.process
+    engine, tool = driver.log.process, driver.tool
+    if tool is None:
+        return []
     secret, ways = engine.identity.secret, engine.pending_index.of(tool.name)
     if not ways:
         return []
@@ -454,7 +466,7 @@ def _things(driver: OperationDriver, tool: ToolCode) -> list[str]:
     return found
 
 
-async def _still_pending(driver: OperationDriver, entries: Iterable[LedgerEntry]) -> OtherEffect | None:
+async def _still_pending(driver: Claimant, entries: Iterable[LedgerEntry]) -> OtherEffect | None:
     """The conflict with the notes that are not over. Notes of a run that was cancelled or undone are released."""
     open_notes: dict[str, tuple[PendingNote, int]] = {}
     for entry in entries:
@@ -463,7 +475,7 @@ async def _still_pending(driver: OperationDriver, entries: Iterable[LedgerEntry]
             open_notes.pop(note.operation, None)
         else:
             open_notes[note.operation] = note, entry.at_ms
-    now_ms, released = driver.log.process.environment.clock.wall_ms(), dict[str, bool]()
+    now_ms, released = driver.log.now().wall, dict[str, bool]()
     left: list[tuple[PendingNote, int]] = []
     for note, since_ms in open_notes.values():
         whole = note.whole or note.operation
@@ -485,7 +497,7 @@ async def _still_pending(driver: OperationDriver, entries: Iterable[LedgerEntry]
     return OtherEffect("pending", "pending", source, deferred=True, met=Met(source, items, since_ms, said))
 
 
-async def _called_off(driver: OperationDriver, run: str) -> bool:
+async def _called_off(driver: Claimant, run: str) -> bool:
     """True if a run was cancelled or undone: operations no longer wait for it."""
     if run == driver.log.run:
         return False

@@ -18,12 +18,12 @@ from holdfast.engine.active_run.log import load
 from holdfast.engine.active_run.run import ActiveRun
 from holdfast.engine.approvals import AnswerContext, came_late, decision_posts, verdict_of
 from holdfast.engine.claims import outcome_posts
-from holdfast.engine.contradictions import by_report, opening_posts
 from holdfast.engine.environment import Stamp
 from holdfast.engine.exceptions.call_end import clean
 from holdfast.engine.process import Process
 from holdfast.engine.suspension import Ending, notify_owner, records_on_stopped, stopped_change
 from holdfast.engine.tool_protocol import ToolCode
+from holdfast.engine.verification import by_report, opening_posts
 from holdfast.errors import JournalError, LeaseLost, Unreadable, UsageError
 from holdfast.journal.entry_codec import read, set_aside
 from holdfast.journal.port import LeaseGranted, LedgerEntry, Post, RunChange, RunRow, Worker

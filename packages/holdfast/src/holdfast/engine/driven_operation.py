@@ -14,10 +14,11 @@ from holdfast.engine.active_run.run import ActiveRun
 from holdfast.engine.active_run.scopes import Scope
 from holdfast.engine.commands import take_commands
 from holdfast.engine.current_operation import CurrentOperation
-from holdfast.engine.operation_driver import PLAIN_TYPES, Findings
+from holdfast.engine.operation_driver import PLAIN_TYPES, Findings, approval_asked, decoded
 from holdfast.engine.situation import situation_of
 from holdfast.engine.suspension import Pause
 from holdfast.engine.tool_protocol import ToolCode
+from holdfast.errors import ArgumentError
 from holdfast.journal.port import Post
 from holdfast.model import records as r
 from holdfast.model.contract import Contract, stricter
@@ -102,6 +103,22 @@ class DrivenOperation(msgspec.Struct, eq=False):
     def situation(self, operation: OperationState) -> Situation:
         """Everything that `decide` reads besides the operation."""
         return situation_of(self, operation)
+
+    def asks(self, operation: OperationState) -> str:
+        """The digest of exactly what a person would be asked to approve now; empty if no approval is needed."""
+        found, tool = self.found, self.tool
+        if not (found.gate or found.other or operation.approval.asks or operation.edits or operation.judgement.ruling):
+            return ""  # and most operations need none
+        contract, conflicts = operation.contract if tool is None else tool.digest, bool(found.gate or found.other)
+        namespace = self.active.process.identity.namespace
+        return approval_asked(namespace, self.id, operation, contract, conflicts=conflicts)
+
+    def gated(self, condition: str) -> bool:
+        """True if this condition of its gate requires an approval. One that cannot be judged requires it."""
+        try:
+            return self.tool is None or self.tool.gated(condition, decoded(self))
+        except (ArgumentError, ValueError):
+            return True
 
     async def record(
         self, *records: r.OperationRecord | r.MessageHeard, ride: bool = False, posts: tuple[Post, ...] = ()

@@ -21,7 +21,6 @@ from holdfast.engine.claims import (
     taking_posts,
     undone_posts,
 )
-from holdfast.engine.contradictions import by_disputes, opening_posts
 from holdfast.engine.crash_isolation import chances_of
 from holdfast.engine.deferred import collect_answers, defer, partial_items, record_with_parts
 from holdfast.engine.driven_operation import DrivenOperation
@@ -30,7 +29,6 @@ from holdfast.engine.invoke import CallResult, invoke
 from holdfast.engine.late_reports import file_late, watch_late
 from holdfast.engine.messages import delivery_at_cancelled, may_still_begin
 from holdfast.engine.operation_driver import (
-    asks_of,
     decoded,
     intent_of,
     leading_arguments,
@@ -41,7 +39,7 @@ from holdfast.engine.operation_driver import (
 )
 from holdfast.engine.previous_owner import account_for_previous_owners
 from holdfast.engine.situation import next_move
-from holdfast.engine.verification import observe, verify
+from holdfast.engine.verification import by_disputes, observe, opening_posts, verify
 from holdfast.engine.waiting import hold, wait
 from holdfast.errors import ArgumentError, Deferred, JournalError, LeaseLost, LedgerTaken, RecordRefused
 from holdfast.journal.port import Post
@@ -194,8 +192,8 @@ async def _attempt_now(driver: DrivenOperation, operation: OperationState, now: 
     engine, history = driver.active.process, driver.active.history
     decided = history.records
     if (driver.arguments is None or operation.edits) and (misfit := _misfit(driver)):
-        await park(driver, m.Park("arguments", why=misfit))
-        return
+        driver.found.misfit, driver.found.misfit_of = misfit, operation.intent.arguments
+        return  # `decide` is asked again with this finding
     if operation.attempts:
         await engine.breakers.retried(operation.intent.tool)
         now = driver.active.log.now()
@@ -276,7 +274,7 @@ def _started(driver: DrivenOperation, operation: OperationState, now: Now, *, fi
         send_by=send_by,
         intent=intent if first or driver.found.taking is not None else None,
         observed=r.NOTHING if first else driver.found.observed,
-        approval=operation.approval.digest if driver.found.permission is None else asks_of(driver, driver.operation),
+        approval=operation.approval.digest if driver.found.permission is None else driver.asks(driver.operation),
         standing="" if driver.found.permission is None else driver.found.permission.permission.id,
         at=now.wall,
         up=now.up,

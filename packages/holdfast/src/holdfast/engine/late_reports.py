@@ -12,11 +12,11 @@ import msgspec
 from holdfast.engine.active_run.log import load
 from holdfast.engine.active_run.run import ActiveRun
 from holdfast.engine.commands import command_post
-from holdfast.engine.contradictions import by_report, opening_posts
 from holdfast.engine.driven_operation import DrivenOperation
 from holdfast.engine.exceptions.call_end import end_of_error, end_of_value
 from holdfast.engine.operation_driver import masked
 from holdfast.engine.process import Process
+from holdfast.engine.verification import by_report, opening_posts
 from holdfast.errors import HoldfastError, JournalError, JournalUnavailable, LedgerTaken
 from holdfast.journal.entry_codec import written
 from holdfast.journal.port import Post

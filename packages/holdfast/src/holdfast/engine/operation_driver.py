@@ -46,6 +46,8 @@ class Findings(msgspec.Struct):
     things_taken: int | None = None  # how many attempts about the same thing were known when it was checked
     gate: bool | None = None  # True if the contract requires an approval; None: not evaluated yet
     judged: r.Raw = r.NOTHING  # the arguments for which it was evaluated
+    misfit: str = ""  # why the recorded arguments cannot be given to the tool as it is now
+    misfit_of: r.Raw = r.NOTHING  # the arguments that were tried
     permission: CoveringPermission | None = None  # the standing permission that covers this operation
     key_age_ms: int = 0
     waiting_since: int | None = None  # when it first looked for effects of others
@@ -80,6 +82,10 @@ class OperationDriver(Protocol):
 
     def situation(self, operation: OperationState) -> Situation:
         """Everything that `decide` reads besides the operation."""
+        ...
+
+    def asks(self, operation: OperationState) -> str:
+        """The digest of exactly what a person would be asked to approve now; empty if no approval is needed."""
         ...
 
     async def record(
@@ -141,18 +147,20 @@ def operation_key(driver: OperationDriver) -> str:
     return key_of(log.process.identity.namespace, log.run, driver.step, intent_of(driver))
 
 
-def asks_of(driver: OperationDriver, operation: OperationState) -> str:
-    """The digest of exactly what a person would be asked to approve now; empty if no approval is needed."""
+def approval_asked(namespace: str, name: str, operation: OperationState, contract: str, *, conflicts: bool) -> str:
+    """The digest of exactly what a person would be asked to approve; empty if no approval is needed.
+
+    `contract` is the digest of the clauses that hold now. `conflicts`: its gate, or an effect of another operation,
+    requires an approval.
+    """
     ruled = operation.judgement.ruling is not None and operation.judgement.ruling.asks
-    found = driver.found
-    if not (found.gate or found.other or operation.approval.asks or operation.edits or ruled):
+    if not (conflicts or operation.approval.asks or operation.edits or ruled):
         return ""
     intent = operation.intent
-    contract = driver.tool.digest if driver.tool is not None else operation.contract
     words = (intent.tool.encode(), contract.encode(), intent.digest.encode())
     values = bytes(intent.arguments), bytes(operation.observed)
     policy = (operation.judgement.policy.encode(),) if operation.judgement.policy else ()
-    return approval_digest(driver.log.process.identity.namespace, driver.id, *words, *values, *policy)
+    return approval_digest(namespace, name, *words, *values, *policy)
 
 
 # --- as its tool and its handlers see it -----------------------------------------------------------------------------

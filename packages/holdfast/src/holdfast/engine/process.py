@@ -114,6 +114,10 @@ class Process:
 
     # --- services for runs -----------------------------------------------------------------------------------
 
+    def wall_ms(self) -> int:
+        """The wall clock."""
+        return self.environment.clock.wall_ms()
+
     def deadline_of(self, history: RunHistory) -> int | None:
         """The wall clock at which the run's time is over."""
         if history.lifecycle.started is None or (agent := self.agents.get(history.lifecycle.started.agent)) is None:

@@ -1,15 +1,14 @@
 """The only builder of a `Situation`, and the only place that asks `decide`.
 
 A new influence on a decision is a new field of `Situation`, filled here: no move is remembered, and only this file
-chooses one (`tests/unit/engine/test_always_asked.py`).
+chooses one (`tests/unit/engine/test_always_asked.py`). It serves operations that a process drives (`DrivenOperation`),
+and those that are only read from a journal (`recorded_operation.py`).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeAlias
 
-from holdfast.engine.operation_driver import asks_of, decoded
-from holdfast.errors import ArgumentError
 from holdfast.model.contract import Contract
 from holdfast.model.decision.decide import decide
 from holdfast.model.decision.moves import Move
@@ -21,6 +20,7 @@ from holdfast.model.transaction import around, encloses
 if TYPE_CHECKING:
     from holdfast.engine.active_run.run import ActiveRun
     from holdfast.engine.driven_operation import DrivenOperation
+    from holdfast.engine.recorded_operation import AnyPolicy, RecordedOperation, RecordedRun
     from holdfast.engine.tool_protocol import PolicyCode
     from holdfast.model.messages import Messages
     from holdfast.model.records import RunStoppedRecord
@@ -28,21 +28,26 @@ if TYPE_CHECKING:
 _NONE: Final[frozenset[int]] = frozenset()
 
 
-def next_move(driver: DrivenOperation, operation: OperationState, now: Now) -> Move:
+DecidedOperation: TypeAlias = "DrivenOperation | RecordedOperation"
+DecidedRun: TypeAlias = "ActiveRun | RecordedRun"
+DecidedPolicy: TypeAlias = "PolicyCode | AnyPolicy"
+
+
+def next_move(driver: DecidedOperation, operation: OperationState, now: Now) -> Move:
     """The move that `decide` chooses for the operation as it is now. There is no other way to a move."""
     return decide(operation, situation_of(driver, operation), now)
 
 
-def situation_of(driver: DrivenOperation, operation: OperationState) -> Situation:
+def situation_of(driver: DecidedOperation, operation: OperationState) -> Situation:
     """Everything that `decide` has to know besides the operation."""
     active, found, intent = driver.active, driver.found, operation.intent
     process, stopped = active.process, active.history.lifecycle.stopped
     settings, identity = process.settings, process.identity
     contract = driver.contract(operation)
-    gated = _gated(driver, contract)  # before `asks`, which reads its findings
+    gated = _gate_wanted(driver, contract)  # before `asks`, which reads its findings
     return Situation(
         contract=contract,
-        claimed_up=driver.log.claimed_up,
+        claimed_up=active.claimed_up,
         tool="gone" if driver.tool is None else "present",
         distrusted=identity.reason if identity.trust == "distrustful" else "",
         began_doubtful=identity.trust == "doubtful",
@@ -50,12 +55,13 @@ def situation_of(driver: DrivenOperation, operation: OperationState) -> Situatio
         gate="wanted" if gated and found.permission is None else "",
         policy="" if process.policy is None else _policy(driver, operation, process.policy),
         permitted=found.permission is not None,
-        asks=asks_of(driver, operation),
+        asks=driver.asks(operation),
         hold="" if operation.released else intent.hold,
         paused=process.pauses.get(intent.tool) or _paused(active),
         breaker_ms=process.breakers.wait_ms(intent.tool, retry=bool(operation.attempts)),
         other=found.other,
         at_hand=driver.arguments is not None,
+        misfit=found.misfit if found.misfit and found.misfit_of is intent.arguments else "",
         live=frozenset(n for n, call in driver.calls.items() if not call.done()) if driver.calls else _NONE,
         reading=found.reading,
         key_age_ms=found.key_age_ms,
@@ -67,31 +73,25 @@ def situation_of(driver: DrivenOperation, operation: OperationState) -> Situatio
     )
 
 
-def _paused(active: ActiveRun) -> str:
+def _paused(active: DecidedRun) -> str:
     """The reason why the run is paused; after a crash also a message that may correct facts of steps under way."""
-    history = active.history
-    if history.lifecycle.paused is not None:
+    if active.history.lifecycle.paused is not None:
         return "the run"
-    if history.messages is None or not active.replay.catching_up:
-        return ""
-    return "a message" if active.facts.undelivered() else ""
+    return "a message" if active.history.messages is not None and active.may_correct() else ""
 
 
-def _gated(driver: DrivenOperation, contract: Contract) -> bool:
-    """True if the contract requires an approval. A condition that cannot be judged requires one."""
-    gate, tool, found = contract.gate, driver.tool, driver.found
+def _gate_wanted(driver: DecidedOperation, contract: Contract) -> bool:
+    """True if the contract requires an approval. The condition is judged once for the same arguments."""
+    gate, found = contract.gate, driver.found
     if gate is None:
         found.gate = False
     elif found.gate is None or found.judged is not driver.operation.intent.arguments:
         found.judged = driver.operation.intent.arguments
-        try:
-            found.gate = tool is None or tool.gated(gate.when, decoded(driver))
-        except (ArgumentError, ValueError):
-            found.gate = True
+        found.gate = driver.gated(gate.when)
     return found.gate
 
 
-def _policy(driver: DrivenOperation, operation: OperationState, policy: PolicyCode) -> str:
+def _policy(driver: DecidedOperation, operation: OperationState, policy: DecidedPolicy) -> str:
     """The version of the policy that rules on this; operations that were begun or are held were judged before."""
     if not driver.journaled or operation.attempts or operation.released or operation.intent.serves:
         return ""
@@ -102,15 +102,15 @@ def _policy(driver: DrivenOperation, operation: OperationState, policy: PolicyCo
 # --- what blocks an operation ----------------------------------------------------------------------------------------
 
 
-def block_of(active: ActiveRun) -> Block:
+def block_of(active: DecidedRun) -> Block:
     """The reason that blocks new attempts of the whole run; empty if there is none."""
     if active.history.lifecycle.cancelled is not None:
         return "cancel"
     deadline = active.process.deadline_of(active.history)
-    return "deadline" if deadline is not None and active.process.environment.clock.wall_ms() >= deadline else ""
+    return "deadline" if deadline is not None and active.process.wall_ms() >= deadline else ""
 
 
-def _block(driver: DrivenOperation, operation: OperationState) -> Block:
+def _block(driver: DecidedOperation, operation: OperationState) -> Block:
     """The reason that blocks new attempts of this operation; empty if there is none.
 
     The end of a run never stops its compensations, or operations that a commit has begun to send.
@@ -137,7 +137,7 @@ def _block(driver: DrivenOperation, operation: OperationState) -> Block:
     return "corrected" if any(encloses(one, driver.step) for one in history.given_up) else ""
 
 
-def _blocked_by_message(driver: DrivenOperation, operation: OperationState, messages: Messages) -> Block:
+def _blocked_by_message(driver: DecidedOperation, operation: OperationState, messages: Messages) -> Block:
     """Stops a new write if a message was not delivered yet to the code that began it or waits for it."""
     if not driver.journaled or operation.may_have_landed:
         return ""
@@ -147,7 +147,7 @@ def _blocked_by_message(driver: DrivenOperation, operation: OperationState, mess
     return "message" if new and driver.scope is not None and driver.scope.has_message() else ""
 
 
-def _slow_verify_ms(active: ActiveRun, stopped: RunStoppedRecord) -> int:
+def _slow_verify_ms(active: DecidedRun, stopped: RunStoppedRecord) -> int:
     """How far apart readings are once a person was asked; ever further once the run has stopped."""
-    since = active.process.environment.clock.wall_ms() - stopped.at
+    since = active.process.wall_ms() - stopped.at
     return max(active.process.settings.slow_verify_ms, since)

@@ -10,7 +10,7 @@ import msgspec
 from holdfast.engine.approvals import permission_use_post
 from holdfast.engine.claims import CLAIM_OF, find_other_effect, taking_posts
 from holdfast.engine.deferred import how_to_answer
-from holdfast.engine.operation_driver import OperationDriver, asks_of, intent_of, plan, planned, recorded
+from holdfast.engine.operation_driver import OperationDriver, intent_of, plan, planned, recorded
 from holdfast.engine.suspension import Pause
 from holdfast.engine.verification import observe
 from holdfast.errors import LedgerTaken
@@ -117,7 +117,7 @@ async def hold(driver: OperationDriver) -> None:
             return
         posts, approval, standing = (
             (*posts, allowed),
-            asks_of(driver, driver.operation),
+            driver.asks(driver.operation),
             driver.found.permission.permission.id,
         )
     held = r.OperationHeld(

@@ -6,24 +6,31 @@ from typing import Final
 
 import msgspec
 
-from holdfast.engine.breaker import BreakerState as Breaker
-from holdfast.engine.breaker import wait_ms
-from holdfast.inspect.contracts import DEFAULT_CONTRACT, repeat_words
+from holdfast.engine.claims import find_conflict, may_meet_other_effect
+from holdfast.engine.recorded_operation import (
+    AnyPolicy,
+    RecordedOperation,
+    RecordedProcess,
+    RecordedRun,
+    stored_contract,
+)
+from holdfast.engine.settings import Settings
+from holdfast.engine.situation import next_move, situation_of
+from holdfast.inspect.contracts import repeat_words
 from holdfast.inspect.contradictions import answers_about, relied_on
 from holdfast.inspect.reader import JournalReader
 from holdfast.inspect.render_records import answer_text, basis_text, end_text, ruling_text, standing_text, verdict_text
 from holdfast.inspect.text import moment
 from holdfast.model import records as r
+from holdfast.model.commands import command_stream
 from holdfast.model.contract import Contract
 from holdfast.model.decision import moves as m
-from holdfast.model.decision.decide import decide
 from holdfast.model.decision.evidence import AttemptEvidence, evidence_of, key_left_ms, natural_left_ms
 from holdfast.model.decision.situation import Now, Situation
 from holdfast.model.operation import Attempt, OperationState, key_of
 from holdfast.model.outcome import RETURNED
 from holdfast.model.policy import PolicyFacts, Rule
 from holdfast.model.run_history import RunHistory
-from holdfast.model.transitions import apply
 from holdfast.people.earlier_answers import answers_about_step
 from holdfast.people.policy.archive import kept_policy
 
@@ -68,7 +75,9 @@ class Policing(msgspec.Struct, frozen=True):
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """Everything an operator asks about one operation. `move` and `rule` are the present result of `decide`.
+    """Everything an operator asks about one operation. `move` and `rule` are what the next owner of the run decides.
+
+    `unread` names what that owner reads besides the journal, and may decide otherwise for.
 
     `words` are people's answers about it: when, who, what, and how their name is known. `relied_on` is the state
     observed before it was sent, `expected` the evidence that its success should leave; None where nothing was declared.
@@ -94,6 +103,7 @@ class Explanation(msgspec.Struct, frozen=True):
     policy: Policing | None
     move: str
     rule: str
+    unread: list[str]
     next_step: list[str]
     relied_on: r.Raw | None = None
     expected: r.Raw | None = None
@@ -101,16 +111,18 @@ class Explanation(msgspec.Struct, frozen=True):
     relied: tuple[str, ...] = ()
 
 
-async def explain(looking: JournalReader, operation: str, now: Now) -> Explanation:
-    """Judge the operation by its records, as a worker that has its tool would. Raises `UsageError`."""
+async def explain(looking: JournalReader, operation: str, now: Now, settings: Settings | None = None) -> Explanation:
+    """Judge the operation by its records, as the next owner of its run will. Raises `UsageError`.
+
+    `settings` are those of the app, where they are known; else its defaults are used.
+    """
     history, state = await looking.operation(operation)
     told = [record async for _, record in looking.records(history.run)]
     verdicts = [one for one in told if isinstance(one, r.Verified) and one.step == state.step]
     ruled = [one for one in told if isinstance(one, r.Ruled) and one.step == state.step]
-    state = await _with_deaths(looking, history, state, now)
-    contract = _contract(history, state)
-    situation = await _situation(looking, history, contract, now)
-    move = decide(state, situation, now)
+    recorded = await recorded_operation(looking, history, state, now, settings)
+    state, contract = recorded.operation, recorded.contract()
+    situation, move = situation_of(recorded, state), next_move(recorded, state, now)
     evidence = evidence_of(state, situation, now)
     return Explanation(
         operation=operation,
@@ -135,6 +147,7 @@ async def explain(looking: JournalReader, operation: str, now: Now) -> Explanati
         ],
         move=_MOVES[type(move).__name__],
         rule=move.rule,
+        unread=[] if state.final else await unread(recorded, move),
         next_step=await _next_of_contradicted(looking, history, state)
         if state.final and state.links.contradicted
         else _next(operation, history, state, move),
@@ -145,46 +158,49 @@ async def explain(looking: JournalReader, operation: str, now: Now) -> Explanati
     )
 
 
-# --- the input of decide ---------------------------------------------------------------------------------
+# --- the next move ---------------------------------------------------------------------------------------
 
 
-def _contract(history: RunHistory, state: OperationState) -> Contract:
-    """The contract under which it was attempted last, as it was stored with it."""
-    record = history.contracts.get(state.contract)
-    stored_clauses = DEFAULT_CONTRACT if record is None else msgspec.json.decode(record.clauses, type=Contract)
-    return msgspec.structs.replace(stored_clauses, tool=state.intent.tool)
+async def recorded_operation(
+    looking: JournalReader, history: RunHistory, operation: OperationState, now: Now, settings: Settings | None = None
+) -> RecordedOperation:
+    """The operation as the next owner of its run will find it. Without `settings` those of an app that sets none."""
+    process = RecordedProcess(looking.journal, looking.identity, operation.intent.tool, now, settings or Settings())
+    await process.read()
+    recorded = RecordedOperation(RecordedRun(history, process), operation)
+    await recorded.account_for_owners()
+    if may_meet_other_effect(recorded, recorded.operation):
+        await find_conflict(recorded)
+    return recorded
 
 
-async def _situation(looking: JournalReader, history: RunHistory, contract: Contract, now: Now) -> Situation:
-    identity = looking.identity
-    hint = await looking.journal.hint(f"breaker/{contract.tool}")
-    breaker = 0 if hint is None else wait_ms(msgspec.json.decode(hint, type=Breaker), now.wall, retry=True)
-    paused = (await looking.pauses()).get(contract.tool, "")
-    return Situation(
-        contract=contract,
-        claimed_up=now.up,
-        distrusted=identity.reason if identity.trust == "distrustful" else "",
-        began_doubtful=identity.trust == "doubtful",
-        blocked="cancel"
-        if history.lifecycle.cancelled is not None
-        else "stopped"
-        if history.lifecycle.status == "stopped"
-        else "",
-        paused=paused or ("the run" if history.lifecycle.paused is not None else ""),
-        breaker_ms=breaker,
-    )
+async def unread(recorded: RecordedOperation, move: m.Move) -> list[str]:
+    """Name the things that the next owner reads besides the journal, and may make another move for."""
+    active, operation, found = recorded.active, recorded.operation, recorded.found
+    words: list[str] = []
+    if await active.process.journal.entries(command_stream(active.run), active.history.entry_seen):
+        words.append("commands to the run that are not applied yet")
+    gate = recorded.tool.contract.gate
+    if gate is not None and not operation.attempts and _asked_with(recorded, gate=not found.gate) != move:
+        words.append(f"its gate: {gate.when}")
+    ruled = operation.judgement.ruling is not None
+    asked = bool(operation.approval.asks) and not ruled  # no policy ruled before that
+    if not asked and _asked_with(recorded, policy=AnyPolicy()) != move:
+        words.append("whether the policy of the app has changed" if ruled else "the policy of the app")
+    if not operation.attempts and found.other is None and active.process.pending_index.of(operation.intent.tool):
+        words.append("what is pending about the same thing")
+    return words
 
 
-async def _with_deaths(looking: JournalReader, history: RunHistory, state: OperationState, now: Now) -> OperationState:
-    """The operation as the run's next owner will see it: an attempt of a dead process has ended."""
-    last = state.attempts[-1] if state.attempts else None
-    owner = history.ownership.owners.get(last.token) if last is not None else None
-    if last is None or owner is None or last.over_up is not None or last.end is not None:
-        return state
-    if (await looking.journal.fate(owner.worker)).fate != "dead":
-        return state
-    end = r.End("lost", why="its process died", died=True)
-    return apply(state, r.AttemptEnded(step=state.step, number=last.number, end=end, at=now.wall, up=now.up), now.boot)
+def _asked_with(recorded: RecordedOperation, *, gate: bool | None = None, policy: AnyPolicy | None = None) -> m.Move:
+    """The move if its gate or the policy of the app said this."""
+    process, before = recorded.active.process, recorded.found.gate
+    recorded.found.gate = before if gate is None else gate
+    process.policy = policy
+    try:
+        return next_move(recorded, recorded.operation, recorded.active.now())
+    finally:
+        recorded.found.gate, process.policy = before, None
 
 
 # --- the answers -----------------------------------------------------------------------------------------
@@ -339,7 +355,7 @@ async def _next_of_contradicted(looking: JournalReader, history: RunHistory, sta
     if not await looking.is_contradicted(history.run, state.step):
         return [f"holdfast show {history.run}"]
     words = ["--happened", "--did-not-happen"]
-    words += ["--compensate"] if _contract(history, state).compensates else []
+    words += ["--compensate"] if stored_contract(history, state).compensates else []
     return [f"holdfast inbox --item {name}", *(f"holdfast resolve {name} {word} --by NAME" for word in words)]
 
 
@@ -352,7 +368,7 @@ def _next(operation: str, history: RunHistory, state: OperationState, move: m.Mo
     if state.phase in {"unknown", "gated"}:
         once_more = f"holdfast resolve {operation} --did-not-happen --retry --evidence TEXT  (send it once more)"
         again = [] if state.intent.completes else [once_more]
-        result = "" if _contract(history, state).may_be_null else " --result JSON"
+        result = "" if stored_contract(history, state).may_be_null else " --result JSON"
         happened = (
             [f"holdfast resolve {operation} --happened{result} --evidence TEXT"] if state.may_have_been_sent else []
         )

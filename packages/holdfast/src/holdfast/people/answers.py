@@ -18,16 +18,18 @@ from holdfast.control.command_sink import CollectingSink
 from holdfast.control.service import ControlService
 from holdfast.engine.commands import Applied
 from holdfast.engine.engine import Engine
+from holdfast.engine.recorded_operation import RecordedOperation, RecordedProcess, RecordedRun
+from holdfast.engine.situation import situation_of
 from holdfast.errors import LedgerTaken, UsageError
 from holdfast.journal.entry_codec import read_taken
 from holdfast.journal.port import Post
 from holdfast.model.commands import Command
-from holdfast.model.contract import Contract
 from holdfast.model.decision.evidence import key_left_ms
-from holdfast.model.decision.situation import Now, Situation
+from holdfast.model.decision.situation import Now
 from holdfast.model.operation import OperationState
 from holdfast.model.questions import Scalar
 from holdfast.model.records import RunStoppedRecord
+from holdfast.model.run_history import RunHistory
 from holdfast.model.shadow import Judged
 from holdfast.model.transaction import TransactionState, around
 from holdfast.model.waits import Item as Kind
@@ -327,9 +329,7 @@ def _checked_key(service: ControlService, now: LoadedItem) -> None:
     """Refuse to send again an operation that no system recognises by its key. Raises `UsageError`."""
     operation = now.subject
     assert isinstance(operation, OperationState), now.item
-    stored = now.history.contracts.get(operation.contract)
-    contract = None if stored is None else msgspec.json.decode(stored.clauses, type=Contract)
-    if not (why := _not_recognised(service.engine, contract, operation)):
+    if not (why := _not_recognised(service.engine, now.history, operation)):
         return
     raise UsageError(
         f"{now.item} cannot be sent again under the same key: {why}",
@@ -338,17 +338,19 @@ def _checked_key(service: ControlService, now: LoadedItem) -> None:
     )
 
 
-def _not_recognised(engine: Engine, contract: Contract | None, operation: OperationState) -> str:
+def _not_recognised(engine: Engine, history: RunHistory, operation: OperationState) -> str:
     """The reason why no system recognises this operation by its key; empty where one does."""
-    if contract is None or contract.key is None:
+    here = engine.journal.now()
+    now = Now(here.boot, here.ms, engine.wall_ms())
+    process = RecordedProcess(engine.journal, engine.identity, operation.intent.tool, now, engine.settings)
+    situation = situation_of(RecordedOperation(RecordedRun(history, process), operation), operation)
+    if (key := situation.contract.key) is None:
         return "its tool has no key"
     if operation.key_unread:
         return "its tool never read its key"
-    if operation.verification.forgotten and contract.key.ttl is not None:
+    if operation.verification.forgotten and key.ttl is not None:
         return "the time of its first send is not known"
-    here, situation = engine.journal.now(), Situation(contract, clock_error_ms=engine.settings.clock_error_ms)
-    left_ms = key_left_ms(operation, situation, Now(here.boot, here.ms, engine.environment.clock.wall_ms()))
-    return "" if left_ms > 0 else "the system may have forgotten it"
+    return "" if key_left_ms(operation, situation, now) > 0 else "the system may have forgotten it"
 
 
 async def _compensate(service: ControlService, now: LoadedItem, given: CompensateAnswer, by: str) -> Applied:

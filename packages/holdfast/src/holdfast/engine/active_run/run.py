@@ -72,6 +72,7 @@ class ActiveRun:
         self.history: Final = history
         self.lease: Final[Lease] = log.lease
         self.log: Final = RunRecorder(process, history, log, self.fail)
+        self.claimed_up: Final = self.log.claimed_up
         self.masks: Final = self.log.masks
         self.waiters: Final = Waiters(self)
         self.replay: Final = Replay(history, self.waiters, self.end)
@@ -85,6 +86,10 @@ class ActiveRun:
         self.draining = False
         self.abandoned = False  # some of its code did not end, and was abandoned
         self.ending: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
+
+    def may_correct(self) -> bool:
+        """True if code has not come back yet to a message that may correct facts of steps under way."""
+        return self.replay.catching_up and bool(self.facts.undelivered())
 
     def check(self) -> None:
         """Raise `Sealed` if the run no longer accepts steps of agent code."""

@@ -164,6 +164,8 @@ def _send(case: Case) -> Move:
     for rule in (_backoff, _breaker, _preconditions):
         if (move := rule(case)) is not None:
             return move
+    if case.situation.misfit:  # the executor finds it out after the first Send, and asks again
+        return Park("arguments", why=case.situation.misfit)
     return Send(_why_again(case)) if attempts else _FIRST
 
 

@@ -50,9 +50,9 @@ class Situation(msgspec.Struct, frozen=True, gc=False):
     `began_doubtful`: the run existed before a restore, so even a first attempt may be a second one. `asks` is the
     digest of exactly what a person would be asked to approve now. `policy` is the version of the policy by which it
     is to be judged; empty where none is. `permitted`: a standing permission covers it, so no question is asked.
-    `at_hand`: the agent's code came with the arguments; without it only what the intent stores can be sent. `hung`
-    names a process that is seen to live and may still run a call that was given up; after `hung_owner_ms` a person is
-    asked.
+    `at_hand`: the agent's code came with the arguments; without it only what the intent stores can be sent. `misfit`
+    is why these arguments cannot be given to the tool as it is now. `hung` names a process that is seen to live and may
+    still run a call that was given up; after `hung_owner_ms` a person is asked.
     """
 
     contract: Contract
@@ -70,6 +70,7 @@ class Situation(msgspec.Struct, frozen=True, gc=False):
     asks: str = ""
     hold: str = ""
     at_hand: bool = False
+    misfit: str = ""
     live: frozenset[int] = frozenset()
     reading: Reading = "unread"
     key_age_ms: int = 0
