@@ -295,7 +295,7 @@ class Checker:
             self.broken(6, f"{name}: attempt {record.number} was started after a final outcome")
         if known.unknown and not known.retries:
             self.broken(5, f"{name}: attempt {record.number} was started after a person had been asked")
-        if len(known.attempts) - known.unsent - known.deaths > LIMIT_ATTEMPTS + known.retries:
+        if len(known.attempts) - len(known.unsent) - known.deaths > LIMIT_ATTEMPTS + known.retries:
             self.broken(10, f"{name}: {len(known.attempts)} attempts, and {LIMIT_ATTEMPTS} are allowed")
 
     def _believed(self, name: str, known: Standing) -> None:
@@ -395,12 +395,13 @@ class Checker:
 
     def _at_the_end_of_operations(self) -> None:
         for name, known in self.operations.items():
-            settled, done = known.settled, self._effects.get(name)
+            settled, done = known.settled, self._effects.get(name) and not self.answers.taken_back(name)
             if not isinstance(settled, r.OperationSettled) or settled.basis.by == "person" or known.person:
                 continue
             if settled.status in {"failed", "cancelled"} and done:
                 self.broken(4, f"{name} is {settled.status} ({settled.rule}), and it happened")
         for outcome, at in self._told:
             person = outcome.basis is not None and outcome.basis.by == "person"
-            if outcome.status in {"failed", "cancelled"} and self._effects.get(outcome.operation) and not person:
+            done = self._effects.get(outcome.operation) and not self.answers.taken_back(outcome.operation)
+            if outcome.status in {"failed", "cancelled"} and done and not person:
                 self.broken(12, f"the agent heard at {at} ms that {outcome.operation} {outcome.status}; it happened")

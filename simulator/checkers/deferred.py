@@ -67,6 +67,20 @@ class Answers:
         """Whether an operation of this run has a deadline still to come."""
         return any(one.pending and name.startswith(f"{run}/") for name, one in self._known.items())
 
+    def taken_back(self, name: str) -> bool:
+        """True if its office took its success back, and the journal lost the success: the refusal is all it knows."""
+        done = [
+            one
+            for office in self._world.offices.values()
+            for one in office.applications
+            if one.request.operation == name and one.status == "succeeded"
+        ]
+        lost = {id(one.application) for office in self._world.offices.values() for one in office.messages if one.lost}
+        return bool(done) and all(
+            id(one) in lost and one.recalled is not None and one.recalled.heard and not one.recalled.lost
+            for one in done
+        )
+
     def waits_under(self, key: str) -> bool:
         """Whether an operation is on record as waiting for the answer under this key."""
         return any(known.key == key for known in self._known.values())

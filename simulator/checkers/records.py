@@ -50,7 +50,8 @@ class Standing:
         self.retries = 0
         self.person = False
         self.unknown = False
-        self.unsent = 0
+        self.unsent: set[int] = set()
+        """The attempts that sent nothing, or whose key was in use: a report may say so a second time."""
         self.deaths = 0
         """Attempts whose process died: they have a limit of their own."""
         self.deferred = 0
@@ -87,13 +88,17 @@ class Standing:
                 self.deferred = number
             case r.AttemptEnded(number=number, over=True, end=end):
                 self.ended.add(number)
-                self.unsent += end.kind in {"not_sent", "key_in_progress"}
+                self._sent_nothing(number, end)
                 self.deaths += end.died
-            case r.LateReport(end=end):
-                self.unsent += end.kind in {"not_sent", "key_in_progress"}
+            case r.LateReport(number=number, end=end):
+                self._sent_nothing(number, end)
                 self.proved = self.proved or end.kind in {"not_sent", "rejected"}
             case _:
                 return
+
+    def _sent_nothing(self, number: int, end: r.End) -> None:
+        if end.kind in {"not_sent", "key_in_progress"}:
+            self.unsent.add(number)
 
 
 # --- the records of every run at the end ------------------------------------------------------------------------------

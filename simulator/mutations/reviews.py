@@ -216,6 +216,17 @@ def as_if_all_were_undone(original: Any) -> Any:
 # --- the list ---------------------------------------------------------------------------------------------------------
 
 
+def only_looked_at(original: Any) -> Any:
+    """A command is compared with the history before it is recorded, and the operation may go meanwhile."""
+
+    async def recall(active: Any, entry: Any) -> None:
+        kept = set(active.replay.kept)
+        await original(active, entry)
+        active.replay.kept.intersection_update(kept)
+
+    return recall
+
+
 REVIEWS: Final = (
     # What they tell a run.
     Mutant(
@@ -310,6 +321,12 @@ REVIEWS: Final = (
         "that it did not happen is taken for a success",
         "holdfast.model.transitions:_APPLY",
         no_means_happened,
+    ),
+    Mutant(
+        "forgotten under a command",
+        "an operation is forgotten while a command about it waits to be recorded",
+        "holdfast.engine.commands:_recall",
+        only_looked_at,
     ),
     Mutant(
         "under a forgotten key",

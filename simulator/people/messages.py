@@ -178,7 +178,7 @@ def _is_open(one: Standing) -> bool:
     """Whether code waits for it, and nothing of it can have landed."""
     if one.intent is None or one.settled is not None or _serves(one):
         return False
-    return len(one.attempts) == one.unsent == len(one.ended)
+    return len(one.attempts) == len(one.unsent) == len(one.ended)
 
 
 def _serves(one: Standing) -> bool:

@@ -153,7 +153,7 @@ class Life:
         except HoldfastError as error:
             world.tell(self.actor, f"cannot take in the webhook {message.id}: {error.message}")
             return
-        message.heard = True
+        message.heard, message.heard_ms = True, world.now_ms()
         world.checker.answers.acknowledged(self.actor, message)
 
     async def hear_out(self, errand: Errand) -> None:

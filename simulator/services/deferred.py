@@ -24,6 +24,9 @@ PAUSES_MS: Final = (2_000, 10_000, 30_000, 60_000)
 LONGEST_MS: Final = MINUTE
 """An office that is not held up decides within that time."""
 
+BROUGHT_MS: Final = MINUTE
+"""The time in which housekeeping, every 20 s here, brings an answer to a run that ended before it read its commands."""
+
 OVERDUE_MS: Final = 5 * MINUTE
 """Longer than any deadline for an answer here."""
 
@@ -58,6 +61,8 @@ class Message(msgspec.Struct):
     heard: bool = False
     refused: bool = False
     lost: bool = False
+    heard_ms: int = 0
+    """When it was acknowledged."""
     found: str | None = None
     """What was on record about its operation when it came for the first time."""
 
@@ -74,8 +79,9 @@ class Office:
         service.accept = self._accept
 
     def busy(self) -> bool:
-        """Whether something is to be decided, or to be heard of, still."""
-        return self._undecided > 0 or any(not message.heard for message in self.messages)
+        """True if something is to be decided or acknowledged still, or its run may not have it yet."""
+        brought = self._world.now_ms() - BROUGHT_MS
+        return self._undecided > 0 or any(not one.heard or one.heard_ms > brought for one in self.messages)
 
     def find(self, marker: str) -> Application | None:
         """Read back the best of all applications with that marker, on a replica that may not know the latest yet."""

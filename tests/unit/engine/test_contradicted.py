@@ -79,6 +79,53 @@ async def contradicted(app: Any, desk: Any) -> None:
 
 
 @virtual
+async def test_an_answer_that_is_contradicted_while_code_receives_it_is_an_item(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+):
+    """The second command was read while the operation was open, and is recorded once code has its outcome."""
+    received, ends, attempt_checked = asyncio.Event(), asyncio.Event(), asyncio.get_running_loop().create_future()
+
+    @tool(idempotency=Key.forever())
+    async def pay(name: str) -> str:
+        raise Deferred("accepted by the bank", key=f"P-{name}")
+
+    @tool(effect="read", timeout=timedelta(hours=1))
+    async def work() -> None:
+        await ends.wait()
+
+    @agent(run_id="p-{name}", tools=[pay, work])
+    async def desk(run: Run, name: str) -> str:
+        async def paid() -> str:
+            outcome = await pay.outcome(name)
+            received.set()
+            return outcome.status
+
+        return (await run.gather(paid(), work()))[0]
+
+    async with lab.app(desk) as app, lab.app() as clerk, asyncio.timeout(600):
+        driven = asyncio.create_task(app.run(desk, "ann"))
+        await asyncio.sleep(1)
+        active = app.engine.active_runs["p-ann"]
+        settled = active.waiters.settled
+
+        def hold_commands_back(step: str) -> None:
+            active.log.checking.add(attempt_checked)
+            settled(step)
+
+        monkeypatch.setattr(active.waiters, "settled", hold_commands_back)
+        await clerk.service.deliver("P-ann", ArrivedAnswer("m1", result=result("R-1")))
+        await clerk.service.deliver("P-ann", ArrivedAnswer("m2", "failed", why="bounced"))
+        await received.wait()
+        active.log.checking.discard(attempt_checked)
+        attempt_checked.set_result(None)
+        await asyncio.sleep(1)
+        found = await items(app.service.looking)
+        assert [(item.kind, item.item) for item in found] == [("review", "p-ann/~1/pay#1")]
+        ends.set()
+        assert await driven == "succeeded"
+
+
+@virtual
 async def test_a_contradicted_success_of_a_run_that_has_ended_is_an_item(lab: Lab):
     desk, _ = paying(lab)
     async with lab.app(desk) as app:

@@ -239,6 +239,8 @@ async def _apply_idle(
                 refused.append(f"the answer of {record.by} was {record.told}" if record.by else record.told)
     change = _after(process, row, history, answered)
     await log.append(bodies, change, tuple(posts))
+    if change.status == "running" or (change.status == "suspended" and change.due_ms is not None):
+        process.came_due.set()
     return lacking, "; ".join(refused)
 
 
@@ -335,7 +337,10 @@ async def _recall(active: ActiveRun, entry: LedgerEntry) -> None:
     except Unreadable as error:
         await set_aside(active.process.journal, entry, error)
         return
-    if not isinstance(record, (r.Resolved, r.LateReport)) or record.step in active.history.operations:
+    if not isinstance(record, (r.Resolved, r.LateReport)):
+        return
+    active.replay.kept.add(record.step)  # before the look: code may receive the outcome before the command is recorded
+    if record.step in active.history.operations:
         return
     await active.log.flush()
     whole = await load(active.process, active.run, whole=True)

@@ -64,6 +64,8 @@ class Process:
         self.pending_index: Final = PendingIndex()
         self.inbox_depth: Final = InboxDepth(journal)
         self.recent_histories: Final = RecentHistories(journal)
+        self.came_due: Final = asyncio.Event()
+        """Set when an answer or command made an idle run due here: it need not wait for the next look for due runs."""
         self.closing = False
         self._beat_up = 0
         self._background: dict[asyncio.Task[Any], None] = {}  # ended in the order in which they began

@@ -71,11 +71,11 @@ class Recovery:
         while True:
             begun = self._engine.journal.now().ms
             await self._engine.housekeeping.round(_TASK, self.look)
-            while self._more and self._engine.journal.now().ms - begun < pause:
-                await self._place_free()
-                await self._engine.housekeeping.round(_TASK, self._fill)
-            left = pause - (self._engine.journal.now().ms - begun)
-            await self._engine.environment.clock.sleep(max(0, left) / 1000)
+            while (left := pause - (self._engine.journal.now().ms - begun)) > 0:
+                event, seconds = (self._freed, _LOOK_AGAIN_S) if self._more else (self._engine.came_due, left / 1000)
+                await self._until(event, seconds)
+                if self._more or self._engine.came_due.is_set():
+                    await self._engine.housekeeping.round(_TASK, self._fill)
 
     async def look(self) -> list[asyncio.Task[None]]:
         """Do the errands and start to drive due runs, as far as there are places; return the started tasks."""
@@ -88,6 +88,7 @@ class Recovery:
         self._not_before = {run: until for run, until in self._not_before.items() if until > now}
         started: list[asyncio.Task[None]] = []
         self._freed.clear()
+        engine.came_due.clear()  # before the read: what becomes due during it is looked for again
         self._more = False
         for places in (self._runs, self._notices):
             agents = [
@@ -123,10 +124,10 @@ class Recovery:
             taken[name] += 1
         return chosen
 
-    async def _place_free(self) -> None:
-        """Return when a run has ended, and after a moment in any case."""
-        waits = [asyncio.ensure_future(self._freed.wait())]
-        waits.append(asyncio.ensure_future(self._engine.environment.clock.sleep(_LOOK_AGAIN_S)))  # type: ignore[arg-type]  # one gives a bool
+    async def _until(self, event: asyncio.Event, seconds: float) -> None:
+        """Return when this happens, and after so many seconds in any case."""
+        waits = [asyncio.ensure_future(event.wait())]
+        waits.append(asyncio.ensure_future(self._engine.environment.clock.sleep(seconds)))  # type: ignore[arg-type]  # one gives a bool
         try:
             await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
         finally:

@@ -130,7 +130,7 @@ async def _told(section: Scope, name: str) -> None:
     active.replay.left.add(name)
     boundaries = active.history.boundaries.by_name
     if boundaries[name].over and all(one.over for one in around(name, boundaries)):
-        active.history.forget_within(name, keep=active.replay.late)
+        active.history.forget_within(name, keep=active.replay.kept)
 
 
 async def _ended(scope: Scope, name: str) -> None:

@@ -59,7 +59,7 @@ class Replay:
             set(history.steps.timers) | set(history.steps.questions) | set(history.steps.decisions_begun)
         ) - set(history.steps.answers)
         self.left: Final[set[str]] = set()
-        self.late: Final[set[str]] = set()  # operations with a call that outlived its attempt
+        self.kept: Final[set[str]] = set()  # operations that a late call or a command is about: never forgotten
         self._history: Final = history
         self._waiters: Final = waiters
         self._end: Final = end
@@ -117,8 +117,8 @@ class Replay:
         return delivery
 
     def forget(self, step: str) -> None:
-        """Drop a settled step that was delivered, unless a call of it still runs."""
-        if step not in self.late:
+        """Drop a settled step that was delivered, unless a late call or a command is about it."""
+        if step not in self.kept:
             self._history.forget(step)
 
     # --- divergence ------------------------------------------------------------------------------------------
