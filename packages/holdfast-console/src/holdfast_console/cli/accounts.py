@@ -32,11 +32,11 @@ from holdfast_console.cli.tokens import token
     "--limit", type=click.IntRange(min=1), default=50, metavar="N", help="The newest N; JSON has all. Default: 50."
 )
 async def audit(call: CommandCall, name: str, refused: bool, limit: int) -> None:
-    """Show the decisions about who may: of NAME, of strangers (-), or of everybody.
+    """Show the audit log of all, of NAME, or of strangers (-).
 
-    Each answer, order and sign-in is there, allowed or refused, recorded before it was
-    done. Looking, and strangers that are turned away, are there once an hour for each
-    session or address. Commands typed on this machine are not: they need no sign-in.
+    Each answer, command and sign-in is recorded before it is performed, allowed or refused.
+    Reading, and strangers that are refused, are recorded once an hour for each session or
+    address. Commands typed on this machine need no sign-in and are not in this log.
     """
     async with call.looking() as looking:
         found = [one for one in await AccessLog(looking.journal).read(name) if not (refused and one.access.allowed)]
@@ -83,10 +83,10 @@ class ListedAccount(msgspec.Struct, frozen=True):
 
 @click.group("accounts")
 def accounts() -> None:
-    """Say who may look, answer, and give orders on the page and over the API.
+    """Manage accounts, roles, API tokens and the audit log.
 
-    viewer < answerer < operator < admin; --tool and --queue say where. On the command
-    line there is no sign-in: a user who can write the journal can do all of this.
+    Roles are viewer < answerer < operator < admin; --tool and --queue limit them. The command
+    line has no sign-in: a user who can write the journal can do all of this.
 
     \b
     Examples:
@@ -149,7 +149,7 @@ async def listing(call: CommandCall) -> None:
 @_places
 @by_option
 async def role_(call: CommandCall, name: str, role: Role, also: bool, by: str, **places: tuple[str, ...]) -> None:
-    """Give NAME this role (viewer, answerer, operator, admin) from now on."""
+    """Give NAME the role viewer, answerer, operator or admin."""
     grant = Grant(role, places["tools"], places["queues"])
     async with call.serving() as service:
         book = Accounts(service.engine.journal)
@@ -163,9 +163,9 @@ async def role_(call: CommandCall, name: str, role: Role, also: bool, by: str, *
 @click.argument("subject")
 @by_option
 async def subject_(call: CommandCall, name: str, subject: str, by: str) -> None:
-    """Say who NAME is at an OpenID provider: ISSUER#SUB. It ends their sessions.
+    """Link NAME to an OpenID identity, ISSUER#SUB. It ends their sessions.
 
-    `holdfast accounts audit -` shows who came from there without an account.
+    `holdfast accounts audit -` shows who signed in there without having an account.
     """
     async with call.serving() as service:
         book = Accounts(service.engine.journal)

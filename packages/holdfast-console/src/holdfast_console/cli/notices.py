@@ -48,15 +48,15 @@ class NoticesOptions(msgspec.Struct, frozen=True):
 @click.argument("word", type=click.Choice(_WORDS), default="list", metavar="[list|test|rotate]")
 @click.argument("channel", default="")
 @click.option("--limit", default=10, show_default=True, metavar="N", type=click.IntRange(1), help="How many of each.")
-@click.option("--private-webhooks", is_flag=True, help="Let chats have private addresses.")
+@click.option("--private-webhooks", is_flag=True, help="Allow chats at private addresses.")
 @reach_option
 @by_option
 async def notices(call: CommandCall, word: str, channel: str, **given: object) -> int | None:
-    """Show what people were told, by which channel, what became of it, and what is due.
+    """List sent notifications with their channels and delivery status, and what is due.
 
-    `test` sends a test notice through each channel, or through CHANNEL, now, and says
-    what came of it. `rotate` makes a new key for signed links; those that were sent
-    under the last one stay good until their end.
+    `test` sends a test notice through each channel, or through CHANNEL, and reports the
+    result. `rotate` makes a new key for signed links; links signed with the previous key
+    stay valid until they expire.
     """
     said = msgspec.convert(given, NoticesOptions)
     if word == "rotate":

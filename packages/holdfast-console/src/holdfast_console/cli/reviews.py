@@ -42,10 +42,10 @@ FEW: Final = 30
     help="Count the answers of the last N days. Default: 90.",
 )  # fmt: skip
 async def figures(call: CommandCall, days: float) -> None:
-    """Show how often people overrule the agent, and what its stated confidence is worth.
+    """Show how often reviewers overrule the agent, and how reliable its confidence is.
 
     By tool, confidence, amount and reviewer. Every rate has a 95 % interval; where they
-    overlap, nothing is proven. An override rate counts what people found, not what is
+    overlap, nothing is proven. An override rate counts what reviewers found, not what is
     wrong: how much they miss is known only where known-bad cases are planted.
     """
     since = SystemClock().wall_ms() - int(days * DAY_MS)
@@ -262,12 +262,12 @@ def _show_proposal(screen: Screen, one: Proposal) -> None:
     help="Withdraw cases that are unanswered after N days.",
 )  # fmt: skip
 async def plant(call: CommandCall, cases: Path, rate: float, keep_days: float) -> None:
-    """Plant known-bad CASES (JSON lines) among what waits for people.
+    """Plant known-bad CASES (JSON lines) in the inbox.
 
-    They look like real questions about the same tool, and are never sent, whatever is
-    answered; who answers one is told. `holdfast inbox --health` and `holdfast figures`
-    count what was caught. Call it now and then: it plants what is missing to the rate,
-    over the questions of the last week.
+    They look like real questions about the same tool and are never sent, whatever the answer;
+    the person who answers one is notified. `holdfast inbox --health` and `holdfast
+    figures` count those that were caught. Run it regularly: it plants as many as the rate
+    requires for the questions of the last week.
     """
     known_bad = _cases(cases)
     async with call.serving() as service:

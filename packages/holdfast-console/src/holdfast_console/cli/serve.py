@@ -32,15 +32,16 @@ from holdfast_console.web.server import ServerOptions, listen
 @click.option("--oidc-issuer", "issuer", default="", metavar="URL", help="An OpenID provider for signing in.")
 @click.option("--oidc-client", "client", default="holdfast", show_default=True, help="The client id at that provider.")
 @click.option(
-    "--per-peer", default=64, show_default=True, metavar="N", type=click.IntRange(1), help="Connections of one address."
+    "--per-peer", default=64, show_default=True, metavar="N", type=click.IntRange(1), help="Connections per address."
 )
 @by_option
 async def serve(call: CommandCall, targets: tuple[str, ...], by: str, **place: Any) -> None:
     """Show the inbox in a browser and serve the API, until interrupted.
 
-    Without accounts it is for this machine alone: open the link that is shown, and you
-    answer as --by. With accounts (`holdfast accounts add`) people sign in. Where a
-    TARGET names an agent, what takes its code (a result, edited arguments) is applied here.
+    Without accounts it serves this machine only: open the link that is printed, and answer as
+    --by. With accounts (`holdfast accounts add`) people sign in. Answers that need the
+    code of an agent (a result, edited arguments) are applied here if a TARGET names that
+    agent.
     """
     tools = gather_tools(load_agents(targets), ())
     async with call.serving(tools) as service:

@@ -60,21 +60,22 @@ def token() -> None:
 @command(
     "add",
     examples=(
-        "holdfast accounts token add ben --days 30 --note 'nightly report' --role viewer",
+        "holdfast accounts token add ben --days 30 --note nightly --role viewer",
         "holdfast accounts token add ben --tool refund --json | jq -r .secret",
     ),
 )
 @click.argument("name")
-@click.option("--days", default=90, show_default=True, type=click.IntRange(1, 366), help="When it ends.")
+@click.option("--days", default=90, show_default=True, type=click.IntRange(1, 366), help="Days until it ends.")
 @click.option("--role", type=click.Choice(ROLES), help="At most this role; at most the account's own anyway.")
 @click.option("--tool", "tools", multiple=True, metavar="NAME", help="Only for this tool; may be repeated.")
 @click.option("--queue", "queues", multiple=True, metavar="NAME", help="Only for this queue; may be repeated.")
 @click.option("--note", default="", metavar="TEXT", help="What it is for.")
 @by_option
 async def add(call: CommandCall, name: str, **given: object) -> None:
-    """Make a token that acts for the account NAME, and show it this once.
+    """Make a token for the account NAME, and print it once.
 
-    It never may more than the account may at the moment. Only its digest is kept.
+    A token never has more rights than its account has at that moment. Only its digest is
+    kept.
     """
     said = msgspec.convert(given, TokenOptions)
     async with call.serving() as service:
@@ -92,7 +93,7 @@ async def add(call: CommandCall, name: str, **given: object) -> None:
 @command("list", examples=("holdfast accounts token list", "holdfast accounts token list ben --json"))
 @click.argument("name", default="")
 async def listing(call: CommandCall, name: str) -> None:
-    """List the tokens, of NAME or of everybody: what they may, and until when."""
+    """List all tokens or those of NAME, with their rights and end."""
     async with call.looking() as looking:
         found = await Tokens(looking.journal, Accounts(looking.journal)).every(name)
     if call.screen.as_json:
@@ -108,7 +109,7 @@ async def listing(call: CommandCall, name: str) -> None:
 @click.argument("id_", metavar="ID")
 @by_option
 async def revoke(call: CommandCall, id_: str, by: str) -> None:
-    """End the token whose id begins with ID. What it opened is closed at once."""
+    """Revoke the token whose id begins with ID. Its open connections end at once."""
     async with call.serving() as service:
         journal = service.engine.journal
         ended = await Tokens(journal, Accounts(journal)).revoke(id_, by=by)

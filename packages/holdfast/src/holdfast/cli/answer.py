@@ -118,14 +118,15 @@ async def answer(
     or no for an approval; the value for a question, checked against its choices or type,
     or take-over where the run was handed over; happened, did-not-happen, retry, give-up,
     same-key, compensate or abandon for a review; accept, retry or compensate for a parked
-    transaction; resume, take-over or cancel for a run that stopped; right or wrong for
-    what is judged afterwards.
+    transaction; resume, take-over or cancel for a run that stopped; right or wrong for a
+    call that is reviewed afterwards.
 
-    The first answer is final. A yes is to exactly what was shown: at a terminal you
-    read it and agree, elsewhere --shown names it. Where it changes before it is sent,
-    you are asked again.
+    The first answer is final. A yes covers exactly what was shown: at a terminal you read
+    it and confirm, elsewhere --shown names it. If it changes before it is sent, you are
+    asked again.
 
-    Of several items every payload is shown first, and either all answers are taken or none.
+    With several items, every payload is shown first, and either all answers are recorded or
+    none.
     """
     wanted = ItemFilter(str(said.pop("mine")), str(said.pop("queue")))
     shown = str(said.pop("shown"))

@@ -19,9 +19,9 @@ from holdfast.errors import UsageError
 def demo(call: CommandCall, seed: int, keep: Path | None, no_ask: bool) -> int:
     """Watch a refund desk work through a file of requests while it is killed again and again.
 
-    Side by side, with the same faults and kills: with Holdfast, and as people write
-    it today. Everything runs on this machine. It ends with 1 if Holdfast did an
-    effect twice, lost one, or reported one wrongly.
+    The desk runs twice, side by side and with the same faults and kills: with Holdfast, and
+    as such code is usually written. Everything runs on this machine. The exit status is 1
+    if Holdfast did an effect twice, lost one, or reported one wrongly.
     """
     try:
         from holdfast.demo.main import run_demo  # noqa: PLC0415 - the demo's services are an extra

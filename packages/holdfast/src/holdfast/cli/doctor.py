@@ -32,12 +32,12 @@ from holdfast.model.heads import line_of
     help="Compare the journal with the heads in FILE, which `holdfast heads` printed.",
 )  # fmt: skip
 async def verify(call: CommandCall, heads_file: Path | None) -> int:
-    """Check that no record and no ledger entry was changed, removed or put in.
+    """Verify that no record and no ledger entry was changed, removed or inserted.
 
-    Every hash is computed again, every number must be there, and the whole is
-    compared with the anchor next to the journal. What does not hold is named; the
-    exit status is 4. A user who can write the journal can write its anchor too: only
-    heads that were kept elsewhere show what such a user rewrote or cut off.
+    Every hash is computed again, every number must be there, and the whole is compared
+    with the anchor next to the journal. Each damaged place is named, and the exit status
+    is then 4. A user who can write the journal can write its anchor too: only heads that
+    were kept elsewhere show what such a user rewrote or cut off.
     """
     async with call.examining(tells_doubts=False) as (looking, reader):
         kept = Kept()
@@ -99,8 +99,8 @@ async def doctor(call: CommandCall, rebuilding: bool, by: str | None, newest: bo
     """Examine the journal: where it is, how it is stored, whether it can be trusted.
 
     A journal that was copied, rolled back or restored sends nothing until --trust.
-    Afterwards what may have been sent before the restore is treated as doubtful;
-    with --newest it is trusted as it is.
+    It is then treated as possibly incomplete: effects that it does not hold may have been
+    sent. With --newest it is trusted as complete.
     """
     if newest and by is None:
         raise UsageError("--newest needs --trust", next_step="holdfast doctor --trust NAME --newest")

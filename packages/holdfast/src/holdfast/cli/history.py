@@ -21,8 +21,8 @@ from holdfast.inspect.text import count, safe_json
 async def replay(call: CommandCall, run: str, targets: tuple[str, ...]) -> int:
     """Recompute RUN from its record with the code of today. Nothing is sent or recorded.
 
-    It ends at the first step that the record does not hold, and says where the
-    code has diverged (exit status 4).
+    It ends at the first step that is not on record, and reports where the code has diverged
+    (exit status 4).
     """
     from holdfast.inspect.replay import replay as recompute  # noqa: PLC0415 - `fork` needs no agent's code
 
@@ -47,15 +47,15 @@ async def replay(call: CommandCall, run: str, targets: tuple[str, ...]) -> int:
 
 @command("fork", examples=("holdfast fork ticket-17 --at send_email#1 --as ticket-17-again",))
 @click.argument("run")
-@click.option("--at", "step", required=True, metavar="STEP", help="The new run goes its own way from here.")
+@click.option("--at", "step", required=True, metavar="STEP", help="The first step that is not inherited.")
 @click.option("--as", "new", required=True, metavar="RUN", help="The name of the new run.")
 @by_option
 async def fork(call: CommandCall, run: str, step: str, new: str, by: str) -> None:
     """Start a new run from what RUN had done before STEP.
 
-    Outcomes are inherited as references and are not done again; what follows has
-    its own name and its own keys. Nothing is sent before you resume the new run, and
-    a write that RUN did itself after STEP is asked about before it is sent again.
+    The new run inherits outcomes as references, so their effects are not repeated; later
+    steps have names and keys of their own. Nothing is sent before you resume the new run.
+    A write that RUN also made after STEP is sent again only after a person approved it.
     """
     from holdfast.inspect.fork import fork as begin  # noqa: PLC0415 - `replay` does not need it
 

@@ -33,13 +33,14 @@ from holdfast.people.items import InboxItem, ItemFilter, PlacedItem, placed, wor
 @click.option("--item", default="", metavar="ITEM", help="Show one item in full, with the digest to answer by.")
 @click.option("--health", is_flag=True, help="Show whether reviewers keep up: figures, alarms, and assignments.")
 def inbox(call: CommandCall, limit: int, mine: str, queue: str, **said: str | bool) -> int:
-    """List what waits for a person: what is urgent, then the nearest deadline first.
+    """List what needs a person: urgent items first, then the nearest deadline.
 
-    Approvals of operations, questions of agents, and reviews: effects whose outcome is
-    unknown, and transactions that cannot end by themselves. Snoozed items come last.
+    Items are approvals, questions of agents, runs that stopped or were handed over, and
+    reviews: effects whose outcome is unknown, and transactions that cannot end by
+    themselves. Snoozed items come last.
 
-    With --health how people keep up with it, over the last week; the exit status is then
-    1 where something rings, for a monitor.
+    --health shows how reviewers kept up over the last week. Its exit status is 1 while an
+    alarm is raised, so that a monitor can call it.
     """
     if said["health"]:
         from holdfast.extensions import extension  # noqa: PLC0415 - the list alone is shown at once

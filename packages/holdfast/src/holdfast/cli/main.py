@@ -63,7 +63,7 @@ GROUPS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "tools": ("tools", "Show what each tool promises, and what is dangerous about it."),
         "plan": ("plan", "Inspect a plan before it runs: show, check, dry-run, schema."),
         "trial": ("trial", "Count how often an agent passes, with and without faults."),
-        "verify": ("doctor", "Verify that no record and no ledger entry was changed or removed."),
+        "verify": ("doctor", "Verify that no record or ledger entry was changed or removed."),
         "heads": ("doctor", "Print the signed head of the journal, to be kept elsewhere."),
         "doctor": ("doctor", "Examine the journal; rebuild its listing, or trust it again."),
         "completion": ("reference", "Print the shell completion script."),

@@ -32,7 +32,7 @@ _WORDS: Final = ("show", "check", "dry-run", "schema")
 @click.argument("what", type=click.Choice(_WORDS))
 @click.argument("names", nargs=-1, required=True, metavar="[FILE] TARGET")
 async def plan(call: CommandCall, what: str, names: tuple[str, ...]) -> int:
-    """Look at the plan in FILE (JSON, or - ) for the agent TARGET, whose tools it uses.
+    """Inspect the plan in FILE (JSON, or -) for the agent TARGET, whose tools it uses.
 
     `show` lists its steps with what each tool promises, `check` only what is wrong
     with it. `dry-run` makes its reads now, and describes its writes. `schema`

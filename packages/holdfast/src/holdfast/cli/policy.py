@@ -40,20 +40,19 @@ _LISTED: Final = 20
 )
 @click.argument("what", type=click.Choice(_WORDS))
 @click.argument("names", nargs=-1, metavar="[CASES] [FILE]")
-@click.option("--apply", "applies", is_flag=True, help="With calibrate: move the thresholds, on record.")
-@click.option("--version", default="", metavar="V", help="With show: this version, as it read when it ruled.")
+@click.option("--apply", "applies", is_flag=True, help="With calibrate: use the proposed thresholds; it is recorded.")
+@click.option("--version", default="", metavar="V", help="With show: this version, as it read when it was used.")
 @by_option
 async def policy(call: CommandCall, what: str, names: tuple[str, ...], *, applies: bool, version: str, by: str) -> int:
-    """Look at the escalation policy in FILE, or at the one of this project.
+    """Show, check, test or calibrate the escalation policy in FILE, or this project's.
 
     FILE is a policy file, or `installed:NAME` for the policy of an installed distribution.
-    `show` says what each rule does, with --version those of a version that ruled in
-    this journal. `check` says only what is wrong. `test` judges the CASES of a YAML
-    file and compares; the exit status is 1 where one is missed. `dry-run` judges
-    everything that the journal holds, and says how often people would have been
-    asked, and which of their overrides it would have missed. `calibrate` proposes
-    where the thresholds should stand, by what people found.
-    Nothing is written or recorded, but with `calibrate --apply`.
+    `show` explains each rule; with --version, those of a version that was used in this
+    journal. `check` lists errors only. `test` applies the policy to the CASES of a YAML
+    file; the exit status is 1 if a ruling differs. `dry-run` applies it to every call in
+    the journal, and reports how often people would have been asked and which of their
+    overrides it would have missed. `calibrate` proposes thresholds from what reviewers
+    found. Only `calibrate --apply` records anything.
     """
     if applies and what != "calibrate":
         raise UsageError("--apply goes with calibrate")

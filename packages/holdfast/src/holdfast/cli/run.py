@@ -56,9 +56,9 @@ async def run(
 ) -> int:
     """Run the agent TARGET (file.py:name or module:name) on INPUT, and print its result.
 
-    INPUT is JSON text, @file, or - for standard input. The same input is the same
-    run: giving the command again joins it, goes on with it, or reports it. Of a
-    file with --inputs, lines that do not fit are reported and the rest still runs.
+    INPUT is JSON text, @file, or - for standard input. The same input is the same run:
+    giving the command again joins that run, continues it, or reports it. With --inputs,
+    lines that do not fit are reported and the others still run.
     """
     agent = load_agent(target)
     if inputs is not None:

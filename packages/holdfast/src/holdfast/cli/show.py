@@ -38,9 +38,8 @@ _POLL_S: Final = 0.3  # between two looks of `show --follow`
 def show(call: CommandCall, run: str, step: str | None, follow: bool) -> None:
     """Show the timeline of RUN: each effect on a line, and below it what happened to it.
 
-    With --at the state of the run as it was when that step got its outcome, and the
-    step in full. With --follow new lines are added as they are recorded; interrupting
-    it does not disturb the run.
+    --at shows the state of the run when that step got its outcome, and the step in full.
+    --follow adds new lines as they are recorded; interrupting it does not affect the run.
     """
     if follow:
         if call.screen.as_json or step is not None:

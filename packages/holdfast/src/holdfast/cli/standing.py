@@ -21,7 +21,8 @@ def standing() -> None:
 @command(
     "add",
     examples=(
-        """holdfast standing add --tool refund --where 'cents <= 5000' --until 7d --times 20""",
+        "holdfast standing add --tool refund --where 'cents <= 5000' --until 7d",
+        "holdfast standing add --tool refund --until 7d --times 20",
         "holdfast standing add --tool refund --until 7d --amount cents --total 50000",
     ),
 )
@@ -36,10 +37,11 @@ def standing() -> None:
 @click.option("--why", default="", metavar="TEXT", help="Why; it is recorded.")
 @by_option
 async def add(call: CommandCall, tool: str, until: str, times: int, total: float, **said: str) -> None:
-    """Approve calls of a tool beforehand: they are sent where its gate would ask a person.
+    """Approve calls of a tool beforehand, within limits.
 
-    Each use is counted in the commit that lets the call leave, so that no two processes
-    overspend it. It never replaces the second of two approvers.
+    Calls that match are sent where the tool's gate would ask a person. Each use is counted in
+    the commit that starts the call, so that two processes cannot overspend it. A standing
+    permission never replaces the second of two approvers.
     """
     now_ms = SystemClock().wall_ms()
     wanted = StandingPermission(

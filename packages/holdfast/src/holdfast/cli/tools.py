@@ -32,16 +32,15 @@ _SEVERE: Final = {"danger": "bold red", "warning": "yellow", "note": "dim"}
     ),
 )
 @click.argument("targets", nargs=-1, metavar="[TARGET]...")
-@click.option("--lint", "linting", is_flag=True, help="Say what each contract cannot survive, and what to add.")
+@click.option("--lint", "linting", is_flag=True, help="Report what each contract cannot survive, and what to add.")
 @click.option(
-    "--accept", multiple=True, metavar="RULE[:TOOL]", help="With --lint: known and accepted, so not reported."
+    "--accept", multiple=True, metavar="RULE[:TOOL]", help="With --lint: accept this finding; it is not reported."
 )
 def tools(call: CommandCall, targets: tuple[str, ...], linting: bool, accept: tuple[str, ...]) -> int:
     """Show the contract of each tool that the agents TARGET may use: most dangerous first.
 
-    With --lint what each contract cannot survive, and what to add. The exit
-    status is then 1 where there is a danger or a warning, 0 where there are only
-    notes.
+    --lint reports what each contract cannot survive and what to add. Its exit status is 1 if
+    there is a danger or a warning, and 0 if there are only notes.
     """
     agents = load_agents(targets or project_targets())
     if not agents:

@@ -41,10 +41,10 @@ _CAN: Final = {
 @click.option("--why", default="", metavar="TEXT", help="Why; it is recorded.")
 @by_option
 async def transaction(call: CommandCall, transaction: str, why: str, by: str, **flags: bool) -> None:
-    """Decide about TRANSACTION (RUN/NAME): one that is parked, or one to call off.
+    """Decide about TRANSACTION (RUN/NAME): retry or accept a parked one, or abort an open one.
 
-    Your word is recorded with your name. The run goes on with it when it is driven
-    again, by a worker or by `holdfast resume`.
+    Your decision is recorded with your name. It takes effect when the run is next driven, by
+    a worker or by `holdfast resume`.
     """
     run, name = split_operation_id(transaction)
     wanted = [word for word, given in flags.items() if given]
@@ -74,8 +74,8 @@ async def transaction(call: CommandCall, transaction: str, why: str, by: str, **
 async def undo(call: CommandCall, run_id: str, targets: tuple[str, ...], why: str, by: str, **flags: bool) -> int:
     """Undo the finished RUN: compensate what it did, the last effect first.
 
-    Each compensation is an operation of its own, with its own key and outcome. What
-    nothing undoes is listed and stays.
+    Each compensation is an operation of its own, with its own key and outcome. Effects
+    that cannot be undone are listed and kept.
     """
     async with call.looking() as looking:
         history = await looking.history(run_id)

@@ -64,12 +64,12 @@ class WebhookOptions(msgspec.Struct, frozen=True):
 @click.option("--why", default="", metavar="TEXT", help="Why; it is recorded.")
 @by_option
 async def webhooks(call: CommandCall, word: str, name: str, url: str, kinds: tuple[Kind, ...], **given: object) -> None:
-    """Tell others what happens to runs: by signed POSTs (Standard Webhooks) to URL.
+    """Send signed webhooks (Standard Webhooks) to URL about what happens to runs.
 
-    A notice is durable with what it tells, and is sent by `holdfast worker` or an
-    open app, again and again for days under one webhook-id. An endpoint that takes
-    nothing in all that time, or answers 410 Gone, is disabled. `resend` orders one
-    more try of what was given up.
+    A notice is recorded in the same commit as its event, and is sent by `holdfast worker` or
+    an open app. It is retried for days under one webhook-id. An endpoint that accepts
+    nothing in that time, or answers 410 Gone, is disabled. `resend` tries once more to
+    send what was given up.
     """
     if word == "list":
         async with call.looking() as looking:
@@ -160,9 +160,10 @@ class Awaited(msgspec.Struct, frozen=True):
 @click.option("--why", default="", metavar="TEXT", help="What the answer says; it is recorded.")
 @by_option
 async def deliver(call: CommandCall, key: str, message: str, status: Status, result: str | None, **said: str) -> None:
-    """Bring the answer under KEY that an operation waits for. One that comes early is kept.
+    """Deliver the answer that an operation awaits under KEY. An early answer is kept.
 
-    The message is recorded under its id, once. `failed` is a refusal: nothing landed. `pending` is only kept.
+    The message is recorded once, under its id. `failed` means that it was refused and nothing
+    landed. `pending` is recorded and settles nothing.
     """
     if result is not None and status != "succeeded":
         raise UsageError("--result is what a call returned: it goes with --status succeeded")
@@ -182,10 +183,11 @@ async def deliver(call: CommandCall, key: str, message: str, status: Status, res
 
 @command("pending", examples=("holdfast pending", "holdfast pending --json"))
 async def pending(call: CommandCall) -> None:
-    """List the answers and events that resting runs wait for, the next deadline first.
+    """List the answers and events that suspended runs wait for, the next deadline first.
 
-    When the deadline of an answer passes the operation is verified, and else a person is asked. An event is brought
-    with `holdfast signal`; one without a deadline comes last, and is waited for as long as its run may take.
+    When the deadline of an answer passes, the operation is verified; if that proves nothing,
+    a person is asked. `holdfast signal` sends an event. An event without a deadline comes
+    last, and is awaited until the deadline of its run.
     """
     async with call.looking() as looking:
         awaited = [
@@ -234,17 +236,17 @@ def _left(due: int | None, now: int) -> str:
 @click.option("--cert", default="", metavar="FILE", help="A certificate with its chain, for TLS.")
 @click.option("--key", default="", metavar="FILE", help="The key of that certificate, if it is in another file.")
 @click.option(
-    "--per-peer", default=64, show_default=True, metavar="N", type=click.IntRange(1), help="Connections of one address."
+    "--per-peer", default=64, show_default=True, metavar="N", type=click.IntRange(1), help="Connections per address."
 )
 async def serve_hooks(
     call: CommandCall, spelled: tuple[str, ...], host: str, port: int, per_peer: int, **files: str
 ) -> None:
-    """Take signed webhooks, until interrupted: the answers that runs wait for.
+    """Receive signed webhooks, until interrupted: the answers that runs wait for.
 
-    A delivery is {"key", "status", "result" or "why"}, signed by the Standard
-    Webhooks rules with the secret in the variable VARIABLE. A sender settles only
-    what it is bound to: operations that call one of its tools, under keys with one
-    of its prefixes. Workers go on with the runs.
+    A delivery is {"key", "status", "result" or "why"}, signed by the Standard Webhooks
+    rules with the secret in the variable VARIABLE. A sender settles only what it is bound
+    to: operations that call one of its tools, under keys with one of its prefixes.
+    Workers continue the runs.
     """
     try:
         import uvicorn  # noqa: PLC0415 - an extra
