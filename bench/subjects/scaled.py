@@ -8,7 +8,6 @@ by SQL.
 import argparse
 import asyncio
 import contextlib
-import sqlite3
 import statistics
 import sys
 import time
@@ -25,6 +24,7 @@ from holdfast.engine.deferred import ArrivedAnswer
 from holdfast.engine.settings import Settings
 from holdfast.journal.port import LeaseGranted, RunChange
 from holdfast.journal.run_log import beginning
+from holdfast.journal.sqlite.driver import StandardDatabase
 from holdfast.model.records import Raw
 from holdfast.people import answers
 from holdfast.people.dossier import dossier
@@ -250,14 +250,19 @@ async def stepping(path: Path, empty: Path) -> dict[str, float]:
 async def idling(path: Path, runs: int, seconds: float) -> dict[str, float]:
     """Statements a second of a process in which so many runs wait and nothing happens."""
     counter = [0]
-    connect = sqlite3.connect
+    rows, change = StandardDatabase.rows, StandardDatabase.change
 
-    def traced(*arguments: Any, **options: Any) -> sqlite3.Connection:  # whatever sqlite3.connect takes
-        connection: sqlite3.Connection = connect(*arguments, **options)
-        connection.set_trace_callback(lambda _: counter.__setitem__(0, counter[0] + 1))
-        return connection
+    # Counted here: a trace in SQLite would block where two threads share a connection.
+    def counted_rows(self: StandardDatabase, sql: str, values: Any = ()) -> Any:  # rows, as they are
+        counter[0] += 1
+        return rows(self, sql, values)
 
-    sqlite3.connect = traced  # type: ignore[misc]  # counted
+    def counted_change(self: StandardDatabase, sql: str, values: Any = ()) -> int:
+        counter[0] += 1
+        return change(self, sql, values)
+
+    StandardDatabase.rows = counted_rows  # type: ignore[method-assign]  # counted
+    StandardDatabase.change = counted_change  # type: ignore[method-assign]  # counted
     async with app(path, idle, recover=True, settings=Settings(hold_ms=86_400_000, grace_ms=0)) as desk:
         for number in range(runs):
             desk.start(idle, number)

@@ -1,7 +1,6 @@
 """An idle process reads the ledger once a look for all its runs: a thousand that wait cost as much as one."""
 
 import asyncio
-import sqlite3
 from collections import Counter
 from datetime import timedelta
 from pathlib import Path
@@ -10,7 +9,9 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast, Run, agent
+from holdfast.engine.recovery import Recovery
 from holdfast.engine.settings import Settings
+from holdfast.journal.sqlite.driver import StandardDatabase
 
 QUIET = Settings(poll_ms=600_000, recover_every_ms=600_000, lease_ms=36_000_000)
 SOON = timedelta(seconds=20)  # sooner than `hold_ms`: the run keeps its process
@@ -28,16 +29,20 @@ async def desk(run: Run, number: int) -> str:
 
 @pytest.fixture
 def statements(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Every statement that a connection to SQLite runs from here on."""
+    """Every statement from here on. A trace in SQLite would block where two threads share a connection."""
     seen: list[str] = []
-    connect = sqlite3.connect
+    rows, change = StandardDatabase.rows, StandardDatabase.change
 
-    def traced(*arguments: Any, **options: Any) -> sqlite3.Connection:  # whatever sqlite3.connect takes
-        connection: sqlite3.Connection = connect(*arguments, **options)
-        connection.set_trace_callback(seen.append)
-        return connection
+    def counted_rows(self: StandardDatabase, sql: str, values: Any = ()) -> Any:
+        seen.append(sql)
+        return rows(self, sql, values)
 
-    monkeypatch.setattr(sqlite3, "connect", traced)
+    def counted_change(self: StandardDatabase, sql: str, values: Any = ()) -> int:
+        seen.append(sql)
+        return change(self, sql, values)
+
+    monkeypatch.setattr(StandardDatabase, "rows", counted_rows)
+    monkeypatch.setattr(StandardDatabase, "change", counted_change)
     return seen
 
 
@@ -67,3 +72,48 @@ def test_a_look_is_one_statement_however_many_runs_wait(tmp_path: Path, statemen
     few = asyncio.run(looks(tmp_path / "few.db", statements, 3))
     many = asyncio.run(looks(tmp_path / "many.db", statements, 90))
     assert few.total() == many.total() <= 16, (few, many)
+
+
+IN_FIVE_SECONDS = 15
+"""Statements of a process that only waits: three a second."""
+
+
+async def five_seconds(path: Path, statements: list[str], runs: int) -> Counter[str]:
+    """The statements of five seconds in which nothing comes in: looks, a renewed lease, a search for due runs."""
+    async with Holdfast(path, agents=[desk], settings=QUIET, recover=False) as app:
+        engine = app.engine
+        looking = Recovery(engine, app.drive, app.run_errands)
+        waiting = [asyncio.ensure_future(app.run(desk, number)) for number in range(runs)]
+        while not all_wait(app, runs):  # noqa: ASYNC110 - no event says so
+            await asyncio.sleep(0.01)
+        store = app._journal._store  # type: ignore[attr-defined]  # the file under the journal
+        await look_for_due_runs(looking)
+        await kept(store)
+        statements.clear()
+        for _ in range(3):  # one in two seconds, while the journal is unchanged
+            await engine.look(everything=False)
+        await engine.beat()
+        await kept(store)
+        await look_for_due_runs(looking)
+        found = Counter(statements)
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+    return found
+
+
+async def look_for_due_runs(recovery: Recovery) -> None:
+    for task in await recovery.look():
+        await task
+
+
+async def kept(store: Any) -> None:
+    """Return when the thread behind the journal has kept house."""
+    while store.anchor_is_old:  # noqa: ASYNC110 - no event says so
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.05)  # rows are counted after the anchor
+
+
+def test_an_idle_process_makes_three_statements_a_second(tmp_path: Path, statements: list[str]):
+    found = asyncio.run(five_seconds(tmp_path / "idle.db", statements, 60))
+    assert found.total() <= IN_FIVE_SECONDS, found

@@ -8,6 +8,7 @@ import pytest
 
 from holdfast import Run, agent
 from holdfast.engine.commands import command_post
+from holdfast.engine.engine import Engine
 from holdfast.engine.suspension import LedgerWatch
 from holdfast.errors import RunStopped
 from holdfast.journal.memory import MemoryJournal
@@ -108,3 +109,29 @@ async def test_a_command_that_comes_while_the_run_is_claimed_is_taken(lab: Lab):
         assert handle.done()
         with pytest.raises(RunStopped, match="cancelled"):
             await handle.result()
+
+
+@virtual
+async def test_an_unchanged_journal_is_read_rarely_and_a_changed_one_at_once(lab: Lab, monkeypatch: pytest.MonkeyPatch):
+    looks: list[bool] = []
+
+    async def look(_: Engine, *, everything: bool = True) -> None:
+        looks.append(everything)
+
+    mark = [0]
+    monkeypatch.setattr(lab.journal, "mark", lambda: mark[0])
+    monkeypatch.setattr(Engine, "look", look)
+    async with lab.app(poll_ms=100) as app:
+        await lab.pass_time(seconds=4)
+        looks.clear()
+        await lab.pass_time(seconds=20)
+        assert len(looks) in (9, 10, 11), "once in two seconds"
+        assert not any(looks), "the breakers are in the journal, too"
+        looks.clear()
+        mark[0] += 1
+        await lab.pass_time(milliseconds=100)
+        assert looks, "within `poll_ms`"
+        app.engine.ledger.pending.add("a")
+        looks.clear()
+        await lab.pass_time(seconds=1)
+        assert len(looks) in (9, 10, 11), "what failed is tried again"

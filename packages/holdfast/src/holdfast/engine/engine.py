@@ -23,6 +23,9 @@ from holdfast.model import pending
 from holdfast.model.webhooks import ENDPOINTS
 
 LOG: Final = logging.getLogger("holdfast")
+_LOOK_ANYWAY_MS: Final = 2_000
+"""How often the ledger is read while the journal seems unchanged."""
+_EVERYTHING_EVERY: Final = 8  # times `poll_ms`: what only makes attempts wait is read less often
 
 
 class Engine(Process):
@@ -91,11 +94,24 @@ class Engine(Process):
 
     async def _keep_house(self) -> None:
         """Check for input from outside: commands for our runs, pauses, breakers."""
-        tick = 0
+        poll, mark, looked, whole, stale = self.settings.poll_ms, None, 0, self.journal.now().ms, True
         while True:
-            await self.environment.clock.sleep(self.settings.poll_ms / 1000)
-            tick += 1
-            await self.look(everything=tick % 8 == 0)
+            await self.environment.clock.sleep(poll / 1000)
+            # The mark is read before the journal: what is committed meanwhile changes the next one.
+            before, mark, now = mark, self.journal.mark(), self.journal.now().ms
+            changed = mark is None or mark != before or self._has_work_left()
+            stale = stale or changed
+            everything = stale and now - whole >= _EVERYTHING_EVERY * poll
+            if not (changed or everything or now - looked >= _LOOK_ANYWAY_MS):
+                continue
+            looked = now
+            if everything:
+                whole, stale = now, False
+            await self.look(everything=everything)
+
+    def _has_work_left(self) -> bool:
+        """True if something failed and is tried again at the next look, whether or not the journal has changed."""
+        return bool(self._unread or self.ledger.pending or self.housekeeping.failing())
 
     async def look(self, *, everything: bool = True) -> None:
         """Read what is new in the ledger, once for all runs, and act on it; with `everything` more than that.

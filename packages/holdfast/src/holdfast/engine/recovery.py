@@ -89,32 +89,35 @@ class Recovery:
         started: list[asyncio.Task[None]] = []
         self._freed.clear()
         engine.came_due.clear()  # before the read: what becomes due during it is looked for again
-        self._more = False
-        for places in (self._runs, self._notices):
-            agents = [
-                (name, agent.program)
-                for name, agent in engine.agents.items()
-                if is_system(name) == (places is self._notices)
-            ]
-            room = places.room(engine)
-            skip = {*self._runs.driving, *self._notices.driving, *engine.active_runs, *self._not_before}
-            rows: Collection[RunRow] = ()
-            if agents and room > 0:
-                rows = await self._due(agents, room, skip, places)
-            self._more = self._more or room <= 0 or len(rows) == room
-            for row in rows:
+        skip = {*self._runs.driving, *self._notices.driving, *engine.active_runs, *self._not_before}
+        room = {places: places.room(engine) for places in (self._runs, self._notices)}
+        agents: dict[_Places, list[AgentKey]] = {places: [] for places in room}
+        for name, agent in engine.agents.items():
+            agents[self._places_of(name)].append((name, agent.program))
+        self._more = any(free <= 0 for free in room.values())
+        asked = [agent for places, some in agents.items() if room[places] > 0 for agent in some]
+        most = sum(free for free in room.values() if free > 0)
+        rows = await engine.journal.due(asked, most, skip) if asked else []
+        for places, free in room.items():
+            mine = [row for row in rows if self._places_of(row.agent) is places]
+            if free > 0 and (len(rows) == most or len(mine) >= free):  # not all of them were read, or have room
+                mine = await self._fairly(agents[places], free, skip, places)
+                self._more = self._more or len(mine) == free
+            for row in mine:
                 places.driving[row.run] = row.agent
                 started.append(engine.background(self._one(row.run, places), f"holdfast-recover-{row.run}"))
         return started
 
-    async def _due(
+    def _places_of(self, agent: str) -> _Places:
+        return self._notices if is_system(agent) else self._runs
+
+    async def _fairly(
         self, agents: Collection[AgentKey], room: int, skip: Collection[str], places: _Places
-    ) -> Collection[RunRow]:
+    ) -> list[RunRow]:
         """The due runs that are driven next: the one due first, of the agent that has the fewest places."""
         journal = self._engine.journal
-        rows = await journal.due(agents, room, skip)
-        if len(rows) < room or len(agents) == 1:
-            return rows  # there is room for all of them
+        if len(agents) <= 1:
+            return await journal.due(agents, room, skip)
         # One agent with very many due runs must not keep those of the others waiting.
         queues = {agent[0]: deque(await journal.due([agent], room, skip)) for agent in agents}
         taken, chosen = Counter(places.driving.values()), list[RunRow]()

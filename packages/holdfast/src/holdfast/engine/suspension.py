@@ -126,8 +126,9 @@ def records_on_stopped(history: RunHistory, order: r.CommandApplied, stamp: Stam
 # owner finds the sender's entry and leaves the run due at once, or the sender finds that the run is suspended and
 # claims it. A crash between these steps loses nothing, because the command is in the ledger.
 #
-# A running owner is not interrupted by this. Each process reads what is new in the ledger once every `poll_ms`
-# (`Engine.look`, `LedgerWatch`), however many runs it drives, and wakes those that it concerns.
+# A running owner is not interrupted by this. Each process asks every `poll_ms` whether the journal has changed, then
+# reads what is new in the ledger (`Engine.look`, `LedgerWatch`), however many runs it drives, and wakes those that it
+# concerns.
 
 
 _NOTIFIED: Final = b'"knock"'

@@ -303,6 +303,9 @@ class MemoryJournal:
             if entry.stream == stream or (below and entry.stream.startswith(stream))
         ]
 
+    def mark(self) -> None:
+        return None
+
     async def news(self, after: int | None) -> LedgerNews:
         done = self._call("news")
         self._riding_due()

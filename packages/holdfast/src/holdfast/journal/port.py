@@ -352,6 +352,10 @@ class Journal(Protocol):
         """
         ...
 
+    def mark(self) -> object | None:
+        """A value that changes when any process commits, found without a statement; None: only a read tells."""
+        ...
+
     async def head(self) -> Head:
         """The head of the log: how many records and ledger entries are durable, and the hashes over all of them."""
         ...

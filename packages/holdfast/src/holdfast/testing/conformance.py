@@ -568,6 +568,15 @@ class JournalConformance(ListingConformance):
 
         self._run(tmp_path, check)
 
+    def test_a_mark_changes_with_every_commit(self, tmp_path: Path) -> None:
+        async def check(journal: Journal) -> None:
+            for number in range(5):
+                before = journal.mark()
+                await journal.post(Post("a", str(number), body(number)))
+                assert before is None or journal.mark() != before
+
+        self._run(tmp_path, check)
+
     def test_a_taken_key_stops_its_write_alone(self, tmp_path: Path) -> None:
         async def check(journal: Journal) -> None:
             log, other = await start_log(journal), await start_log(journal, run="other")

@@ -174,6 +174,9 @@ class SqliteJournal:
     async def news(self, after: int | None) -> LedgerNews:
         return self._read(lambda database: ledger.news(database, after))
 
+    def mark(self) -> object | None:
+        return self._store.mark()
+
     async def head(self) -> Head:
         return self._read(lambda _: self._store.head())
 

@@ -17,16 +17,18 @@ from msgspec.structs import replace
 from holdfast.errors import JournalError, JournalUnavailable
 from holdfast.journal.backend_rules import trust_entry
 from holdfast.journal.fork_safety import belongs_here, keep_for_ever
+from holdfast.journal.host import wall_ms
 from holdfast.journal.port import Identity, Post, Trust
 from holdfast.journal.sqlite import anchor, heads, ledger, opening
 from holdfast.journal.sqlite.batch import BatchWriter, CommitItem
-from holdfast.journal.sqlite.driver import Database, DatabaseFailure
+from holdfast.journal.sqlite.driver import Database, DatabaseFailure, sidecar
 from holdfast.journal.sqlite.failures import explain, file_gone, inherited, kept_locked, rows_gone
 from holdfast.journal.sqlite.lock import FileLock
 from holdfast.journal.sqlite.opening import CHECKPOINT_PAGES, Connections, FileSettings
 from holdfast.model.heads import Head, first_head
 
 _log = logging.getLogger("holdfast.journal")
+_SAME_TIME_MS = 100  # file systems count time in ticks of up to 10 ms
 
 
 class JournalFile:
@@ -45,6 +47,7 @@ class JournalFile:
         self._files: Connections | None = None
         self._batch: BatchWriter | None = None
         self._head: Head | None = None  # how far it was followed; None where there is no anchor to start from
+        self._anchored: Head | None = None  # the head that the anchor was last compared with as a whole
         self._missing = 0  # rows that the log lacked when it was confirmed
         self._written_pages = 0.0  # estimated, since the last checkpoint
         self._page_scale = 1.0  # what the last checkpoint found, over what was estimated
@@ -276,6 +279,22 @@ class JournalFile:
         if pages > 0 and estimated > 0:
             self._page_scale = min(4.0, max(0.05, pages / estimated))
 
+    def mark(self) -> object | None:
+        """A value that changes when any process commits, from the time and the size of the log.
+
+        None while the last write is so recent that the next one could bear the same time, and without a log: processes
+        that share one are on one machine, and see the same times.
+        """
+        if self._files is None or not self._files.wal:
+            return None
+        try:
+            log = sidecar(self.settings.path, "-wal").stat()
+        except OSError:
+            return None
+        if wall_ms() - log.st_mtime_ns // 1_000_000 < _SAME_TIME_MS:
+            return None
+        return log.st_ino, log.st_size, log.st_mtime_ns
+
     def head(self) -> Head:
         """The head of the log as it is stored now. A journal that is distrusted is read from the beginning."""
         head, files = self._head, self._files
@@ -314,7 +333,7 @@ class JournalFile:
     def _start_head(self, files: Connections) -> None:
         """Start from the anchor, not from the file: what was changed before the anchor does not enter the head."""
         identity, kept = files.identity, anchor.load(self.settings.anchor)
-        self._head, self._missing = None, 0
+        self._head, self._anchored, self._missing = None, None, 0
         if identity.trust != "distrustful":
             self._head = kept.head if kept else first_head(identity.namespace, identity.secret)
             self._missing = kept.missing if kept else 0
@@ -349,9 +368,12 @@ class JournalFile:
             # An anchor never goes back: rows were removed that another process has described, or our head met a gap.
             _log.warning("the anchor was not renewed: the log ends before it; check it with holdfast verify")
             return
+        if kept and kept.head == head == self._anchored and kept.missing == self._missing:
+            return  # nothing was added since: only a lease was renewed, for example
         mark = opening.measure(files.reader, self.settings, identity.incarnation, head, self._missing)
         if mark != kept:
             anchor.save(path, mark)
+        self._anchored = head
 
     def confirm(self, trust: Trust, by: str) -> Identity:
         """Record an operator's decision: a new incarnation begins, and the anchor is made to fit."""

@@ -162,6 +162,9 @@ class SqliteReader:
     async def entries(self, stream: str, after: int = 0) -> list[LedgerEntry]:
         return self._read(lambda database: ledger.entries(database, stream, after))
 
+    def mark(self) -> None:
+        return None
+
     async def news(self, after: int | None) -> LedgerNews:
         return self._read(lambda database: ledger.news(database, after))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Final, cast
 
 import msgspec
@@ -43,10 +43,17 @@ _WAKEABLE = (  # each part finds its runs in an index, so that those which only 
 _FREE = f"owner is null and {_OPEN} and agent = ? and program = ?"
 ABANDONED = f"{_RUN} where {_FREE} and status = 'running' order by due_ms, id limit ?"
 DUE = f"{_RUN} where {_FREE} and status = 'suspended' and due_ms <= ? order by due_ms, id limit ?"
+_NEEDS_A_WORKER = f"select * from ({ABANDONED}) union all select * from ({DUE})"  # noqa: S608 -- constants
+_AGENTS_AT_ONCE = 100  # SQLite joins at most 500 selects
 HELD = f"{_RUN} where owner = ? and +{_OPEN}"
 COUNTS = "select agent, status, count(*) from run group by agent, status"
 _Line = tuple[str, int, str, str, RunStatus, str, int | None, bytes, int, str | None, int, int]
-_WORKER = "select id, machine, boot, pid_namespace, pid, started, lease_boot, lease_end_ms, incarnation from worker"
+_WORKER_COLUMNS = "id, machine, boot, pid_namespace, pid, started, lease_boot, lease_end_ms, incarnation"
+_WORKER = f"select {_WORKER_COLUMNS} from worker"  # noqa: S608 -- constants
+OWNERS = (  # each owner of a run once, with its row where it has one
+    f"select owner, {_WORKER_COLUMNS} from (select distinct owner from run where owner is not null)"  # noqa: S608 -- constants
+    " left join worker on worker.id = owner"
+)
 
 
 class Query(msgspec.Struct, frozen=True):
@@ -133,11 +140,13 @@ class RunTables:
         """Runs of these agents that need a worker, those due first; each part is read from an index in its order."""
         wall, most = self._here.wall_ms(), limit + len(skip)
         found: list[tuple[Value, ...]] = []
-        for agent in agents:
-            found += database.rows(ABANDONED, (*agent, most))
-            found += database.rows(DUE, (*agent, wall, most))
-        for (owner,) in database.rows("select distinct owner from run where owner is not null"):
-            if self.fate(database, str(owner)).gone:
+        keys = list(agents)
+        for first in range(0, len(keys), _AGENTS_AT_ONCE):
+            some = keys[first : first + _AGENTS_AT_ONCE]
+            sql = " union all ".join([_NEEDS_A_WORKER] * len(some))
+            found += database.rows(sql, [value for agent in some for value in (*agent, most, *agent, wall, most)])
+        for owner, *worker in database.rows(OWNERS):
+            if self._state_of(str(owner), worker)[1].gone:
                 found += [row for row in database.rows(HELD, (owner,)) if row[2:4] in agents]
         lines = [line for line in map(_run_row, found) if line.run not in skip]
         return sorted(lines, key=due_since)[:limit]
@@ -180,9 +189,13 @@ class RunTables:
 
     def _look_up(self, database: Database, worker: str) -> tuple[Worker, WorkerState]:
         found = database.rows(f"{_WORKER} where id = ?", (worker,))
-        if not found:
+        return self._state_of(worker, found[0] if found else (None,))
+
+    def _state_of(self, worker: str, found: Sequence[Value]) -> tuple[Worker, WorkerState]:
+        """The worker and its state, from its row; None in its place where it has none."""
+        if found[0] is None:
             return Worker(worker), WorkerState("unknown", FOREVER_MS)
-        name, machine, boot, pids, pid, started, lease_boot, lease_end, incarnation = found[0]
+        name, machine, boot, pids, pid, started, lease_boot, lease_end, incarnation = found
         assert isinstance(pid, int)
         assert isinstance(started, int)
         assert isinstance(lease_end, int)

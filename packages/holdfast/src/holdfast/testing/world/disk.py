@@ -249,6 +249,9 @@ class Disk:
         await self._reach("entries")
         return await self._world.store.entries(stream, after)
 
+    def mark(self) -> None:
+        return None
+
     async def news(self, after: int | None) -> LedgerNews:
         """See `Journal.news`."""
         await self._reach("news")

@@ -419,6 +419,9 @@ class SqliteDisk:
         self._begin("entries")
         return await self._journal.entries(stream, after)
 
+    def mark(self) -> None:
+        return None
+
     async def news(self, after: int | None) -> LedgerNews:
         """See `Journal.news`."""
         self._begin("news")

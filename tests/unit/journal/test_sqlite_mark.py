@@ -1,0 +1,60 @@
+"""The mark of a journal file: no statement, and every commit of any process changes it."""
+
+import asyncio
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from holdfast.journal.port import Post
+from holdfast.journal.sqlite.journal import SqliteJournal
+
+MINUTE_NS = 60 * 10**9
+
+
+def age(path: Path) -> None:
+    """Let the last write of the log be a minute old."""
+    then = time.time_ns() - MINUTE_NS
+    os.utime(f"{path}-wal", ns=(then, then))
+
+
+def size_of_log(path: Path) -> int:
+    return Path(f"{path}-wal").stat().st_size
+
+
+@pytest.mark.parametrize("folded", [False, True])
+def test_a_commit_of_another_connection_changes_the_mark(tmp_path: Path, folded: bool):
+    async def story() -> None:
+        path = tmp_path / "journal.db"
+        mine, other = SqliteJournal(path), SqliteJournal(path)
+        await mine.open()
+        await other.open()
+        for number in range(3):
+            age(path)
+            mark = mine.mark()
+            assert mark is not None
+            assert mine.mark() == mark, "nothing was written"
+            if folded:  # the next commit begins the log anew, at its present size
+                mine._store.checkpoint()  # pyright: ignore[reportPrivateUsage]  # at this moment
+            size = size_of_log(path)
+            await other.post(Post("a", str(number), b"1"))
+            assert mine.mark() is None, "a second commit could bear the same time"
+            age(path)
+            assert mine.mark() != mark
+            assert not folded or number == 0 or size_of_log(path) == size
+        await other.close()
+        await mine.close()
+        assert mine.mark() is None
+
+    asyncio.run(story())
+
+
+def test_without_a_log_there_is_no_mark(tmp_path: Path):
+    async def story() -> None:
+        journal = SqliteJournal(tmp_path / "journal.db", mode="rollback")
+        await journal.open()
+        assert journal.mark() is None
+        await journal.close()
+
+    asyncio.run(story())
