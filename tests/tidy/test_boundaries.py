@@ -1,4 +1,4 @@
-"""Planning, knowledge and patterns are written over the interface of agent code, not over the engine."""
+"""Planning, knowledge, the loop and patterns are written over the interface of agent code, not over the engine."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,6 +11,7 @@ from tests.tidy.tree import PACKAGE, imports, shown
 ROOMS = {
     "planning": ("planning",),
     "knowledge": ("knowledge", "planning"),
+    "loop": ("loop", "knowledge"),
     "patterns": ("patterns",),
 }
 """The packages behind the boundary, each with those among them that it may import."""
@@ -23,6 +24,7 @@ DOORS = {
     "holdfast.agent.run.Run": "the production loop is agent code",
     "holdfast.agent.tool.Tool": "a plan names tools, and its schema is made of their parameters",
     "holdfast.agent.conditions": "conditions of plans, in CEL",
+    "holdfast.engine.exceptions.http.seconds_asked": "how long a provider asks to wait",
     "holdfast.engine.current_operation.current_operation": "the operation that a handler serves",
 }
 """The other imports that these packages may have: a module with all its names, or one name of a module."""

@@ -18,6 +18,7 @@ FLOORS = {
     "agent": 3,
     "planning": 3,
     "knowledge": 3,
+    "loop": 3,
     "observation": 3,
     "plans": 3,
     "memory": 3,

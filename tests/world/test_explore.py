@@ -3,6 +3,7 @@
 import pytest
 
 from holdfast import Key, Once, Run, agent, current_operation, tool
+from holdfast.loop import ModelRequest, user
 from holdfast.testing.services import ScriptedModel
 from holdfast.testing.world import World
 from holdfast.testing.world.story import WIDTH, wrapped
@@ -56,8 +57,8 @@ async def plain(to: str) -> None:
     """A plain write."""
 
 
-async def word(turn: int) -> str:
-    return await model.answer(turn)
+async def word(prompt: str) -> str:
+    return (await model.answer(ModelRequest(messages=(user(prompt),)))).text
 
 
 @agent(run_id="send-{to}", tools=[send])
@@ -73,7 +74,7 @@ async def careless(run: Run, to: str) -> None:
 def writer(how):
     @agent(run_id="write-{to}", tools=[how], name=f"writer-{how.name}")
     async def writes(run: Run, to: str) -> str:
-        return await how(to, await run.decide(word, 0))
+        return await how(to, await run.decide(word, "a greeting"))
 
     return writes
 

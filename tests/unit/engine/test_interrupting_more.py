@@ -246,3 +246,17 @@ async def test_what_was_said_during_a_call_is_heard_with_what_calls_it_off_later
         assert await app.run(desk, "ann") == "I wanted LaGuardia; and a window"
     assert heard(lab, "trip-ann") == [("book#1", 2)]
     await agrees(lab, desk)
+
+
+@virtual
+async def test_a_write_after_a_look_without_messages_is_sent(lab: Lab):
+    book = writer(lab)
+
+    @agent(run_id="trip-{name}", tools=[book])
+    async def desk(run: Run, name: str) -> str:
+        assert await run.messages() == ()
+        return str(await book("LGA"))
+
+    async with lab.app(desk) as app:
+        assert await app.run(desk, "ann") == "book LGA"
+    await agrees(lab, desk)

@@ -39,6 +39,7 @@ from holdfast.errors import (
     UsageError,
 )
 from holdfast.extensions import Notifications, Reachable, notifications_of
+from holdfast.inspect.stream import StreamEvent, events_of
 from holdfast.journal.backends import Address, address_of
 from holdfast.journal.fork_safety import belongs_here, inherited_app
 from holdfast.journal.port import Journal, Worker
@@ -284,6 +285,24 @@ class Holdfast:
         if concurrency < 1:
             raise UsageError(f"concurrency={concurrency}", next_step="give at least 1")
         return gather_bounded((self._one(agent, given) for given in inputs), concurrency)
+
+    async def stream(
+        self, agent: Agent[T, R], given: T, *, run_id: str | None = None, after: int = 0
+    ) -> AsyncGenerator[StreamEvent]:
+        """Run the agent as `run` does, and give the events of the run, until it is completed, suspended or stopped.
+
+        `after` is the position of the last event that the caller has seen: only later ones are given, each once. Text
+        deltas are provisional; an `answer` replaces them, and `turn_restarted` says that those of its step are void. A
+        caller that leaves early does not end the run.
+        """
+        checked_loop()
+        name = checked_run_id(run_id) if run_id is not None else agent.run_id_for(given)
+        stored = agent.stored_input(given, self.engine.identity.secret)
+        ended = asyncio.ensure_future(self._conclude(name, agent, stored))
+        ended.add_done_callback(_looked_at)
+        async for event in events_of(self.engine, name, ended, after):
+            yield event
+        ended.result()
 
     async def resume(self, run_id: str, *, by: str = "operator") -> Any:
         """Drive an existing run again, and give its result as `run` does. One that stopped is reopened by `by`."""

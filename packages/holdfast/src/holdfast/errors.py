@@ -21,6 +21,8 @@ from holdfast.model.errors import (
     KeyInProgress,
     LeaseLost,
     LedgerTaken,
+    LoopStopped,
+    ModelError,
     MustHold,
     NameClash,
     NewPlanNeeded,
@@ -105,6 +107,9 @@ __all__ = [  # noqa: RUF022  # in the order of the reference, which takes its se
     "PlanAborted",
     "PlanStepFailed",
     "NewPlanNeeded",
+    # --- models ------------------------------------------------------------------------------------------
+    "ModelError",
+    "LoopStopped",
     # --- who may ------------------------------------------------------------------------------------------
     "NotAllowed",
     "SignInNeeded",

@@ -24,7 +24,7 @@ from holdfast.engine.exceptions.http import retry_after, status_code
 from holdfast.engine.sealing import refuse, replay_timeout, sealing
 from holdfast.engine.suspension import Ending
 from holdfast.engine.transactions import may_begin
-from holdfast.errors import ContractError, DecisionFailed, HoldfastError, ReplayDiverged
+from holdfast.errors import ContractError, DecisionFailed, HoldfastError, ModelError, ReplayDiverged
 from holdfast.model import records as r
 from holdfast.model.canonical.encode import digest
 from holdfast.model.outcome import Outcome
@@ -106,7 +106,7 @@ async def decide(
             f"{name} ({instance.run}/{step}) failed: {recorded.reason}",
             run=instance.run,
             step=step,
-            outcome=Outcome("failed", f"{instance.run}/{step}", name, reason=recorded.reason),
+            outcome=Outcome("failed", f"{instance.run}/{step}", name, reason=recorded.reason, code=recorded.code),
         )
     return codec.decode(bytes(recorded.result))  # type: ignore[return-value]  # decoded by R's own annotation
 
@@ -139,7 +139,7 @@ async def _ask_model(scope: Scope, question: ModelQuestion, settings: DecisionSe
                 break
             continue
         return _record(scope, question, began, stored=stored, value=value)
-    return _record(scope, question, began, why=patience.why or "no tries are left")
+    return _record(scope, question, began, failed=patience)
 
 
 async def _waited(scope: Scope, question: ModelQuestion, patience: RetryBudget) -> bool:
@@ -171,8 +171,9 @@ async def _limited(scope: Scope, question: ModelQuestion, seconds: float) -> Any
 
 
 def _record(
-    scope: Scope, question: ModelQuestion, began: int, *, stored: bytes = b"null", value: object = None, why: str = ""
-) -> r.DecisionRecorded:
+    scope: Scope, question: ModelQuestion, began: int, *, stored: bytes = b"null", value: object = None,
+    failed: RetryBudget | None = None,
+) -> r.DecisionRecorded:  # fmt: skip
     instance = scope.active
     usage = getattr(value, "usage", None)
     confidence = getattr(value, "confidence", None)
@@ -181,8 +182,9 @@ def _record(
         function=question.name,
         digest=digest(instance.process.identity.secret, question.seen),
         seen=r.Raw(_new_part(instance.facts.seen_by_models, question.function, question.seen)),
-        status="failed" if why else "succeeded",
-        reason=why,
+        status="succeeded" if failed is None else "failed",
+        reason="" if failed is None else failed.why or "no tries are left",
+        code="" if failed is None else failed.code,
         result=r.Raw(stored),
         why=storable(str(getattr(value, "why", "") or "")),
         confidence=_finite(confidence),
@@ -301,6 +303,7 @@ class RetryBudget:
         self.retry: Final = wanted or DECISION_RETRY
         self.tries = tries
         self.why = ""
+        self.code = ""
         self.told = False
         self._limit_ms = limit_ms
         self._refusals = 0
@@ -316,6 +319,7 @@ class RetryBudget:
     def failed(self, error: Exception, why: str, took_ms: int) -> None:
         """Count a try that failed."""
         self.why = why
+        self.code = error.code if isinstance(error, ModelError) else ""
         self._spent_ms += min(took_ms, self._limit_ms)
         self._refusals += 0 if is_outage(error) else 1
         self._asked_ms = _asked_s(error) * 1000
@@ -354,6 +358,8 @@ def _asked_s(error: BaseException) -> float:
 
 def is_outage(error: Exception) -> bool:
     """True if asking again may help by itself. An answer that does not fit, a refusal and a bug are not outages."""
+    if isinstance(error, ModelError):
+        return error.is_outage
     if isinstance(error, _OUTAGE_ERRORS) and not isinstance(error, OSError):
         return False
     status = status_code(error)

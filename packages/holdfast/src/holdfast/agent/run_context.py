@@ -8,7 +8,9 @@ own entries in the ledger. They import nothing else of the engine, the journal a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+import contextlib
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -90,6 +92,10 @@ class RunContext:
         """A person's answer to a question. Raises `TimeoutError` if none arrives in time."""
         return await ask(self._scope, question_of(text, choices, returns), AnswerLimit(within), step)
 
+    def speaker(self, step: str) -> AbstractContextManager[Callable[[str], None]]:
+        """A function that gives pieces of the answer of a step to the readers of `app.stream`, as they come."""
+        return self._scope.active.process.live_text.speaker(self.run, step)
+
     # --- tools -----------------------------------------------------------------------------------------------------
 
     def tools(self) -> Mapping[str, AnyTool]:
@@ -109,6 +115,15 @@ class RunContext:
     def section(self, name: str) -> RunContext:
         """The part of this branch of that name, numbered where the name comes again."""
         return RunContext(self._scope.boundary(name))
+
+    @contextlib.contextmanager
+    def inside(self) -> Generator[None]:
+        """The steps of the body belong to this part of the branch."""
+        token = SCOPE.set(self._scope)
+        try:
+            yield
+        finally:
+            SCOPE.reset(token)
 
     def start(self, name: str, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """A branch of that name, in a task of its own."""

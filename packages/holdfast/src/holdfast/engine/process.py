@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from holdfast.engine.breaker import Breakers
 from holdfast.engine.caches import InboxDepth, PendingIndex, RecentHistories
@@ -66,6 +67,7 @@ class Process:
         self.recent_histories: Final = RecentHistories(journal)
         self.came_due: Final = asyncio.Event()
         """Set when an answer or command made an idle run due here: it need not wait for the next look for due runs."""
+        self.live_text: Final = LiveText()
         self.closing = False
         self._beat_up = 0
         self._background: dict[asyncio.Task[Any], None] = {}  # ended in the order in which they began
@@ -136,6 +138,59 @@ class Process:
                 "Pass the key to the system, or drop idempotency=Key(...)",
                 tool,
             )
+
+
+class Piece(NamedTuple):
+    """A piece of the answer that a model is giving at this step. `speaker` numbers the calls of models."""
+
+    step: str
+    speaker: int
+    text: str
+
+
+class LiveText:
+    """The text of answers that models are giving, for readers in this process. It is not on record."""
+
+    def __init__(self) -> None:
+        self._readers: Final[dict[str, list[Callable[[Piece], None]]]] = {}
+        self._so_far: Final[dict[str, dict[int, Piece]]] = {}
+        self._speakers = 0
+
+    def read(self, run: str, reader: Callable[[Piece], None]) -> Callable[[], None]:
+        """Add a reader of a run; the function that removes it.
+
+        It first receives the text so far of each answer that is being given.
+        """
+        readers = self._readers.setdefault(run, [])
+        readers.append(reader)
+        for piece in self._so_far.get(run, {}).values():
+            reader(piece)
+
+        def remove() -> None:
+            readers.remove(reader)
+            if not readers and self._readers.get(run) is readers:
+                del self._readers[run]
+
+        return remove
+
+    @contextlib.contextmanager
+    def speaker(self, run: str, step: str) -> Generator[Callable[[str], None]]:
+        """One call of a model: a function that gives pieces of its answer to the readers of the run."""
+        self._speakers += 1
+        number, answers = self._speakers, self._so_far.setdefault(run, {})
+
+        def say(text: str) -> None:
+            before = answers.get(number)
+            answers[number] = Piece(step, number, text if before is None else before.text + text)
+            for reader in tuple(self._readers.get(run, ())):
+                reader(Piece(step, number, text))
+
+        try:
+            yield say
+        finally:
+            answers.pop(number, None)
+            if not answers and self._so_far.get(run) is answers:
+                del self._so_far[run]
 
 
 # The runs that this process holds, and how a lease is returned that the journal still has.

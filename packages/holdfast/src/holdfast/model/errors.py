@@ -352,6 +352,36 @@ class SignInRefused(HoldfastError):
         self.retry_after = retry_after
 
 
+# --- models ------------------------------------------------------------------------------------------
+
+
+class ModelError(HoldfastError):
+    """A model gave no usable answer. `code` is the class of the error: it is on record, and fallbacks depend on it.
+
+    `retry_after` is the time in seconds after which the provider asks to be tried again.
+    """
+
+    def __init__(
+        self, message: str, *, code: str, retry_after: float | None = None, known: str = "", next_step: str = ""
+    ) -> None:
+        super().__init__(message, known=known, next_step=next_step)
+        self.code = code
+        self.retry_after = retry_after
+
+    @property
+    def is_outage(self) -> bool:
+        """True if asking again may help by itself."""
+        return self.code in {"unavailable", "rate_limited"}
+
+
+class LoopStopped(HoldfastError):
+    """A loop around a model ended without an answer. `code` says why: `turns`, `tokens`, `refusal` or `unusable`."""
+
+    def __init__(self, message: str, *, code: str, known: str = "", next_step: str = "") -> None:
+        super().__init__(message, known=known, next_step=next_step)
+        self.code = code
+
+
 # --- the journal -------------------------------------------------------------------------------------
 
 

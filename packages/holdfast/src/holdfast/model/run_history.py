@@ -581,12 +581,13 @@ class RunHistory:
                 lifecycle.status, lifecycle.reason = "undone", f"undone by {record.by}"
 
     def _message(self, record: r.MessageRecord) -> None:
-        messages = self.messages = self.messages or Messages()
         if isinstance(record, r.MessageReceived):
+            self.messages = self.messages or Messages()
             self.entry_seen = max(self.entry_seen, record.entry)
-            messages.receive(record, self.operations.values())
+            self.messages.receive(record, self.operations.values())
             return
-        messages.hear(record)
+        if record.messages and self.messages is not None:  # a look that found none changes nothing for later steps
+            self.messages.hear(record)
         if record.step not in self.operations:  # an operation's outcome is what its code receives
             self.steps.answers[record.step] = record
             self.delivered.deliver(record.step)

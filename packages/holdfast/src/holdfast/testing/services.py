@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Generic, TypeVar
+from typing import TypeAlias
+
+from holdfast.errors import ModelError
+from holdfast.knowledge.production_loop import Usage
+from holdfast.loop.model import ModelCall, ModelReply, ModelRequest
 
 
 class Payments:
@@ -168,28 +172,42 @@ class KeyValue:
         self._effects.clear()
 
 
-T = TypeVar("T")
+Said: TypeAlias = str | ModelCall | tuple[ModelCall, ...] | ModelReply | Exception
+"""One answer of a scripted model: a text, a call or a tuple of calls, a whole reply, or an error that it raises."""
+Phrasing: TypeAlias = Said | Callable[[ModelRequest], Said]
+"""One answer, or a function of the request that gives one."""
 
 
-class ScriptedModel(Generic[T]):
-    """Answers by turn: each has its phrasings, the first for the first time asked; the last one is repeated.
+class ScriptedModel:
+    """A model whose answers are given: one for each answer that the conversation holds so far.
 
-    Pass it to `world.use`, so that each run begins the script anew. It has no effects.
+    A list of answers is what it says when it is asked the same again, in other words: the last one is repeated. An
+    answer can also be a function of the request. Pass the model to `world.use`, so that each run begins the script
+    anew.
     """
 
-    def __init__(self, *turns: Sequence[T]) -> None:
-        if not all(turns):
+    def __init__(self, *script: Phrasing | list[Said], name: str = "scripted") -> None:
+        self._script: list[list[Phrasing]] = [list(_phrasings(turn)) for turn in script]
+        if not all(self._script):
             raise ValueError("a turn without any phrasing: give each at least one answer")
-        self._turns = turns
-        self.asked: list[int] = []
+        self.name = name
+        self.asked: list[ModelRequest] = []
 
-    async def answer(self, turn: int) -> T:
-        """The answer of a turn, counted from 0. Raises `IndexError` after the last one."""
+    async def answer(self, request: ModelRequest, on_text: Callable[[str], None] = lambda _: None) -> ModelReply:
+        """The answer to these messages; text is given word by word. Raises `ModelError` where the script has ended."""
         await asyncio.sleep(0)
-        phrasings = self._turns[turn]
-        before = self.asked.count(turn)
-        self.asked.append(turn)
-        return phrasings[min(before, len(phrasings) - 1)]
+        turn = sum(message.role == "assistant" for message in request.messages)
+        if turn >= len(self._script):
+            text = f"the script of {self.name} has {len(self._script)} answers, and the conversation {turn}"
+            raise ModelError(text, code="refused", next_step="give ScriptedModel one more answer")
+        phrasings = self._script[turn]
+        before = self.asked.count(request)
+        self.asked.append(request)
+        said = phrasings[min(before, len(phrasings) - 1)]
+        reply = _reply_of(said(request) if callable(said) else said)
+        for place, word in enumerate(reply.text.split(" ") if reply.text else ()):
+            on_text(f" {word}" if place else word)
+        return reply
 
     def effects(self) -> list[str]:
         """Always empty: asking a model changes nothing."""
@@ -198,3 +216,24 @@ class ScriptedModel(Generic[T]):
     def reset(self) -> None:
         """Begin the script anew."""
         self.asked.clear()
+
+
+def _phrasings(turn: Phrasing | list[Said]) -> Sequence[Phrasing]:
+    if isinstance(turn, list):
+        several: list[Said] = turn  # pyright: ignore[reportUnknownVariableType]  # it forgets what the list holds
+        return several
+    return [turn]
+
+
+def _reply_of(said: Said) -> ModelReply:
+    match said:
+        case Exception():
+            raise said
+        case ModelReply():
+            return said
+        case str():
+            return ModelReply(said, usage=Usage(10, 5))
+        case ModelCall():
+            return _reply_of((said,))
+        case _:
+            return ModelReply("", said, "calls", usage=Usage(10, 5))

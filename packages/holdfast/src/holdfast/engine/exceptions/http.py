@@ -36,12 +36,16 @@ def retry_after(error: BaseException) -> float | None:
     A date is measured against the answer's own `Date`, so that our clock plays no part; without one it is None.
     """
     headers = _headers(error)
-    asked = _header(headers, "retry-after")
+    return seconds_asked(_header(headers, "retry-after"), _header(headers, "date"))
+
+
+def seconds_asked(asked: str | None, date: str | None) -> float | None:
+    """The seconds that the headers `Retry-After` and `Date` of one answer ask for; None if they do not say it."""
     if asked is None:
         return None
     if (seconds := _SECONDS.fullmatch(asked)) is not None:
         return float(seconds[1])
-    return _seconds_between(_header(headers, "date"), asked)
+    return _seconds_between(date, asked)
 
 
 def _seconds_between(start: str | None, end: str) -> float | None:

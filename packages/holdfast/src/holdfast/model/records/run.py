@@ -84,6 +84,7 @@ class DecisionRecorded(Stamped, frozen=True):
     output_tokens: int = 0
     cost: float = 0.0
     ms: int = 0
+    code: str = ""  # the class of the error, where the client of the model names it
 
 
 class ValueRecorded(Stamped, frozen=True):

@@ -1,0 +1,217 @@
+"""`AnthropicMessages`: Anthropic's messages protocol."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from holdfast.errors import ModelError
+from holdfast.knowledge.production_loop import Usage
+from holdfast.loop.http import ProviderAddress, arguments_of, cut, events, key_of, malformed, read
+from holdfast.loop.model import ChatMessage, ModelCall, ModelReply, ModelRequest, OnText, Stop
+
+if TYPE_CHECKING:
+    import httpx2
+
+URL: Final = "https://api.anthropic.com"
+KEY: Final = "ANTHROPIC_API_KEY"
+VERSION: Final = "2023-06-01"
+_NATIVE: Final = "anthropic"
+_STOPS: Final[dict[str, Stop]] = {
+    "end_turn": "end", "stop_sequence": "end", "tool_use": "calls", "max_tokens": "length",
+    "model_context_window_exceeded": "length", "refusal": "refusal",
+}  # fmt: skip
+
+
+class _Counted(msgspec.Struct):
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
+
+
+class _Started(msgspec.Struct):
+    model: str = ""
+    usage: _Counted = msgspec.field(default_factory=_Counted)
+
+
+class _Delta(msgspec.Struct):
+    type: str = ""
+    text: str = ""
+    partial_json: str = ""
+    thinking: str = ""
+    signature: str = ""
+    stop_reason: str | None = None
+
+
+class _Problem(msgspec.Struct):
+    type: str = ""
+    message: str = ""
+
+
+class _Event(msgspec.Struct):
+    type: str
+    index: int = 0
+    message: _Started | None = None
+    content_block: dict[str, Any] | None = None
+    delta: _Delta | None = None
+    usage: _Counted | None = None
+    error: _Problem | None = None
+
+
+class AnthropicMessages:
+    """A model behind Anthropic's messages API."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        key: str | None = None,
+        base_url: str = URL,
+        silence: timedelta = timedelta(seconds=60),
+        http: httpx2.AsyncClient | None = None,
+        settings: dict[str, Any] | None = None,
+    ) -> None:
+        self.name = name
+        headers = {"x-api-key": key_of(KEY, key, needed=True), "anthropic-version": VERSION}
+        self._provider = ProviderAddress(base_url, headers, KEY, silence, http)
+        self._settings = settings or {}
+
+    async def answer(self, request: ModelRequest, on_text: OnText) -> ModelReply:
+        """The answer to the request. Raises `ModelError`."""
+        said = _Answer(self._provider, on_text)
+        async for data in events(self._provider, "/v1/messages", self._body(request)):
+            said.add(read(data, _Event, self._provider))
+            if said.over:
+                break
+        return said.reply()
+
+    def _body(self, request: ModelRequest) -> dict[str, Any]:
+        body: dict[str, Any] = {
+            "model": self.name,
+            "max_tokens": request.max_tokens,
+            "messages": _messages(request.messages),
+            "stream": True,
+        }
+        if request.instructions:
+            body["system"] = request.instructions
+        if request.tools:
+            body["tools"] = [
+                {"name": tool["name"], "description": tool["description"], "input_schema": tool["parameters"]}
+                for tool in request.tools
+            ]
+        if request.returns:
+            body["output_config"] = {"format": {"type": "json_schema", "schema": request.returns}}
+        return {**body, **self._settings}
+
+
+class _Answer:
+    """An answer as its events arrive."""
+
+    def __init__(self, provider: ProviderAddress, on_text: OnText) -> None:
+        self._provider = provider
+        self._on_text = on_text
+        self._blocks: dict[int, dict[str, Any]] = {}
+        self._arguments: dict[int, str] = {}
+        self._stop = ""
+        self._model = ""
+        self._input = self._output = 0
+        self.over = False
+
+    def add(self, event: _Event) -> None:
+        """Take one event. Raises `ModelError` for an error that the provider reports in the stream."""
+        match event.type:
+            case "error":
+                problem = event.error or _Problem()
+                code = "rate_limited" if problem.type == "rate_limit_error" else "unavailable"
+                text = f"{self._provider.url} broke off: {problem.type} {problem.message}"
+                raise ModelError(text, code=code, next_step="it is asked again")
+            case "message_start" if event.message is not None:
+                self._model = event.message.model
+                self._count(event.message.usage)
+            case "content_block_start" if event.content_block is not None:
+                self._blocks[event.index] = event.content_block
+            case "content_block_delta" if event.delta is not None:
+                self._take(event.index, event.delta)
+            case "message_delta" if event.delta is not None:
+                self._stop = event.delta.stop_reason or self._stop
+                self._count(event.usage or _Counted())
+            case "message_stop":
+                self.over = True
+            case _:
+                pass  # a ping, the end of a block, or an event of a later version
+
+    def _count(self, counted: _Counted) -> None:
+        given = (counted.input_tokens, counted.cache_read_input_tokens, counted.cache_creation_input_tokens)
+        self._input = max(self._input, sum(number or 0 for number in given))
+        self._output = max(self._output, counted.output_tokens or 0)
+
+    def _take(self, index: int, delta: _Delta) -> None:
+        if index not in self._blocks:
+            raise malformed(self._provider, f"a delta of block {index}, which was not begun")
+        block = self._blocks[index]
+        match delta.type:
+            case "text_delta":
+                block["text"] = block.get("text", "") + delta.text
+                self._on_text(delta.text)
+            case "input_json_delta":
+                self._arguments[index] = self._arguments.get(index, "") + delta.partial_json
+            case "thinking_delta":
+                block["thinking"] = block.get("thinking", "") + delta.thinking
+            case "signature_delta":
+                block["signature"] = block.get("signature", "") + delta.signature
+            case _:
+                pass  # of a later version
+
+    def reply(self) -> ModelReply:
+        """The whole answer. Raises `ModelError` if the stream ended before it did."""
+        if not self.over or not self._stop:
+            raise cut(self._provider)
+        if self._stop not in _STOPS:
+            raise malformed(self._provider, f"it ended with stop_reason={self._stop!r}")
+        blocks = [self._blocks[index] for index in sorted(self._blocks)]
+        text = "".join(block.get("text", "") for block in blocks if block.get("type") == "text")
+        calls = tuple(self._call(index) for index in sorted(self._blocks) if self._blocks[index]["type"] == "tool_use")
+        usage = Usage(self._input, self._output)
+        return ModelReply(text, calls, _STOPS[self._stop], usage, self._model, native=self._native(blocks))
+
+    def _call(self, index: int) -> ModelCall:
+        block = self._blocks[index]
+        given = self._arguments.get(index) or msgspec.json.encode(block.get("input", {})).decode()
+        return ModelCall(str(block.get("id", "")), str(block.get("name", "")), given)
+
+    def _native(self, blocks: list[dict[str, Any]]) -> dict[str, Any]:
+        """The blocks, where the provider signed what it thought: it wants them back unchanged."""
+        if not any(block.get("type") in {"thinking", "redacted_thinking"} for block in blocks):
+            return {}
+        for index, arguments in self._arguments.items():
+            self._blocks[index]["input"] = arguments_of(arguments)
+        return {_NATIVE: blocks}
+
+
+def _messages(messages: tuple[ChatMessage, ...]) -> list[dict[str, Any]]:
+    """The messages in turns of user and assistant: the answers to calls are of the user."""
+    turns: list[dict[str, Any]] = []
+    for message in messages:
+        role = "assistant" if message.role == "assistant" else "user"
+        if turns and turns[-1]["role"] == role:
+            turns[-1]["content"] += _blocks(message)
+        else:
+            turns.append({"role": role, "content": _blocks(message)})
+    return turns
+
+
+def _blocks(message: ChatMessage) -> list[dict[str, Any]]:
+    if message.role == "tool":
+        result = {"type": "tool_result", "tool_use_id": message.answers, "content": message.text}
+        return [{**result, "is_error": True} if message.failed else result]
+    if _NATIVE in message.native:
+        return list(message.native[_NATIVE])
+    text = [{"type": "text", "text": message.text}] if message.text else list[dict[str, Any]]()
+    calls = [
+        {"type": "tool_use", "id": call.id, "name": call.tool, "input": arguments_of(call.arguments)}
+        for call in message.calls
+    ]
+    return [*text, *calls]

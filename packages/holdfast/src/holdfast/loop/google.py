@@ -1,0 +1,189 @@
+"""`GoogleGemini`: Google's protocol for generating content."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from holdfast.errors import ModelError
+from holdfast.knowledge.production_loop import Usage
+from holdfast.loop.http import ProviderAddress, arguments_of, cut, events, key_of, malformed, read
+from holdfast.loop.model import ChatMessage, ModelCall, ModelReply, ModelRequest, OnText, Stop
+
+if TYPE_CHECKING:
+    import httpx2
+
+URL: Final = "https://generativelanguage.googleapis.com"
+KEY: Final = "GEMINI_API_KEY"
+_NATIVE: Final = "google"
+_STOPS: Final[dict[str, Stop]] = {
+    "STOP": "end", "MAX_TOKENS": "length", "SAFETY": "refusal", "RECITATION": "refusal", "BLOCKLIST": "refusal",
+    "PROHIBITED_CONTENT": "refusal", "SPII": "refusal", "LANGUAGE": "refusal",
+}  # fmt: skip
+
+
+class _Content(msgspec.Struct):
+    parts: list[dict[str, Any]] = []
+
+
+class _Candidate(msgspec.Struct):
+    content: _Content = msgspec.field(default_factory=_Content)
+    finish_reason: str | None = msgspec.field(default=None, name="finishReason")
+
+
+class _Counted(msgspec.Struct, rename="camel"):
+    prompt_token_count: int = 0
+    candidates_token_count: int = 0
+    thoughts_token_count: int = 0
+
+
+class _Feedback(msgspec.Struct, rename="camel"):
+    block_reason: str | None = None
+
+
+class _Chunk(msgspec.Struct, rename="camel"):
+    candidates: list[_Candidate] = []
+    usage_metadata: _Counted | None = None
+    prompt_feedback: _Feedback | None = None
+    model_version: str = ""
+    error: dict[str, Any] | None = None
+
+
+class GoogleGemini:
+    """A model behind Google's Gemini API."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        key: str | None = None,
+        base_url: str = URL,
+        silence: timedelta = timedelta(seconds=60),
+        http: httpx2.AsyncClient | None = None,
+        settings: dict[str, Any] | None = None,
+    ) -> None:
+        self.name = name
+        self._provider = ProviderAddress(
+            base_url, {"x-goog-api-key": key_of(KEY, key, needed=True)}, KEY, silence, http
+        )
+        self._settings = settings or {}
+
+    async def answer(self, request: ModelRequest, on_text: OnText) -> ModelReply:
+        """The answer to the request. Raises `ModelError`."""
+        said = _Answer(self._provider, on_text)
+        path = f"/v1beta/models/{self.name}:streamGenerateContent?alt=sse"
+        async for data in events(self._provider, path, self._body(request)):
+            said.add(read(data, _Chunk, self._provider))
+        return said.reply()
+
+    def _body(self, request: ModelRequest) -> dict[str, Any]:
+        config: dict[str, Any] = {"maxOutputTokens": request.max_tokens, **self._settings}
+        if request.returns:
+            config |= {"responseMimeType": "application/json", "responseJsonSchema": request.returns}
+        body: dict[str, Any] = {"contents": _contents(request.messages), "generationConfig": config}
+        if request.instructions:
+            body["systemInstruction"] = {"parts": [{"text": request.instructions}]}
+        if request.tools:
+            declared = [
+                {
+                    "name": tool["name"],
+                    "description": tool["description"],
+                    "parametersJsonSchema": tool["parameters"],
+                }
+                for tool in request.tools
+            ]
+            body["tools"] = [{"functionDeclarations": declared}]
+        return body
+
+
+class _Answer:
+    """An answer as its chunks arrive."""
+
+    def __init__(self, provider: ProviderAddress, on_text: OnText) -> None:
+        self._provider = provider
+        self._on_text = on_text
+        self._parts: list[dict[str, Any]] = []
+        self._finished = ""
+        self._blocked = ""
+        self._usage = Usage()
+        self._model = ""
+
+    def add(self, chunk: _Chunk) -> None:
+        """Take one chunk. Raises `ModelError` for an error that the provider reports in the stream."""
+        if chunk.error is not None:
+            text = f"{self._provider.url} broke off: {chunk.error.get('message', chunk.error)}"
+            raise ModelError(text, code="unavailable", next_step="it is asked again")
+        self._model = chunk.model_version or self._model
+        if (counted := chunk.usage_metadata) is not None:
+            said = counted.candidates_token_count + counted.thoughts_token_count
+            self._usage = Usage(counted.prompt_token_count, said)
+        if chunk.prompt_feedback is not None and chunk.prompt_feedback.block_reason:
+            self._blocked = chunk.prompt_feedback.block_reason
+        for candidate in chunk.candidates[:1]:
+            self._finished = candidate.finish_reason or self._finished
+            for part in candidate.content.parts:
+                self._parts.append(part)
+                if text := _text(part, self._provider):
+                    self._on_text(text)
+
+    def reply(self) -> ModelReply:
+        """The whole answer. Raises `ModelError` if the stream ended before it did."""
+        if self._blocked:
+            return ModelReply(f"the prompt was blocked: {self._blocked}", (), "refusal", self._usage, self._model)
+        if not self._finished:
+            raise cut(self._provider)
+        if self._finished not in _STOPS:
+            raise malformed(self._provider, f"it ended with finishReason={self._finished!r}")
+        calls = tuple(
+            _call(part["functionCall"], place, self._provider)
+            for place, part in enumerate((part for part in self._parts if "functionCall" in part), 1)
+        )
+        text = "".join(_text(part, self._provider) for part in self._parts)
+        stop = _STOPS[self._finished]
+        stop = "calls" if calls and stop == "end" else stop
+        return ModelReply(text, calls, stop, self._usage, self._model, native={_NATIVE: self._parts})
+
+
+def _text(part: dict[str, Any], provider: ProviderAddress) -> str:
+    """The text of a part that is for the reader; a thought is not."""
+    text = part.get("text", "")
+    if not isinstance(text, str):
+        raise malformed(provider, f"a text that is {type(text).__name__}")
+    return "" if part.get("thought") else text
+
+
+def _call(call: Any, place: int, provider: ProviderAddress) -> ModelCall:
+    try:
+        found = msgspec.convert(call, dict[str, Any])
+    except msgspec.ValidationError as error:
+        raise malformed(provider, "a call that is no object") from error
+    arguments = msgspec.json.encode(found.get("args") or {}).decode()
+    return ModelCall(str(found.get("id") or f"call-{place}"), str(found.get("name", "")), arguments)
+
+
+def _contents(messages: tuple[ChatMessage, ...]) -> list[dict[str, Any]]:
+    """The messages in turns of user and model: the answers to calls are of the user."""
+    turns: list[dict[str, Any]] = []
+    for message in messages:
+        role = "model" if message.role == "assistant" else "user"
+        if turns and turns[-1]["role"] == role:
+            turns[-1]["parts"] += _parts(message)
+        else:
+            turns.append({"role": role, "parts": _parts(message)})
+    return turns
+
+
+def _parts(message: ChatMessage) -> list[dict[str, Any]]:
+    if message.role == "tool":
+        said = {"error": message.text} if message.failed else {"result": message.text}
+        return [{"functionResponse": {"id": message.answers, "name": message.tool, "response": said}}]
+    if _NATIVE in message.native:
+        return list(message.native[_NATIVE])
+    text = [{"text": message.text}] if message.text else list[dict[str, Any]]()
+    calls = [
+        {"functionCall": {"id": call.id, "name": call.tool, "args": arguments_of(call.arguments)}}
+        for call in message.calls
+    ]
+    return [*text, *calls]

@@ -1,0 +1,252 @@
+"""`ModelLoop`: ask a model, perform the calls that it chose, show it the outcomes, until it answers.
+
+The loop is agent code over the public interface, about ten lines of it, so that you can own and replace it:
+
+    chat = Chat(run, loop, text)
+    while (reply := await chat.turn()).calls:
+        await chat.perform(reply.calls)
+    return reply.text
+
+Each turn is one recorded decision, `turn/model#1`, `turn#2/model#1` and so on. The calls of one answer run at once,
+each in a branch that has the model's id of the call. A replay asks no model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, Literal, TypeVar, cast
+
+import msgspec
+
+from holdfast.agent.run import Run
+from holdfast.agent.run_context import RunContext
+from holdfast.errors import DecisionFailed, LoopStopped, UsageError
+from holdfast.loop.compaction import ChatHistory, Compaction
+from holdfast.loop.model import ChatMessage, Model, ModelCall, ModelReply, ModelRequest, checked_reply, step_of, user
+from holdfast.model.outcome import Outcome
+from holdfast.model.parameters import parameters_schema
+from holdfast.model.values import codec_for
+from holdfast.policies import Retry
+
+T = TypeVar("T")
+ErrorClass = Literal["unavailable", "rate_limited", "unauthorized", "refused", "too_long", "malformed", "refusal"]
+FALLBACK_RETRY = Retry(attempts=3, elapsed=timedelta(seconds=30))
+"""How often a model is tried that has a fallback, where the loop sets no `retry`."""
+ANY_OUTAGE: tuple[ErrorClass, ...] = ("unavailable", "rate_limited", "unauthorized")
+_VALUE = "value"
+
+
+class Fallback(msgspec.Struct, frozen=True):
+    """Another model for a turn, and the classes of errors of the one before after which it is asked."""
+
+    model: Model
+    after: tuple[ErrorClass, ...] = ANY_OUTAGE
+
+
+class LoopLimits(msgspec.Struct, frozen=True):
+    """The limits of one conversation: its turns, the tokens of all of them, and those of one answer.
+
+    `corrections` is how often a model is asked again for an answer that was cut or does not fit, before the loop stops.
+    """
+
+    turns: int = 50
+    tokens: int = 0
+    answer_tokens: int = 4096
+    corrections: int = 3
+
+    def __post_init__(self) -> None:
+        if self.turns < 1 or self.answer_tokens < 1 or min(self.tokens, self.corrections) < 0:
+            raise UsageError(
+                f"the limits of a loop are turns={self.turns}, tokens={self.tokens}, "
+                f"answer_tokens={self.answer_tokens}, corrections={self.corrections}",
+                next_step="give at least one turn and one token of an answer; tokens=0 sets no limit",
+            )
+
+
+class ModelLoop(msgspec.Struct, frozen=True):
+    """A model with instructions, put in a loop: `await loop(run, text)` inside any agent.
+
+    `tools` names those that the model is offered; None offers all tools of the agent. The `fallbacks` are asked in
+    order, each after errors of the classes that it names. `retry` and `timeout` are those of one call of a model.
+    `compaction` is the rule by which a long history is replaced by a summary and the receipts.
+    """
+
+    model: Model
+    instructions: str = ""
+    tools: tuple[str, ...] | None = None
+    limits: LoopLimits = LoopLimits()
+    fallbacks: tuple[Fallback, ...] = ()
+    retry: Retry | None = None
+    timeout: timedelta | None = None
+    compaction: Compaction | None = Compaction()
+
+    async def __call__(self, run: Run, said: str | Sequence[ChatMessage]) -> str:
+        """The text with which the model ends. Raises `LoopStopped` at a limit, a refusal, or an unusable answer."""
+        return await self._ended(Chat(run, self, said))
+
+    async def ask(self, run: Run, said: str | Sequence[ChatMessage], returns: type[T]) -> T:
+        """As a call of the loop, with an answer of that type. The model is told where its answer does not fit."""
+        chat = Chat(run, self, said, returns)
+        text = await self._ended(chat)
+        return cast("T", chat.value(text))
+
+    async def _ended(self, chat: Chat) -> str:
+        while (reply := await chat.turn()).calls:
+            await chat.perform(reply.calls)
+        return reply.text
+
+
+class Chat:
+    """One conversation of a loop: its messages so far, and the next turn."""
+
+    def __init__(
+        self, run: Run, loop: ModelLoop, said: str | Sequence[ChatMessage], returns: type[Any] | None = None
+    ) -> None:
+        self._run = run
+        self._loop = loop
+        self._returns = returns
+        self._history = ChatHistory([user(said)] if isinstance(said, str) else said)
+        self.turns = 0
+        self.tokens = 0
+        self._corrections = 0
+        self._section: RunContext | None = None
+
+    @property
+    def messages(self) -> list[ChatMessage]:
+        """The conversation so far, as the model sees it next."""
+        return self._history.messages
+
+    async def turn(self) -> ModelReply:
+        """Ask the model until it gives a usable answer: its calls, or its last text. Raises `LoopStopped`."""
+        while True:
+            reply = await self._next_reply()
+            problem = self._problem(reply)
+            if problem is None:
+                return reply
+            self._corrections += 1
+            if self._corrections > self._loop.limits.corrections:
+                raise self._stopped("unusable", f"the model's answer is unusable: {problem}")
+            self.messages.append(user(f"{problem} Answer again."))
+
+    async def perform(self, calls: Sequence[ModelCall]) -> list[Outcome[Any]]:
+        """Perform the calls of one answer at once, and append their outcomes to the conversation."""
+        named = [(step_of(call, place), call) for place, call in enumerate(calls, 1)]
+        assert self._section is not None, "a turn comes first"
+        with self._section.inside():
+            outcomes = await self._run.map(self._performed, named, id=lambda one: one[0])
+        for call, outcome in zip(calls, outcomes, strict=True):
+            failed = outcome.status != "succeeded"
+            self.messages.append(ChatMessage("tool", outcome.as_text(), (), call.id, call.tool, failed))
+        return outcomes
+
+    def value(self, text: str) -> Any:
+        """The value of an answer as structured output. Raises `ValueError` where it does not fit."""
+        decoded: dict[str, Any] = msgspec.json.decode(text, type=dict[str, Any])
+        return codec_for(self._returns).decode(msgspec.json.encode(decoded[_VALUE] if self._wrapped() else decoded))
+
+    # --- inside ----------------------------------------------------------------------------------------------------
+
+    async def _performed(self, named: tuple[str, ModelCall]) -> Outcome[Any]:
+        _, call = named
+        return await self._run.call(call.tool, call.arguments)
+
+    async def _next_reply(self) -> ModelReply:
+        limits = self._loop.limits
+        if self.turns >= limits.turns:
+            raise self._stopped("turns", f"the model used all its {limits.turns} turns")
+        if limits.tokens and self.tokens >= limits.tokens:
+            raise self._stopped("tokens", f"the conversation used {self.tokens} tokens of {limits.tokens}")
+        self.turns += 1
+        self._section = RunContext.current().section("turn")
+        with self._section.inside():
+            for message in await self._run.messages():
+                self.messages.append(user(f"{message.sender or 'A person'} says: {message.text}"))
+            reply = await self._asked()
+        self.tokens += reply.usage.input_tokens + reply.usage.output_tokens
+        cut = ChatMessage("assistant", reply.text or "(cut)")  # no calls: nothing answers them
+        self.messages.append(cut if reply.stop == "length" else reply.as_message())
+        if reply.stop == "refusal":
+            raise self._stopped("refusal", f"the model refused: {reply.text or 'it gave no reason'}")
+        return reply
+
+    async def _asked(self) -> ModelReply:
+        """The reply of the model, or that of the first fallback which the error before it leads to."""
+        if self._loop.compaction is not None:
+            await self._history.compact(self._run, self._loop.compaction, self._loop.model)
+        failed: DecisionFailed | None = None
+        refused: ModelReply | None = None
+        before, why = "", ""
+        for fallback in (Fallback(self._loop.model), *self._loop.fallbacks):
+            if before and before not in fallback.after:
+                continue
+            try:
+                reply = await self._ask(fallback.model, why)
+            except DecisionFailed as error:
+                failed, before = error, "" if error.outcome is None else error.outcome.code
+                why = f"{fallback.model.name} failed ({before or 'error'}): {error.message}"
+                continue
+            if reply.stop != "refusal" or not any("refusal" in one.after for one in self._loop.fallbacks):
+                return reply
+            before, why, refused = "refusal", f"{fallback.model.name} refused", reply
+        if refused is not None:
+            return refused
+        assert failed is not None, "a turn without a reply failed"
+        raise failed
+
+    async def _ask(self, model: Model, why: str) -> ModelReply:
+        settings = self._run.options(
+            retry=self._loop.retry or (FALLBACK_RETRY if self._loop.fallbacks else None), timeout=self._loop.timeout
+        )
+        context = RunContext.current()
+        step = context.next_step("model")
+
+        async def asked(request: ModelRequest) -> ModelReply:
+            with context.speaker(step) as on_text:
+                reply = checked_reply(await model.answer(request, on_text))
+            return msgspec.structs.replace(reply, model=reply.model or model.name, why=why)
+
+        asked.__name__ = "model"
+        return await settings.decide(asked, self._request())
+
+    def _request(self) -> ModelRequest:
+        offered, loop = self._run.tools.schemas("json"), self._loop
+        tools = [tool for tool in offered if loop.tools is None or tool["name"] in loop.tools]
+        return ModelRequest(
+            loop.instructions, tuple(tools), self._schema(), loop.limits.answer_tokens, tuple(self.messages)
+        )
+
+    def _schema(self) -> dict[str, Any]:
+        if self._returns is None:
+            return {}
+        schema = parameters_schema({_VALUE: self._returns}, {_VALUE})
+        if self._wrapped():
+            return schema
+        return {**schema["$defs"][self._returns.__name__], "$defs": schema["$defs"]}
+
+    def _wrapped(self) -> bool:
+        """True if the value is a property of the answer: providers want an object on the outside."""
+        assert self._returns is not None
+        whole = parameters_schema({_VALUE: self._returns}, {_VALUE})
+        definition = whole.get("$defs", {}).get(getattr(self._returns, "__name__", ""), {})
+        return bool(definition.get("type") != "object")
+
+    def _problem(self, reply: ModelReply) -> str | None:
+        """The reason why the reply cannot be used; None where it can."""
+        if reply.stop == "length":
+            return f"Your answer was cut at {self._loop.limits.answer_tokens} tokens, and nothing of it was done."
+        if reply.calls or self._returns is None:
+            return None
+        try:
+            self.value(reply.text)
+        except (ValueError, KeyError) as misfit:
+            return f"Your answer does not fit the schema: {misfit}."
+        return None
+
+    def _stopped(self, code: str, message: str) -> LoopStopped:
+        return LoopStopped(
+            f"run {self._run.id}: {message}",
+            code=code,
+            known=f"{self.turns} turns are on record, and every call of them has its outcome",
+            next_step=f"holdfast show {self._run.id}; raise the limit, or catch LoopStopped",
+        )

@@ -1,0 +1,184 @@
+"""`OpenAIChat`: the chat completions protocol, which most servers of models speak, local ones included."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from holdfast.errors import ModelError
+from holdfast.knowledge.production_loop import Usage
+from holdfast.loop.http import SHOWN, ProviderAddress, cut, events, key_of, malformed, read
+from holdfast.loop.model import ChatMessage, ModelCall, ModelReply, ModelRequest, OnText, Stop
+from holdfast.model.parameters import strict
+
+if TYPE_CHECKING:
+    import httpx2
+
+URL: Final = "https://api.openai.com/v1"
+KEY: Final = "OPENAI_API_KEY"
+_STOPS: Final[dict[str, Stop]] = {
+    "stop": "end", "length": "length", "content_filter": "refusal", "tool_calls": "calls", "function_call": "calls",
+}  # fmt: skip
+
+
+class _Function(msgspec.Struct):
+    name: str | None = None
+    arguments: str | None = None
+
+
+class _CallDelta(msgspec.Struct):
+    index: int = 0
+    id: str | None = None
+    function: _Function | None = None
+
+
+class _Delta(msgspec.Struct):
+    content: str | None = None
+    refusal: str | None = None
+    tool_calls: list[_CallDelta] | None = None
+
+
+class _Choice(msgspec.Struct):
+    delta: _Delta = msgspec.field(default_factory=_Delta)
+    finish_reason: str | None = None
+
+
+class _Counted(msgspec.Struct):
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+class _Chunk(msgspec.Struct):
+    choices: list[_Choice] = []
+    usage: _Counted | None = None
+    model: str | None = None
+    error: Any = None
+
+
+class OpenAIChat:
+    """A model behind the chat completions API. `base_url` names another server, which may need no key."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        key: str | None = None,
+        base_url: str = URL,
+        silence: timedelta = timedelta(seconds=60),
+        http: httpx2.AsyncClient | None = None,
+        settings: dict[str, Any] | None = None,
+    ) -> None:
+        self.name = name
+        key = key_of(KEY, key, needed=base_url == URL)
+        headers = {"authorization": f"Bearer {key}"} if key else dict[str, str]()
+        self._provider = ProviderAddress(base_url, headers, KEY, silence, http)
+        self._settings = settings or {}
+
+    async def answer(self, request: ModelRequest, on_text: OnText) -> ModelReply:
+        """The answer to the request. Raises `ModelError`."""
+        said = _Answer(self._provider, on_text)
+        async for data in events(self._provider, "/chat/completions", self._body(request)):
+            if data == b"[DONE]":
+                break
+            said.add(read(data, _Chunk, self._provider))
+        return said.reply()
+
+    def _body(self, request: ModelRequest) -> dict[str, Any]:
+        limit = "max_completion_tokens" if self._provider.url == URL else "max_tokens"  # what other servers know
+        body: dict[str, Any] = {
+            "model": self.name,
+            "messages": _messages(request),
+            "stream": True,
+            "stream_options": {"include_usage": True},
+            limit: request.max_tokens,
+        }
+        if request.tools:
+            body["tools"] = [{"type": "function", "function": tool} for tool in request.tools]
+        if request.returns:
+            body["response_format"] = _format(request.returns)
+        return {**body, **self._settings}
+
+
+class _Answer:
+    """An answer as its chunks arrive."""
+
+    def __init__(self, provider: ProviderAddress, on_text: OnText) -> None:
+        self._provider = provider
+        self._on_text = on_text
+        self._text: list[str] = []
+        self._refusal: list[str] = []
+        self._calls: dict[int, list[str]] = {}
+        self._finished = ""
+        self._usage = Usage()
+        self._model = ""
+
+    def add(self, chunk: _Chunk) -> None:
+        """Take one chunk. Raises `ModelError` for an error that the server reports in the stream."""
+        if chunk.error is not None:
+            text = msgspec.json.encode(chunk.error).decode(errors="replace")[:SHOWN]
+            raise ModelError(
+                f"{self._provider.url} broke off: {text}", code="unavailable", next_step="it is asked again"
+            )
+        self._model = chunk.model or self._model
+        if chunk.usage is not None:
+            self._usage = Usage(chunk.usage.prompt_tokens, chunk.usage.completion_tokens)
+        for choice in chunk.choices[:1]:
+            self._finished = choice.finish_reason or self._finished
+            self._take(choice.delta)
+
+    def _take(self, delta: _Delta) -> None:
+        if delta.content:
+            self._text.append(delta.content)
+            self._on_text(delta.content)
+        if delta.refusal:
+            self._refusal.append(delta.refusal)
+        for part in delta.tool_calls or ():
+            call = self._calls.setdefault(part.index, ["", "", ""])
+            call[0] = part.id or call[0]
+            if part.function is not None:
+                call[1] += part.function.name or ""
+                call[2] += part.function.arguments or ""
+
+    def reply(self) -> ModelReply:
+        """The whole answer. Raises `ModelError` if the stream ended before it did."""
+        if not self._finished:
+            raise cut(self._provider)
+        if self._finished not in _STOPS:
+            raise malformed(self._provider, f"it ended with finish_reason={self._finished!r}")
+        calls = tuple(
+            ModelCall(given or f"call-{index + 1}", tool, arguments or "{}")
+            for index, (given, tool, arguments) in sorted(self._calls.items())
+        )
+        stop = _STOPS[self._finished]
+        stop = "refusal" if self._refusal else "calls" if calls and stop == "end" else stop
+        stop = "end" if stop == "calls" and not calls else stop
+        return ModelReply("".join(self._refusal or self._text), calls, stop, self._usage, self._model)
+
+
+def _messages(request: ModelRequest) -> list[dict[str, Any]]:
+    first = [{"role": "system", "content": request.instructions}] if request.instructions else []
+    return [*first, *map(_message, request.messages)]
+
+
+def _message(message: ChatMessage) -> dict[str, Any]:
+    if message.role == "tool":
+        return {"role": "tool", "tool_call_id": message.answers, "content": message.text}
+    if not message.calls:
+        return {"role": message.role, "content": message.text}
+    calls = [
+        {"id": call.id, "type": "function", "function": {"name": call.tool, "arguments": call.arguments}}
+        for call in message.calls
+    ]
+    return {"role": message.role, "content": message.text or None, "tool_calls": calls}
+
+
+def _format(schema: dict[str, Any]) -> dict[str, Any]:
+    """The form of the answer: strict where the schema has a strict form."""
+    tight = strict({name: part for name, part in schema.items() if name != "$defs"}, schema.get("$defs", {}))
+    if tight is None:
+        return {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema}}
+    whole, needed = tight
+    named = {**whole, "$defs": needed} if needed else whole
+    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": named, "strict": True}}

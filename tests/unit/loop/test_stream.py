@@ -1,0 +1,149 @@
+"""`app.stream`: the events of a run, their positions, and the text that is not on record yet."""
+
+from __future__ import annotations
+
+import asyncio
+
+from holdfast import Key, Run, agent, current_operation, tool
+from holdfast.inspect.stream import StreamEvent
+from holdfast.loop import ModelCall, ModelLoop, ModelReply
+from holdfast.testing import run_virtual
+from holdfast.testing.services import ScriptedModel
+from tests.unit.engine.lab import Lab, virtual
+
+
+@tool(idempotency=Key.forever())
+async def refund(order_id: str) -> str:
+    return f"{current_operation().key[:0]}refunded {order_id}"
+
+
+class SlowModel(ScriptedModel):
+    """Says a word a second."""
+
+    async def answer(self, request, on_text=lambda _: None):
+        reply = await super().answer(request)
+        for word in reply.text.split():
+            await asyncio.sleep(1)
+            on_text(f"{word} ")
+        await asyncio.sleep(1)
+        return reply
+
+
+CALL = ModelCall("c1", "refund", '{"order_id": "A"}')
+
+
+def desk(model):
+    @agent(run_id="talk-{text}", tools=[refund])
+    async def talk(run: Run, text: str) -> str:
+        return await ModelLoop(model)(run, text)
+
+    return talk
+
+
+async def events(app, talk, after: int = 0, most: int = 99) -> list[StreamEvent]:
+    found: list[StreamEvent] = []
+    async for event in app.stream(talk, "x", after=after):
+        found.append(event)
+        if len(found) == most:
+            break
+    return found
+
+
+def kinds(found: list[StreamEvent]) -> list[str]:
+    return [event.kind for event in found]
+
+
+@virtual
+async def test_a_run_as_its_caller_watches_it(lab: Lab):
+    talk = desk(SlowModel(ModelReply("Let me see.", (CALL,), "calls"), "All done."))
+    async with lab.app(talk) as app:
+        found = await events(app, talk)
+    assert kinds(found) == [
+        "started", "turn_started", "text_delta", "text_delta", "text_delta", "answer", "tool_call", "outcome",
+        "turn_started", "text_delta", "text_delta", "answer", "completed",
+    ]  # fmt: skip
+    assert [event.text for event in found if event.kind == "text_delta"] == ["Let ", "me ", "see. ", "All ", "done. "]
+    answer = found[5]
+    assert (answer.text, answer.calls, answer.step) == ("Let me see.", (CALL,), "turn/model#1")
+    assert (found[6].tool, found[6].value) == ("refund", {"order_id": "A"})
+    assert (found[7].tool, found[7].status, found[7].value) == ("refund", "succeeded", "refunded A")
+    assert found[-1].value == "All done."
+    finished = [event.position for event in found if event.kind != "text_delta"]
+    assert finished == sorted(set(finished)), "each event has its own position, and they rise"
+
+
+@virtual
+async def test_a_reader_that_passes_its_position_gets_every_later_event_once(lab: Lab):
+    talk = desk(ScriptedModel(CALL, "done"))
+    async with lab.app(talk) as app:
+        whole = await events(app, talk)
+        for seen in range(len(whole)):
+            again = await events(app, talk, after=whole[seen].position)
+            assert again == [event for event in whole if event.position > whole[seen].position]
+
+
+@virtual
+async def test_a_reader_that_leaves_does_not_end_the_run_and_comes_back_to_the_text_so_far(lab: Lab):
+    talk = desk(SlowModel("one two three four"))
+    async with lab.app(talk) as app:
+        first = await events(app, talk, most=4)
+        assert [event.text for event in first[2:]] == ["one ", "two "]
+        second = await events(app, talk, after=first[-1].position)
+    assert kinds(second) == ["text_delta", "text_delta", "text_delta", "answer", "completed"]
+    assert second[0].text == "one two ", "a reader that joins receives all that was said so far"
+
+
+@virtual
+async def test_after_a_crash_the_reader_is_told_that_the_turn_begins_again(lab: Lab):
+    model = SlowModel(CALL, ["one two three", "uno due tre"])
+    talk = desk(model)
+    async with lab.app(talk) as app:
+        before = await events(app, talk, most=8)
+        assert before[-1].kind == "text_delta"
+        lab.processes[-1].die()
+    async with lab.app(talk) as app:
+        after = await events(app, talk, after=before[-1].position)
+    assert kinds(after) == ["turn_restarted", "text_delta", "text_delta", "text_delta", "answer", "completed"]
+    assert after[0].step == before[-1].step
+    assert (after[-2].text, after[-1].value) == ("uno due tre", "uno due tre")
+    assert [event.text for event in after if event.kind == "text_delta"] == ["uno ", "due ", "tre "]
+
+
+@virtual
+async def test_a_question_ends_the_stream_and_its_answer_goes_on(lab: Lab):
+    @agent(run_id="ask-{text}", tools=[refund])
+    async def asks(run: Run, text: str) -> str:
+        city = await run.ask("Which city?")
+        return await ModelLoop(ScriptedModel(f"to {city}"))(run, text)
+
+    async with lab.app(asks) as app:
+        first = await events(app, asks)
+        assert kinds(first) == ["started", "question", "suspended"]
+        assert (first[1].text, first[1].step) == ("Which city?", "ask#1")
+        await app.service.answer("ask-x/ask#1", "Rome", by="ann")
+        second = await events(app, asks, after=first[-1].position)
+    assert [kind for kind in kinds(second) if kind != "text_delta"] == [
+        "answered",
+        "turn_started",
+        "answer",
+        "completed",
+    ]
+
+
+@virtual
+async def test_a_run_that_stops_says_why(lab: Lab):
+    talk = desk(ScriptedModel(ModelReply("no", (), "refusal")))
+    async with lab.app(talk) as app:
+        found = await events(app, talk)
+    assert found[-1].kind == "stopped"
+    assert "the model refused: no" in found[-1].text
+
+
+def test_text_that_nobody_reads_is_not_kept():
+    async def run() -> int:
+        lab, talk = Lab(), desk(SlowModel("one two"))
+        async with lab.app(talk) as app:
+            await app.run(talk, "x")
+            return len(app.engine.live_text._so_far) + len(app.engine.live_text._readers)
+
+    assert run_virtual(run()) == 0
