@@ -21,7 +21,7 @@ COPIED = ("packages/holdfast/src", "tests/unit/model")
 
 def sections() -> dict[str, str]:
     text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    part = text[text.index("## Three worked changes") :]
+    part = text[text.index("## Four worked changes") :]
     part = part[: part.index("\n## ", 5) + 4]
     return {found["title"]: found["body"] for found in SECTION.finditer(part)}
 
@@ -29,8 +29,13 @@ def sections() -> dict[str, str]:
 SECTIONS = sections()
 
 
-def test_there_are_three():
-    assert list(SECTIONS) == ["A new rule in `decide`", "A new exception classification", "A new command"]
+def test_there_are_four():
+    assert list(SECTIONS) == [
+        "A new rule in `decide`",
+        "A new exception classification",
+        "A new stop reason",
+        "A new command",
+    ]
 
 
 @pytest.mark.parametrize("title", SECTIONS)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 from typing import get_args, get_type_hints
 
 import pytest
 
 from holdfast.model import records as r
 from holdfast.model.stop_reasons import STOP_REASONS, StopReason, StopRule, after_stop, reason_of
+from tests.tidy.tree import parsed, python_files, shown
 
 
 def test_every_reason_on_record_has_a_rule():
@@ -33,3 +35,16 @@ def test_a_command_stops_a_run_for_one_reason():
         "take_over": "handed_over",
         "pause": None,
     }
+
+
+def test_no_other_file_lists_the_reasons():
+    """A list of reasons elsewhere would be a second place to change for a new one."""
+    lists: list[str] = []
+    for path in python_files("packages"):
+        for node in ast.walk(parsed(path)):
+            if not isinstance(node, ast.Tuple | ast.Set | ast.List | ast.Dict | ast.MatchOr | ast.Match):
+                continue
+            named = {one.value for one in ast.walk(node) if isinstance(one, ast.Constant)} & set(STOP_REASONS)
+            if len(named) > 2:
+                lists.append(f"{shown(path)}:{node.lineno} names {sorted(map(str, named))}")
+    assert [one for one in lists if "model/stop_reasons.py" not in one] == []

@@ -147,9 +147,9 @@ async def cancel(call: CommandCall, run: str, why: str, by: str) -> None:
     async with call.serving() as service:
         before = await _still_under_way(service, run, "call off")
         applied = await wait_until_applied(service.engine, await service.cancel(run, by=by, why=why))
-        after = await service.row(run)
+        stopped = (await service.history(run)).lifecycle.stopped
     note = f"{run} is cancelled: nothing more is sent." if applied.at_once else _recorded(applied)
-    if before.status == "stopped" and not after.reason.startswith("cancelled"):
+    if before.status == "stopped" and stopped is not None and stopped.reason != "cancelled":
         note = f"{run} had stopped: nothing is sent until it is resumed."
     _tell(call.screen, applied, note, f"holdfast show {run}")  # not `resume`: once it has ended that lets it go on
 

@@ -273,7 +273,7 @@ def _afterwards(story: Timeline, undriven: Undriven | None) -> list[str]:
         resume = f"holdfast resume {story.run}"
         lines = list(dict.fromkeys([resume, undriven.command] if not undriven.moved else [undriven.command]))
     if story.status == "stopped":
-        _, go_on = after_stop(story.run, story.reason.partition(":")[0])
+        _, go_on = after_stop(story.run, story.stopped)
         lines.extend([go_on] if go_on else [])
     return lines
 

@@ -7,6 +7,7 @@ between two operations is closed by `taking_posts`, which claims the key in the 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 from weakref import WeakKeyDictionary
@@ -15,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.engine.operation_driver import decoded, intent_of
-from holdfast.errors import ArgumentError
+from holdfast.errors import ArgumentError, Unreadable
 from holdfast.journal.entry_codec import read, written
 from holdfast.journal.port import LedgerEntry, Post
 from holdfast.journal.record_codec import decode_all
@@ -501,8 +502,13 @@ async def _called_off(driver: Claimant, run: str) -> bool:
     """True if a run was cancelled or undone: operations no longer wait for it."""
     if run == driver.log.run:
         return False
-    for row in await driver.log.process.journal.runs(run=run):
-        return row.status == "undone" or (row.status == "stopped" and row.reason.startswith("cancelled"))
+    journal = driver.log.process.journal
+    for row in await journal.runs(run=run):
+        if row.status != "stopped":
+            return row.status == "undone"
+        with suppress(Unreadable):  # that is a trouble of the other run
+            stopped = (await ForkedRun(run).read_on(journal)).lifecycle.stopped
+            return stopped is not None and stopped.reason == "cancelled"
     return False
 
 

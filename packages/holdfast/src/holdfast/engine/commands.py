@@ -21,7 +21,7 @@ from holdfast.engine.claims import outcome_posts
 from holdfast.engine.environment import Stamp
 from holdfast.engine.exceptions.call_end import clean
 from holdfast.engine.process import Process
-from holdfast.engine.suspension import Ending, notify_owner, records_on_stopped, stopped_change
+from holdfast.engine.suspension import Ending, ended_by, notify_owner, records_on_stopped, stopped_change
 from holdfast.engine.tool_protocol import ToolCode
 from holdfast.engine.verification import by_report, opening_posts
 from holdfast.errors import JournalError, LeaseLost, Unreadable, UsageError
@@ -37,7 +37,7 @@ from holdfast.model.names import is_among
 from holdfast.model.operation import OperationState
 from holdfast.model.run_history import RunHistory, members_of
 from holdfast.model.seeded_cases import SeededCaseEnd, ending, told
-from holdfast.model.stop_reasons import why_ended
+from holdfast.model.stop_reasons import reason_of
 from holdfast.model.system import is_planted
 from holdfast.model.transaction import TRANSACTION_MOVES, WHOLE_RUN
 from holdfast.model.transitions import MOVES, apply
@@ -351,10 +351,10 @@ def _act(active: ActiveRun, command: r.CommandApplied) -> None:
     match command.command:
         case "resolve" | "late" if command.refused:
             _LOG.warning("run %s: the answer of %s was %s", active.run, command.by, command.told)
-        case "cancel" | "take_over":
-            active.end(Ending("cancelled", why_ended(command)))
         case "pause":
             active.end(Ending("suspended", f"paused by {command.by}: holdfast unpause {active.run}"))
+        case word if reason_of(word) is not None:
+            active.end(ended_by(command))
         case _:
             return
 

@@ -17,7 +17,7 @@ from holdfast.engine.active_run.scopes import Scope
 from holdfast.engine.active_run.waiters import wake_all
 from holdfast.engine.messages import interruption_at, is_interrupted
 from holdfast.engine.sealing import refuse, replay_timeout, sealing
-from holdfast.engine.suspension import Ending, Pause, StreamWatch
+from holdfast.engine.suspension import Pause, StreamWatch, ended_by
 from holdfast.engine.tool_protocol import wake
 from holdfast.engine.transactions import may_begin
 from holdfast.journal.entry_codec import read, written
@@ -26,7 +26,7 @@ from holdfast.model import records as r
 from holdfast.model.ids import stream
 from holdfast.model.questions import Answered, Question, Scalar
 from holdfast.model.records.run import Handoff
-from holdfast.model.stop_reasons import TAKE_OVER, why_ended
+from holdfast.model.stop_reasons import TAKE_OVER
 from holdfast.model.waits import answer_with, then_of
 
 
@@ -296,7 +296,7 @@ async def _end(active: ActiveRun, answer: Answered) -> None:
             taken = r.CommandApplied(command=TAKE_OVER, by=answer.by, entry=0, note=answer.note, **active.log.stamp())
             await active.log.append(taken)
     assert active.history.lifecycle.cancelled is not None, "that record says so"
-    active.end(Ending("cancelled", why_ended(active.history.lifecycle.cancelled)))
+    active.end(ended_by(active.history.lifecycle.cancelled))
 
 
 def _late(asked: r.QuestionAsked) -> Answered:

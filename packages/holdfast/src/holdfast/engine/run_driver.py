@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, Literal, assert_never
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
@@ -15,7 +15,7 @@ from holdfast.engine.active_run.run import ActiveRun
 from holdfast.engine.active_run.scopes import branch_task
 from holdfast.engine.commands import take_commands
 from holdfast.engine.driven_operation import driver_of
-from holdfast.engine.exceptions.call_end import recorded_error, storable
+from holdfast.engine.exceptions.call_end import RecordedError, recorded_error, storable
 from holdfast.engine.late_reports import file_known_ends, watch_late
 from holdfast.engine.process import Process
 from holdfast.engine.recovery import first_reading_due
@@ -36,6 +36,7 @@ from holdfast.engine.suspension import (
     Pause,
     asks_until,
     encode_waits,
+    ended_by,
     release_post,
     stopped_change,
     unreadable_change,
@@ -64,7 +65,7 @@ from holdfast.journal.run_log import RunLog, beginning, genesis
 from holdfast.model import records as r
 from holdfast.model.receipts import receipts_in, unproven
 from holdfast.model.run_history import RunHistory, open_boundaries
-from holdfast.model.stop_reasons import StopReason, reason_of, why_ended
+from holdfast.model.stop_reasons import StopReason
 from holdfast.model.transaction import WHOLE_RUN, encloses
 
 if TYPE_CHECKING:
@@ -206,7 +207,7 @@ async def _drive_instance(active: ActiveRun, agent: AgentCode) -> Conclusion:
     if history.lifecycle.paused is not None:
         active.end(Ending("suspended", f"paused by {history.lifecycle.paused.by}: holdfast unpause {active.run}"))
     if history.lifecycle.cancelled is not None:
-        active.end(Ending("cancelled", why_ended(history.lifecycle.cancelled)))
+        active.end(ended_by(history.lifecycle.cancelled))
     if undoing(history):
         return await _undo(active)
     if active.ending.done():
@@ -261,11 +262,11 @@ async def _conclude(active: ActiveRun, agent: AgentCode, task: asyncio.Task[obje
     if error is None:
         error = await unproven_claims(active, agent.requires, task.result())
     if error is not None:
-        return await _stopped(active, error)
+        return await _raised(active, error)
     try:
         stored = active.masks.result(agent.codec, agent.codec.round_trip(task.result())[0])
     except ValueError as problem:
-        return await _stopped(active, ResultLost(f"the result of run {active.run} could not be stored: {problem}"))
+        return await _raised(active, ResultLost(f"the result of run {active.run} could not be stored: {problem}"))
     active.process.environment.crash.reached("before_end")
     active.seal("it is complete")
     completed = r.RunCompleted(result=r.Raw(stored), **active.log.stamp())
@@ -276,31 +277,30 @@ async def _conclude(active: ActiveRun, agent: AgentCode, task: asyncio.Task[obje
     return Conclusion(active.run, "completed", result=stored)
 
 
-async def _stopped(active: ActiveRun, error: BaseException) -> Conclusion:
-    """Stop the run because agent code raised: its open operations are listed, and it may be reopened."""
+async def _raised(active: ActiveRun, error: BaseException) -> Conclusion:
+    """Stop the run because agent code raised, or went another way than its record."""
     await _stop_drivers(active)
     diverged = isinstance(error, (ReplayDiverged, AmbiguousStep))
-    reason: StopReason = "diverged" if diverged else "error"
-    said, detail = (
-        active.masks.record(recorded_error(error)),
-        active.masks.text(storable(getattr(error, "difference", ""))),
-    )
+    return await _stopped(active, "diverged" if diverged else "error", error=error)
+
+
+async def _stopped(
+    active: ActiveRun, reason: StopReason, why: str = "", *, error: BaseException | None = None
+) -> Conclusion:
+    """Stop the run: its open operations are listed, and it may be reopened."""
+    raised = RecordedError(why) if error is None else active.masks.record(recorded_error(error))
+    detail = active.masks.text(storable(getattr(error, "difference", "")))
     active.seal(f"it stopped: {reason}")
     stamp = active.log.stamp()
     record = r.RunStoppedRecord(
-        reason=reason, error=said.error, detail=detail, frames=said.frames, open=_open(active),
+        reason=reason, error=raised.error, detail=detail, frames=raised.frames, open=_open(active),
         renews=called_off_by(error), until=asks_until(reason, stamp["at"], active.process.settings), **stamp,
     )  # fmt: skip
-    await _stop(active, record)
-    return Conclusion(active.run, "stopped", reason, said.error, error=error)
-
-
-async def _stop(active: ActiveRun, record: r.RunStoppedRecord) -> None:
-    posts = active.process.outbox.posts(active.history, "run.stopped", f"{record.reason}: {record.error}")
-    await active.log.append(
-        record, change=stopped_change(record, _agent_of(active), first_reading_due(active)), posts=posts
-    )
+    posts = active.process.outbox.posts(active.history, "run.stopped", f"{reason}: {record.error}")
+    change = stopped_change(record, _agent_of(active), first_reading_due(active))
+    await active.log.append(record, change=change, posts=posts)
     warn_of_undelivered(active)
+    return Conclusion(active.run, "stopped", reason, record.error, error=error)
 
 
 def _agent_of(active: ActiveRun) -> str:
@@ -315,7 +315,7 @@ def _open(active: ActiveRun) -> tuple[str, ...]:
 async def _tear_down(active: ActiveRun, task: asyncio.Task[object] | None) -> Conclusion:
     """Seal the run first, so that unwinding code can do nothing; then let calls in flight end; then release it."""
     ending = active.ending.result()
-    if ending.kind == "cancelled" and open_boundaries(active.history):
+    if ending.commanded and open_boundaries(active.history):
         ending = await abort_transactions(active, ending.reason) or ending
     return await _end_early(active, ending, task)
 
@@ -330,18 +330,16 @@ async def _end_early(active: ActiveRun, ending: Ending, task: asyncio.Task[objec
     if active.failure is not None:
         raise active.failure
     match ending.kind:
-        case "diverged":
-            recorded_error = task.exception() if task is not None and task.done() and not task.cancelled() else None
-            found = ending.error or (recorded_error if isinstance(recorded_error, ReplayDiverged) else None)
-            return await _stopped(active, found or active.replay.divergence(ending.reason))
-        case "failed":
-            return await _stopped(active, ending.error or HoldfastError(ending.reason))
-        case "cancelled" | "quarantined":
-            return await _stopped_without_error(active, ending)
         case "suspended" | "shutdown" | "unavailable":
             return await _suspended(active, ending)
-        case _:
-            assert_never(ending.kind)
+        case "diverged":
+            raised = task.exception() if task is not None and task.done() and not task.cancelled() else None
+            found = ending.error or (raised if isinstance(raised, ReplayDiverged) else None)
+            return await _raised(active, found or active.replay.divergence(ending.reason))
+        case "error" if ending.error is not None:
+            return await _raised(active, ending.error)
+        case reason:
+            return await _stopped(active, reason, ending.reason)
 
 
 async def _undo(active: ActiveRun) -> Conclusion:
@@ -360,18 +358,6 @@ async def _undo(active: ActiveRun) -> Conclusion:
     posts = active.process.outbox.posts(active.history, "run.undone", reason)
     await active.log.append(record, change=RunChange("undone", reason=reason, release=True), posts=posts)
     return Conclusion(active.run, "stopped", "undone", f"undone by {whole.by}")
-
-
-async def _stopped_without_error(active: ActiveRun, ending: Ending) -> Conclusion:
-    command = active.history.lifecycle.cancelled
-    reason: StopReason = "quarantined"
-    if ending.kind == "cancelled":
-        reason = (command and reason_of(command.command)) or "cancelled"
-    stamp = active.log.stamp()
-    until = asks_until(reason, stamp["at"], active.process.settings)
-    record = r.RunStoppedRecord(reason=reason, error=ending.reason, open=_open(active), until=until, **stamp)
-    await _stop(active, record)
-    return Conclusion(active.run, "stopped", reason, ending.reason)
 
 
 async def _suspended(active: ActiveRun, ending: Ending) -> Conclusion:
@@ -453,7 +439,7 @@ async def close_boundaries(active: ActiveRun) -> Ending | None:
     active.waiters.wake()
     while active.drivers.closing:
         if active.ending.done():
-            if active.ending.result().kind != "cancelled":
+            if not active.ending.result().commanded:
                 return active.ending.result()
             active.evict("it was cancelled")  # the command does not affect what is being finished
         active.waiters.consider_rest()
@@ -470,10 +456,13 @@ def _unclosed(active: ActiveRun) -> Ending | None:
 
     Otherwise the run would be recorded as undone or cancelled while effects remain that nothing compensates any more.
     """
-    if active.ending.done() and active.ending.result().kind != "cancelled":
+    if active.ending.done() and not active.ending.result().commanded:
         return active.ending.result()
     unclosed = open_boundaries(active.history)
-    return Ending("failed", f"the transaction {unclosed[0].name} could not be closed") if unclosed else None
+    if not unclosed:
+        return None
+    error = HoldfastError(f"the transaction {unclosed[0].name} could not be closed")
+    return Ending("error", error.message, error=error)
 
 
 async def unwind(active: ActiveRun) -> None:
@@ -503,11 +492,11 @@ def warn_of_undelivered(active: ActiveRun) -> None:
         LOG.warning("run %s ended before its code received the message of %s: %s", active.run, message.by, message.text)
 
 
-def called_off_by(error: BaseException) -> tuple[str, ...]:
+def called_off_by(error: BaseException | None) -> tuple[str, ...]:
     """The transactions whose abort stopped the run: after a fix they begin anew."""
     names: list[str] = []
     seen: set[int] = set()
-    at: BaseException | None = error
+    at = error
     while at is not None and id(at) not in seen:
         seen.add(id(at))
         if isinstance(at, TransactionAborted) and at.transaction:

@@ -61,10 +61,8 @@ def _encoded_wait(pause: Pause) -> dict[str, object]:
     return {"kind": pause.kind, "step": pause.step, "asks": pause.asks, "due": due, "at": pause.at, **place}
 
 
-EndingKind: TypeAlias = Literal[
-    "suspended", "diverged", "failed", "lost", "unavailable", "shutdown", "cancelled", "quarantined"
-]
-"""What ends the driving of a run. `run_driver._end_early` has a case for each."""
+EndingKind: TypeAlias = StopReason | Literal["suspended", "shutdown", "unavailable", "lost"]
+"""What ends the driving of a run: a reason to stop it, or what lets it go on later, here or elsewhere."""
 
 
 class Ending(msgspec.Struct, frozen=True):
@@ -75,6 +73,18 @@ class Ending(msgspec.Struct, frozen=True):
     due: int | None = None
     waits: tuple[Pause, ...] = ()
     error: BaseException | None = None
+
+    @property
+    def commanded(self) -> bool:
+        """True if a person's command stops the run."""
+        return any(rule.command for reason, rule in STOP_REASONS.items() if reason == self.kind)
+
+
+def ended_by(command: r.CommandApplied) -> Ending:
+    """The end of a run by a command that stops it."""
+    reason = reason_of(command.command)
+    assert reason is not None, command
+    return Ending(reason, why_ended(command))
 
 
 def stopped_change(stopped: r.RunStoppedRecord, agent: str, due_ms: int | None) -> RunChange:

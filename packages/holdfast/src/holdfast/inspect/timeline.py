@@ -77,7 +77,8 @@ class TimelineEntry(msgspec.Struct, omit_defaults=True):
 class Timeline(msgspec.Struct, omit_defaults=True):
     """A run from its first record to its last (or to the one that was asked for), `ended` being the time of that one.
 
-    `cost` is what its model calls and tools reported to have spent, in their own unit.
+    `cost` is what its model calls and tools reported to have spent, in their own unit. `stopped` is its reason in
+    `model/stop_reasons.py`, empty unless it stopped.
     """
 
     run: str
@@ -91,6 +92,7 @@ class Timeline(msgspec.Struct, omit_defaults=True):
     ended: int = 0
     cost: float = 0
     program: str = ""
+    stopped: str = ""
 
 
 def timeline(run: str, records: Iterable[r.Record]) -> Timeline:
@@ -159,7 +161,7 @@ class _Teller:
             self._rest(record)  # type: ignore[arg-type]  # a record without an operation is about the run
 
     def told(self) -> Timeline:
-        started = self.history.lifecycle.started
+        started, stopped = self.history.lifecycle.started, self.history.lifecycle.stopped
         self._finish_all()
         return Timeline(
             self.history.run,
@@ -173,6 +175,7 @@ class _Teller:
             self.ended,
             self.cost,
             started.program if started else "",
+            stopped.reason if stopped else "",
         )
 
     def keep(self, record: r.Record, before: int) -> None:

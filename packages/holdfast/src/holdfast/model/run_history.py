@@ -22,7 +22,7 @@ from holdfast.model.messages import Messages
 from holdfast.model.operation import OperationState
 from holdfast.model.outcome import FINAL, SETTLED
 from holdfast.model.records.transaction import TransactionRecord
-from holdfast.model.stop_reasons import STOP_REASONS
+from holdfast.model.stop_reasons import STOP_REASONS, reason_of
 from holdfast.model.transaction import WHOLE_RUN, TransactionState, around, base_of, encloses, follow
 from holdfast.model.transitions import MOVES, apply, ended_at_once, is_only_start
 
@@ -103,8 +103,6 @@ class Lifecycle(msgspec.Struct, eq=False):
     def command(self, record: r.CommandApplied) -> None:
         """A command to the run."""
         match record.command:
-            case "cancel" | "take_over":
-                self.cancelled = record
             case "pause":
                 self.paused = record
             case "unpause":
@@ -113,6 +111,8 @@ class Lifecycle(msgspec.Struct, eq=False):
                 pass  # an answer about one outcome says nothing about the state of the run
             case "fork":
                 self.forked_from, self.reason = record.run, record.note
+            case word if reason_of(word) is not None:
+                self.cancelled = record
             case _:
                 self.reason = record.told
 

@@ -1,6 +1,8 @@
 """The reasons for which a run stops before its end: one table, which everything about such a stop is read from. Pure.
 
-A new reason needs its name in `StopReason`, because records hold it, and its row in `STOP_REASONS`.
+A new reason needs its name in `StopReason`, because records hold it, and its row in `STOP_REASONS`. Then a run is
+stopped for it by `active.end(Ending(reason, why))`; a reason with a `command` by that command. CONTRIBUTING has it as a
+worked change.
 """
 
 from __future__ import annotations
@@ -80,12 +82,15 @@ def reason_of(command: str) -> StopReason | None:
     return next((reason for reason, rule in STOP_REASONS.items() if rule.command == command), None)
 
 
+_UNDONE: Final = StopRule("a person undid it", "what could be undone is undone; the run does not continue")
+
+
 def after_stop(run: str, reason: str) -> tuple[str, str]:
-    """Texts about a run that stopped for this reason: what is known, and how it goes on; empty where it does not."""
-    if reason == "undone":
-        return "what could be undone is undone; the run does not continue", ""
-    rule = next((rule for name, rule in STOP_REASONS.items() if name == reason), None)
-    return (_KNOWN, _FIX.format(run=run)) if rule is None else (rule.known, rule.next_step.format(run=run))
+    """Texts about a run that stopped for this reason, or is `undone`: what is known, and how it goes on, if it does."""
+    rules: dict[str, StopRule] = {"undone": _UNDONE}
+    rules.update(STOP_REASONS.items())
+    rule = rules.get(reason, STOP_REASONS["error"])
+    return rule.known, rule.next_step.format(run=run)
 
 
 class EndingCommand(Protocol):

@@ -125,7 +125,7 @@ class ActiveRun:
         """
         if isinstance(error, JournalError) and not isinstance(error, (LedgerTaken, RecordRefused)):
             return self.fail(error)
-        self.end(Ending("failed", str(error), error=error))
+        self.end(Ending("error", str(error), error=error))
         self.seal(str(error))
         assert self.sealed is not None
         return self.sealed
