@@ -24,6 +24,15 @@ def test_the_same_code_agrees_with_its_record_and_sends_nothing(holdfast: Lab, f
     assert holdfast("show", "ticket-1", "--json").json["records"] == said.json["records"], "a replay leaves no record"
 
 
+def test_a_run_that_a_person_ended_while_it_waited_agrees_with_its_record(holdfast: Lab):
+    target = holdfast.change("    return reference", "    return str(await run.ask('is it there?'))")
+    holdfast("run", target, holdfast.ticket("1"))
+    holdfast("cancel", "ticket-1")
+    assert holdfast("ps", "--json").json["runs"][0]["status"] == "stopped"
+    said = holdfast("replay", "ticket-1", "--agent", target, "--json")
+    assert (said.status, said.json["agrees"]) == (0, True), said.json["difference"]
+
+
 CHANGES = {
     "other arguments": (
         "await refund(ticket.id, ruling.cents)",

@@ -134,7 +134,7 @@ def test_a_full_disk_can_be_looked_at(tmp_path):
         reading = SqliteReader(path)
         identity = await reading.open()
         assert reading.untouched
-        assert "the disk is full" in identity.notices[-1]
+        assert "the disk is full (make room)" in identity.notices[-1]
         assert [row.run for row in await reading.runs()] == ["r"]
         await reading.close()
 

@@ -98,9 +98,9 @@ class RunQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def items_in(row: RunRow) -> list[tuple[str, str]]:
-    """The items of a run that wait for people, each with its question."""
+    """The items of a run that wait for people, each with its question, without commands: the page has its forms."""
     waits = [wait for wait in waits_of(row) if wait.kind in PEOPLE]
-    return [(f"{row.run}/{wait.step}".rstrip("/"), asked_by(row.run, wait)) for wait in waits]
+    return [(f"{row.run}/{wait.step}".rstrip("/"), asked_by(row.run, wait).partition(" Next: ")[0]) for wait in waits]
 
 
 class RunPage(msgspec.Struct, frozen=True):

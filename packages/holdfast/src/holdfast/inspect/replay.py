@@ -258,7 +258,7 @@ def _judge(history: RunHistory, conclusion: Conclusion, copy: _Copy) -> Replayed
     where = _place(error) if error is not None else ""
     if conclusion.status == "suspended":
         at = conclusion.waits[0].step if conclusion.waits else ""
-        now, same = f"waits: {conclusion.reason}", not _has_ended(history)
+        now, same = f"waits: {conclusion.reason}", history.lifecycle.completed is None
     else:
         at, now = "", f"stopped: {conclusion.detail}"
         same = history.lifecycle.status != "stopped" or _stop_text(history) == now
@@ -300,10 +300,6 @@ def _completed(history: RunHistory, conclusion: Conclusion) -> Replayed:
         return _agrees(history, "completed")
     now = f"+ now: completed with {stored(r.Raw(conclusion.result))}"
     return _diverged(history, f"{_recorded_end(history)}\n{now}")
-
-
-def _has_ended(history: RunHistory) -> bool:
-    return history.lifecycle.completed is not None or history.lifecycle.status == "stopped"
 
 
 def _stop_text(history: RunHistory) -> str:

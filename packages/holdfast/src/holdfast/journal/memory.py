@@ -389,7 +389,11 @@ class MemoryJournal:
         lease = write.lease
         found = self._runs.get(self._names.get(lease.row, ""))
         if found is None or found.listing.token != lease.token:
-            raise LeaseLost(f"{lease.run}: another owner drives this run", known="nothing was written")
+            raise LeaseLost(
+                f"run {lease.run}: lease {lease.token} was taken over by another owner",
+                known="nothing was written",
+                next_step=f"the new owner continues the run: holdfast show {lease.run}",
+            )
         self._check_free(write.posts)
         for seq, row in enumerate(write.rows, len(found.rows) + 1):
             if row.seq != seq:

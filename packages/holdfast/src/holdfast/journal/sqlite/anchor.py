@@ -89,8 +89,8 @@ def save(path: Path, mark: Anchor) -> None:
             fresh.unlink()
         raise JournalUnavailable(
             f"the anchor {path} cannot be written: {error.strerror}",
-            known="the journal itself is not affected",
-            next_step="make room or give write permission; until then a restored backup may go unnoticed",
+            known="the journal itself is intact; without its anchor a restored backup would go unnoticed",
+            next_step="make room or give write permission, and try again",
         ) from error
 
 

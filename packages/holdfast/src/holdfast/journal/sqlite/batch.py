@@ -291,7 +291,9 @@ def read_body(database: Database, body: bytes) -> bytes:
 
 def lease_lost(write: Write) -> LeaseLost:
     return LeaseLost(
-        f"{write.lease.run}: the lease with token {write.lease.token} is over", known="nothing was written"
+        f"run {write.lease.run}: lease {write.lease.token} was taken over by another owner",
+        known="nothing was written",
+        next_step=f"the new owner continues the run: holdfast show {write.lease.run}",
     )
 
 

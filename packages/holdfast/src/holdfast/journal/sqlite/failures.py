@@ -21,7 +21,7 @@ def explain(failure: DatabaseFailure, path: Path) -> JournalError:
             return JournalUnavailable(
                 f"{path}: no space left on the disk",
                 known="nothing was written; what was acknowledged is safe",
-                next_step="make room; the journal continues by itself",
+                next_step="make room: open processes then continue by themselves, holdfast worker the other runs",
             )
         case "readonly":
             return JournalUnavailable(

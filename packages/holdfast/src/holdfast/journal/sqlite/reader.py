@@ -87,7 +87,7 @@ class SqliteReader:
                 self._database = self._store.reader
             except JournalUnavailable as error:
                 if _lacks_room(error):
-                    self._why_untouched = "the disk is full"
+                    self._why_untouched = "the disk is full (make room)"
                 elif not is_unwritable(self.path):
                     raise
                 self.untouched = True
