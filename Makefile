@@ -4,12 +4,12 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo test check e2e bench scale instructions examples sim differential mutants soak mutation year house docs fmt audit sbom lock
+.PHONY: help demo test check e2e bench scale instructions soak-live examples sim differential mutants soak mutation year house docs fmt audit sbom lock
 
 IN := @sh scripts/python scripts/environment.py
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
 demo: ## a refund desk that is killed again and again, with Holdfast and without
 	$(IN) demo holdfast demo $(ARGS)
@@ -48,6 +48,9 @@ bench: ## measure against raw SQLite and the peers; fails below a goal
 
 scale: ## build a journal of 1,000,000 operations and measure what must not slow down as work grows
 	$(IN) bench python bench/scale.py $(ARGS)
+
+soak-live: ## an hour at 500 live runs whose processes are killed; effects are counted outside, memory stays flat
+	$(IN) dev python bench/soak_live.py $(ARGS)
 
 instructions: ## count a step's instructions with callgrind; skipped without valgrind
 	$(IN) dev python bench/instructions.py $(ARGS)
