@@ -20,6 +20,7 @@ from holdfast.errors import NotSent
 from simulator.mutations.mutation import Mutant, Twist
 
 WHOLE: Final = "holdfast.engine.fast_path:attempt_at_once"
+RETURN: Final = "holdfast.engine.fast_path:_record_return"
 CONDITIONS: Final = "holdfast.engine.fast_path:_awaits_something"
 
 
@@ -88,6 +89,10 @@ _BUGS: Final = (
            edited("await file_end(driver, 1, driver.answer)", "await file_riding(driver, 1, driver.answer)")),
     Mutant("fast: no time limit", "the fast path waits for an answer for a day", WHOLE,
            edited("timeouts.wait(over, limit_ms / 1000)", "timeouts.wait(over, 86_400)")),
+    Mutant("fast: not decided again", "the fast path calls the tool without asking again after the record", WHOLE,
+           edited("if why := held_back(driver):", 'if why := "":')),
+    Mutant("fast: plain outcome rides", "the outcome of a write without a key is not waited for in the fast path",
+           RETURN, edited("if contract.rides:", "if True:")),
 )  # fmt: skip
 FAST_PATH: Final = tuple(replace(mutant, fast_only=True) for mutant in _BUGS)
 """The bugs. Comparing both sides of a seed finds each of them."""

@@ -137,7 +137,10 @@ async def test_a_new_rule_is_asked_about_a_call_that_returned(lab: Lab, monkeypa
 
 @virtual
 async def test_every_attempt_and_outcome_on_record_was_decided(lab: Lab, monkeypatch: pytest.MonkeyPatch):
-    """Keyed by content, natural, refused, in a transaction, retried: each record is the answer of one question."""
+    """Keyed by content, natural, refused, in a transaction, retried: each record is the answer of one question.
+
+    An attempt is decided twice: before its record, and right before its call.
+    """
     decided: list[tuple[str, Move]] = []
     ask = situation.decide
 
@@ -183,7 +186,8 @@ async def test_every_attempt_and_outcome_on_record_was_decided(lab: Lab, monkeyp
         await app.run(desk, "ann")
     attempts = [one.step for one in lab.of("r-ann", r.AttemptStarted)]
     outcomes = [one.step for one in lab.of("r-ann", r.OperationSettled)]
-    assert attempts == [step for step, move in decided if isinstance(move, Send)]
+    sends = [step for step, move in decided if isinstance(move, Send)]
+    assert attempts == sends[::2] == sends[1::2]
     assert outcomes == [step for step, move in decided if isinstance(move, Settle)]
     assert len(attempts) >= 7
 

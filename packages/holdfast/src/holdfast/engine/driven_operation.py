@@ -56,6 +56,7 @@ class DrivenOperation(msgspec.Struct, eq=False):
     found: Findings = msgspec.field(default_factory=Findings)
     scope: Scope | None = None  # the branch whose task drives it; None: a task of its own does
     started: r.AttemptStarted | None = None  # the attempt that is under way
+    decided_on: OperationState | None = None  # the operation without that attempt, as it was when the send was decided
     answer: CallResult | None = None  # the result of its call, until that is filed
     current: CurrentOperation | None = None
     log: RunRecorder = None  # type: ignore[assignment]  # set from the run that is given

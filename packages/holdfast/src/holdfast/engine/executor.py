@@ -48,7 +48,7 @@ from holdfast.model.decision import moves as m
 from holdfast.model.decision.evidence import send_by_ms
 from holdfast.model.decision.situation import Now
 from holdfast.model.operation import OperationState
-from holdfast.model.outcome import FINAL, INTERRUPTED
+from holdfast.model.outcome import FINAL, INTERRUPTED, WITHHELD
 from holdfast.model.transitions import apply
 
 OtherMove: TypeAlias = (
@@ -216,13 +216,12 @@ async def _attempt_now(driver: DrivenOperation, operation: OperationState, now: 
     unsure = driver.journaled and (news or driver.log.may_have_news())
     if unsure and not await may_still_begin(driver, operation, now):
         return
-    driver.started = started
+    driver.started, driver.decided_on = started, operation
     try:
         posts = taking_posts(driver) if operation.intent.meets_others else ()
         if operation.judgement.facts is not None:
             posts = (*posts, *sent_posts(driver, now.wall))
         await driver.record(started, posts=posts if allowed is None else (*posts, allowed))
-        driver.found.permission = None
     except LedgerTaken:
         driver.started = None
         await find_other_effect(driver)
@@ -237,14 +236,51 @@ async def _attempt_now(driver: DrivenOperation, operation: OperationState, now: 
 
 
 async def _call(driver: DrivenOperation, started: r.AttemptStarted) -> None:
-    """Call the tool and file the end of the call.
+    """Call the tool, unless `decide` would not send it any more, and file the end of the call.
 
     The answer is kept until its end is filed: where the task is cancelled in between, the task that goes on files that
     answer, and does not call again.
     """
+    if driver.answer is None and started.number not in driver.calls:
+        why = held_back(driver)
+        driver.found.permission = None  # the attempt has used it; until here it answered the question of the gate
+        if why:
+            await withhold(driver, started.number, why)
+            return
     if driver.answer is None:
         driver.answer = await invoke(driver, started)
     await file_end(driver, started.number, driver.answer)
+
+
+def held_back(driver: DrivenOperation) -> str:
+    """Why the attempt that is on record is not sent after all; empty if it is. No await separates this from the call.
+
+    While the record became durable, a cancel, a message, a pause, a deadline or the end of the lease may have come. So
+    `decide` is asked once more about the operation as it was before this attempt.
+    """
+    active, before = driver.active, driver.decided_on
+    if not driver.journaled:
+        return ""  # the state of a read is kept in memory: nothing can have come
+    if active.draining or active.sealed is not None:
+        return "the run is being released"
+    now = active.log.now()
+    if not active.process.lease_is_fresh(now.up):
+        return "the lease ran out meanwhile"
+    assert before is not None, driver.step
+    move = next_move(driver, before, now)
+    return "" if type(move) is m.Send else move.rule
+
+
+async def withhold(driver: DrivenOperation, number: int, why: str) -> None:
+    """End an attempt that was recorded and is not sent. It counts as no attempt of the budget, nor as a failure."""
+    now = driver.active.log.now()
+    driver.found.reading = "unread"
+    end = r.End("not_sent", f"it was held back right before the call: {why}", WITHHELD, retry_after_ms=0)
+    try:
+        await driver.record(r.AttemptEnded(step=driver.step, number=number, end=end, at=now.wall, up=now.up))
+    except LeaseLost:
+        await report_late(driver, number, end, now)
+        raise
 
 
 def _misfit(driver: DrivenOperation) -> str:

@@ -1,8 +1,8 @@
 """The fast path: the first attempt of an ordinary write, in one straight function.
 
 It takes the steps of `executor.drive` for the case that nothing has to be awaited before the attempt: ask `decide`,
-record the attempt durably, call the tool. It asks `decide` where the executor asks it and leaves the same records in
-the same order. Whatever is unusual goes on in `drive`, from the state that the operation has by then.
+record the attempt durably, ask again, call the tool. It asks `decide` where the executor asks it and leaves the same
+records in the same order. Whatever is unusual goes on in `drive`, from the state that the operation has by then.
 `Settings.fast_path` switches it off; the simulator compares the two.
 """
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from holdfast.engine.claims import may_meet_other_effect
 from holdfast.engine.exceptions.call_end import end_of_value
-from holdfast.engine.executor import file_end, report_late
+from holdfast.engine.executor import file_end, held_back, report_late, withhold
 from holdfast.engine.invoke import give_up, start_call, take_answer
 from holdfast.engine.situation import next_move
 from holdfast.errors import LeaseLost, RecordRefused
@@ -47,6 +47,7 @@ async def attempt_at_once(driver: DrivenOperation, draft: OperationState, tool: 
     started = driver.started = r.AttemptStarted(
         step=step, token=active.lease.token, intent=draft.intent, at=now.wall, up=now.up
     )
+    driver.decided_on = draft
     process.isolation.enter(active.run)
     try:
         reached("before_intent")
@@ -57,6 +58,10 @@ async def attempt_at_once(driver: DrivenOperation, draft: OperationState, tool: 
             log.withdraw(step, None)
             raise
         reached("after_intent")
+        if why := held_back(driver):
+            await withhold(driver, 1, why)
+            driver.started = None
+            return
         reached("before_send")
         limit_ms = tool.contract.timeout_ms
         over: asyncio.Future[None] = active.ending.get_loop().create_future()

@@ -40,6 +40,7 @@ class RecordedOperation:
 
     journaled: Final = True
     scope: Final = None
+    started: Final = None
     arguments: Final = None  # the next owner drives it before its code brings them
 
     def __init__(self, active: RecordedRun, operation: OperationState) -> None:

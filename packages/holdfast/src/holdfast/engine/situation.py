@@ -58,7 +58,8 @@ def situation_of(driver: DecidedOperation, operation: OperationState) -> Situati
         asks=driver.asks(operation),
         hold="" if operation.released else intent.hold,
         paused=process.pauses.get(intent.tool) or _paused(active),
-        breaker_ms=process.breakers.wait_ms(intent.tool, retry=bool(operation.attempts)),
+        # A retry that is on record has taken its token: asked again right before its call, it needs no second one.
+        breaker_ms=process.breakers.wait_ms(intent.tool, retry=driver.started is None and bool(operation.attempts)),
         other=found.other,
         at_hand=driver.arguments is not None,
         misfit=found.misfit if found.misfit and found.misfit_of is intent.arguments else "",

@@ -79,6 +79,12 @@ class Messages:
             first = waiting[0].entry if waiting else self.last + 1
             self.called_off[operation.step] = min((first, *beside))
 
+    def withhold(self, operation: OperationState) -> None:
+        """An attempt was recorded and not sent: a message that came in between calls the operation off now."""
+        first = self._came.get(operation.step)
+        if first is not None and not operation.may_have_landed:
+            self.called_off.setdefault(operation.step, first)
+
     def hear(self, record: MessageHeard) -> None:
         """Code received messages, at this step."""
         self.heard[record.step] = record.messages

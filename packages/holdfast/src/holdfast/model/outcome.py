@@ -124,6 +124,8 @@ INTERRUPTED: Final = "interrupted"
 """The code of an operation that was called off before anything landed, since a message came for its run."""
 STOPPED: Final = "stopped"
 """As `interrupted`, where the message requested a stop."""
+WITHHELD: Final = "withheld"
+"""The code of an attempt that was recorded and then not sent, since something had come meanwhile."""
 EXPIRED: Final = "expired"
 """The code of an operation that was not approved in time."""
 

@@ -20,7 +20,7 @@ from holdfast.model import records as r
 from holdfast.model.decision.situation import Now
 from holdfast.model.messages import Messages
 from holdfast.model.operation import OperationState
-from holdfast.model.outcome import FINAL, SETTLED
+from holdfast.model.outcome import FINAL, SETTLED, WITHHELD
 from holdfast.model.records.transaction import TransactionRecord
 from holdfast.model.stop_reasons import STOP_REASONS, reason_of
 from holdfast.model.transaction import WHOLE_RUN, TransactionState, around, base_of, encloses, follow
@@ -403,6 +403,8 @@ class RunHistory:
             self.entry_seen = max(self.entry_seen, record.entry)
         if before is None and (operation.intent.completes or self.messages is not None):
             self._begin(operation)
+        elif self.messages is not None and type(record) is r.AttemptEnded and record.end.code == WITHHELD:
+            self.messages.withhold(operation)
         if operation.phase not in FINAL or (before is not None and before.phase in FINAL):
             return
         delivered = self.delivered

@@ -52,9 +52,11 @@ def decide(operation: OperationState, situation: Situation, now: Now) -> Move:
     rules = _AFTER_UNKNOWN if unknown else _OPEN if operation.attempts else _UNTRIED
     for rule in rules:
         if (move := rule(case)) is not None:
-            if _calls_unsent(move) and case.forgotten:
-                return look_for_forgotten(case)
-            return _once_landed(case, move) if type(move) is Settle and move.status == "succeeded" else move
+            if type(move) is not Settle:
+                return move
+            if move.status == "succeeded":
+                return _once_landed(case, move)
+            return look_for_forgotten(case) if _calls_unsent(move) and case.forgotten else move
     return slow_reading(case) if unknown else after_ambiguity(case)
 
 
@@ -74,9 +76,9 @@ def _once_landed(case: Case, success: Settle) -> Move:
     return Wait("an attempt without an answer may still land", left, left, why)
 
 
-def _calls_unsent(move: Move) -> bool:
+def _calls_unsent(move: Settle) -> bool:
     """True if the records alone prove that nothing happened, without an answer or a reading."""
-    return type(move) is Settle and move.basis == RULE and move.status in {"failed", "cancelled"}
+    return move.basis == RULE and move.status in {"failed", "cancelled"}
 
 
 # --- what the attempts already prove ---------------------------------------------------------------------
