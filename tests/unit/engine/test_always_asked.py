@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec.structs import asdict
+from msgspec.structs import asdict, fields, replace
 
 import holdfast
 from holdfast import Natural, Once, Run, TransactionAborted, agent, tool
@@ -24,6 +24,7 @@ from holdfast.model.decision.evidence import RULE, Case
 from holdfast.model.decision.moves import Move, Send, Settle
 from holdfast.model.decision.situation import Block, Now, Situation
 from holdfast.model.operation import OperationState
+from holdfast.model.outcome import RETURNED, Basis, Met
 from tests.unit.engine.lab import Lab, virtual
 
 CEILING = 900
@@ -190,6 +191,39 @@ async def test_every_attempt_and_outcome_on_record_was_decided(lab: Lab, monkeyp
     assert attempts == sends[::2] == sends[1::2]
     assert outcomes == [step for step, move in decided if isinstance(move, Settle)]
     assert len(attempts) >= 7
+
+
+RETURNED_WITH: dict[str, Any] = {
+    "rule": "returned, as a new rule says",
+    "basis": Basis("person", "bea"),
+    "reason": "because",
+    "code": "some_code",
+    "unverified": True,
+    "met": Met("other/mail#1"),
+}
+"""Another value for each field of an outcome that a rule may decide when a call returned."""
+
+
+@pytest.mark.parametrize("field", [*(one.name for one in fields(Settle) if one.name not in {"status", "attempt"})])
+@virtual
+async def test_the_fast_path_records_every_field_of_a_decided_outcome(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, field: str
+):
+    def returned(case: Case) -> Move | None:
+        found = case.evidence.returned
+        if found is None:
+            return None
+        move = Settle("returned", "succeeded", RETURNED, attempt=found.number)
+        return replace(move, **{field: RETURNED_WITH[field]})
+
+    put_first(monkeypatch, returned)
+    desk = paying(lab, 900)
+    async with lab.app(desk) as app:
+        await app.run(desk, "ann")
+    async with lab.app(desk, fast_path=False) as app:
+        await app.run(desk, "bob")
+    (fast,), (slow,) = (lab.of(run, r.OperationSettled) for run in ("r-ann", "r-bob"))
+    assert replace(fast, at=0, up=0) == replace(slow, at=0, up=0)
 
 
 PACKAGE = Path(holdfast.__file__).parent

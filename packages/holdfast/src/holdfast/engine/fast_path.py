@@ -91,6 +91,8 @@ async def _record_return(driver: DrivenOperation, tool: ToolCode, answer: CallRe
     move = next_move(driver, apply(driver.operation, ended, log.history.ownership.boot), now)
     if end.lost or type(move) is not m.Settle or move.status != "succeeded" or not move.attempt:
         return False
+    if move.reason or move.code or move.met is not None:  # this record would not hold them; that of `file_end` does
+        return False
     reached = active.process.environment.crash.reached
     reached("before_outcome")
     outcome = r.OperationSettled(
