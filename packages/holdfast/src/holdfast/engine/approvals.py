@@ -89,11 +89,11 @@ async def _note(driver: OperationDriver, record: r.OperationParked) -> None:
     driver.settled()
 
 
-# Standing permissions in use: checked where a person would be asked, and counted where they allow a send.
-#
-# The count is a ledger entry under the next number, in the commit of the record that uses it (the first attempt, or the
-# hold). The second process finds the number taken and checks again; a revocation takes a number as well. So no two
-# processes overspend one, and nothing is sent under one after it was revoked.
+# --- standing permissions ------------------------------------------------------------------------------------------
+# They are checked where a person would be asked, and counted where they allow a send. The count is a ledger entry under
+# the next number, in the commit of the record that uses it (the first attempt, or the hold). The second process finds
+# the number taken and checks again; a revocation takes a number as well. So no two processes overspend one, and nothing
+# is sent under one after it was revoked.
 
 
 class CoveringPermission(msgspec.Struct, frozen=True):
@@ -227,10 +227,10 @@ def checked_result(operation: OperationState, record: r.ResultGiven, tool: ToolC
         raise UsageError(f"{text} is not what {operation.intent.tool} returns", known=misfit)
 
 
-# Editing what a person approves: the operation stays the same one, and what is sent is what that person wrote.
-#
-# Arguments that identify the effect cannot be edited: another business key, or other `once` parameters, mean another
-# effect. Neither can arguments that the record does not hold, because it would be unknown what is sent.
+# --- edited arguments ----------------------------------------------------------------------------------------------
+# The operation stays the same one, and what is sent is what that person wrote. Arguments that identify the effect
+# cannot be edited: another business key, or other `once` parameters, mean another effect. Neither can arguments that
+# the record does not hold, because it would be unknown what is sent.
 
 
 def edited_intent(operation: OperationState, changes: r.Raw, tool: ToolCode, secret: bytes) -> r.Intent:
@@ -277,10 +277,10 @@ def _names_another(names: str) -> UsageError:
     )
 
 
-# Rulings: the policy of the app decides about an operation, and the ruling is on record before anything is sent.
-#
-# The ruling rides with the attempt that it lets through, so a policy costs no sync of its own, but for its text, once.
-# A process that goes on with the operation later finds it there: nothing is judged again by other facts.
+# --- rulings -------------------------------------------------------------------------------------------------------
+# The policy of the app decides about an operation, and the ruling is on record before anything is sent. The ruling
+# rides with the attempt that it lets through, so a policy costs no sync of its own, but for its text, once. A process
+# that goes on with the operation later finds it there: nothing is judged again by other facts.
 
 
 async def judge(driver: OperationDriver) -> None:

@@ -184,10 +184,10 @@ def how_to_answer(driver: OperationDriver) -> str:
     return f"{told} (holdfast deliver {operation.deferral.key})" if operation.deferral.key else told
 
 
-# Partial success: an effect that is done, and parts of it whose end comes later.
-#
-# Each part is an operation of its own that serves the whole, begun in the commit that settles the whole: its attempt
-# is the one that was made, and from its first moment it awaits its answer as a deferred outcome does. It is never sent.
+# --- partial success -----------------------------------------------------------------------------------------------
+# An effect is done, and parts of it end later. Each part is an operation of its own that serves the whole, begun in the
+# commit that settles the whole: its attempt is the one that was made, and from its first moment it awaits its answer as
+# a deferred outcome does. It is never sent.
 
 
 def partial_items(driver: OperationDriver, operation: OperationState, proof: r.End | None) -> tuple[r.PendingItem, ...]:

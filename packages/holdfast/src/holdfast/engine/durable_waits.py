@@ -188,10 +188,9 @@ class TimeLimit:
         return max(left, least) / 1000
 
 
-# Durable questions: a run asks, holds no process while it waits, and takes the first answer.
-#
-# An answer and the end of the time are entries of one ledger stream under one key, so the first of them is final
-# and the second writer knows it.
+# --- questions -----------------------------------------------------------------------------------------------------
+# A run asks, holds no process while it waits, and takes the first answer. An answer and the end of the time are entries
+# of one ledger stream under one key, so the first of them is final and the second writer knows it.
 
 
 ANSWER: Final = "answer"

@@ -193,14 +193,12 @@ class LiveText:
                 del self._so_far[run]
 
 
-# The runs that this process holds, and how a lease is returned that the journal still has.
-#
-# A failing journal may have done what it was asked: a claim that raised can still be ours, and a lease that we
-# gave back may still be there. No other process takes either while this one lives, so this one has to check.
-
-
 class Leases:
-    """The leases of one process."""
+    """The leases of one process.
+
+    A failing journal may have done what it was asked: a claim that raised can still be ours, and a lease that we gave
+    back may still be there. No other process takes either while this one lives, so this one has to check.
+    """
 
     def __init__(self, process: Process) -> None:
         self._process = process

@@ -170,11 +170,11 @@ class _Places:
         return min(self._at_once - working, self._held - len(self.driving))
 
 
-# Stopped runs: an unknown effect is read back on a slow schedule, and nothing is ever sent.
-#
-# A run that was cancelled, or that stopped with an error, may leave an effect unknown. Recovery claims such a run now
-# and then, reads the outside system once, records the reading and the time of the next one, and gives the run back. The
-# pauses grow with the time since the run stopped, and the readings end after `watch_stopped_ms`.
+# --- stopped runs --------------------------------------------------------------------------------------------------
+# An unknown effect is read back on a slow schedule, and nothing is ever sent. A run that was cancelled, or that stopped
+# with an error, may leave an effect unknown. Recovery claims such a run now and then, reads the outside system once,
+# records the reading and the time of the next one, and gives the run back. The pauses grow with the time since the run
+# stopped, and the readings end after `watch_stopped_ms`.
 
 
 _MOVES = 6

@@ -120,10 +120,10 @@ def sealing(
     return guarded
 
 
-# Steps whose caller was cancelled: on replay the caller is cancelled at the same point, and the step not made again.
-#
-# A call that was in flight has a record of that. A step that only waited, or read, has none: there the time limit
-# around it is on record as over, and the step is not.
+# --- steps whose caller was cancelled ------------------------------------------------------------------------------
+# On replay the caller is cancelled at the same point, and the step is not made again. A call that was in flight has a
+# record of that. A step that only waited, or read, has none: there the time limit around it is on record as over, and
+# the step is not.
 
 
 async def replay_timeout(scope: Scope, step: str, limit: Limit) -> None:

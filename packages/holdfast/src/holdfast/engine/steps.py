@@ -456,10 +456,9 @@ async def version(scope: Scope, change: str, newest: int) -> int:
     return await value(scope, f"version:{change}", lambda: newest)
 
 
-# Handing a run over to another agent: a step that holds all steps which that agent takes.
-#
-# The run, its operations, its waits and its deadline stay as they are. The other agent has at most the authority of the
-# code that hands over.
+# --- handoff to another agent --------------------------------------------------------------------------------------
+# A step holds all steps which that agent takes. The run, its operations, its waits and its deadline stay as they are.
+# The other agent has at most the authority of the code that hands over.
 
 
 class HandoffInput(msgspec.Struct, frozen=True):

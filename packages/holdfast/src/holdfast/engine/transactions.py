@@ -171,11 +171,10 @@ async def may_begin(scope: Scope, step: str) -> None:
             active.replay.diverge(f"{step} begins in the transaction {boundary.name}, which was committed")
 
 
-# Closing a transaction: performs what `model.saga.close` decides, from the records alone.
-#
-# Once a boundary is being committed or called off, the agent's code is no longer needed: live and after a
-# crash the same task finishes it. It settles, compensates, confirms and releases; each of these is an operation
-# of its own, driven like any other.
+# --- closing a transaction -----------------------------------------------------------------------------------------
+# This performs what `model.saga.close` decides, from the records alone. Once a boundary is being committed or called
+# off, the agent's code is no longer needed: live and after a crash the same task finishes it. It settles, compensates,
+# confirms and releases; each of these is an operation of its own, driven like any other.
 
 
 _AGAIN: Final = "//"  # not a valid step name

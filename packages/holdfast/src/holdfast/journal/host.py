@@ -301,7 +301,8 @@ def file_identity(path: Path | str) -> FileIdentity:
     return FileIdentity(stat.st_dev, stat.st_ino)
 
 
-# The file system of a path, as far as it matters: SQLite's locks and syncs need a local one.
+# --- file systems --------------------------------------------------------------------------------------------------
+# SQLite's locks and syncs need a local one.
 
 
 # Shared between machines, or served by another kernel: POSIX locks or fsync may not mean there what they mean here.
@@ -394,9 +395,9 @@ def _unescaped(point: str) -> str:
     return _ESCAPED.sub(lambda found: chr(int(found[1], 8)), point)
 
 
-# The machine as a journal sees it: clocks, names, and whether a process still lives.
-#
-# One value, so that tests can be another machine, another boot or another hour.
+# --- clocks and processes ------------------------------------------------------------------------------------------
+# The machine as a journal sees it: clocks, names, and whether a process still lives. One value, so that tests can be
+# another machine, another boot or another hour.
 
 
 class JournalClock(msgspec.Struct, frozen=True):

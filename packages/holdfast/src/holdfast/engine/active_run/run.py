@@ -57,14 +57,12 @@ class Drivers:
         self.tasks[key] = asyncio.get_running_loop().create_task(body(), context=context)
 
 
-# A run as this process drives it.
-#
-# An active run lives from a claim of the run to its end, suspension or loss. Only it appends to the run, and once it is
-# sealed nothing goes through it any more.
-
-
 class ActiveRun:
-    """A run that this process drives: its records, its replay, its waiters and its drivers."""
+    """A run that this process drives: its records, its replay, its waiters and its drivers.
+
+    It lives from a claim of the run to its end, suspension or loss. Only it appends to the run, and once it is sealed
+    nothing goes through it any more.
+    """
 
     def __init__(self, process: Process, history: RunHistory, log: RunLog) -> None:
         self.process: Final = process
@@ -136,11 +134,11 @@ class ActiveRun:
             self.ending.set_result(ending)
 
 
-# Facts of a run about the world: a correction stops the steps of plans that relied on the old value.
-
-
 class RunFacts:
-    """The facts of one run. `learned` are the messages whose facts it knows already."""
+    """The facts of one run: a correction stops the steps of plans that relied on the old value.
+
+    `learned` are the messages whose facts it knows already.
+    """
 
     def __init__(self, log: RunRecorder, wake: Callable[[], None]) -> None:
         self.known: Final = Known()

@@ -165,9 +165,9 @@ def _ms(seconds: object) -> int | None:
     return int(min(max(0.0, seconds), LONGEST_WAIT_S) * 1000)
 
 
-# The record of an exception of agent code: its type and message, and the last lines of code it came through.
-#
-# This is the only place where the text of such an exception is made. It is always bounded.
+# --- exceptions of agent code --------------------------------------------------------------------------------------
+# Their record: the type and message, and the last lines of code they came through. This is the only place where the
+# text of such an exception is made. It is always bounded.
 
 
 MOST_FRAMES: Final = 8

@@ -154,13 +154,12 @@ def _name(kind: type) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-# Signs of an earlier send inside one call, read from the frames that an exception passed through.
-#
-# A client that follows redirects, answers an authentication challenge or retries by itself may fail to connect
-# on its second request. The exception then looks as if nothing had been sent. Clients do not say so in the
-# exception, but their frames still hold what they had received before; see the tests for each client.
-# A missed sign cannot be excluded (an unlisted client, frames cleared by a debugger), which is why
-# inner retries belong switched off in tools that write.
+# --- signs of an earlier send in one call --------------------------------------------------------------------------
+# They are read from the frames that an exception passed through. A client that follows redirects, answers an
+# authentication challenge or retries by itself may fail to connect on its second request. The exception then looks as
+# if nothing had been sent. Clients do not say so in the exception, but their frames still hold what they had received
+# before; see the tests for each client. A missed sign cannot be excluded (an unlisted client, frames cleared by a
+# debugger), which is why inner retries belong switched off in tools that write.
 
 
 # The modules whose functions send more than one request for one call, and so remember earlier ones.

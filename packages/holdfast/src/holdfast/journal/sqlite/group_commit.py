@@ -179,14 +179,12 @@ def _closed() -> JournalUnavailable:
     return JournalUnavailable("the journal is closed", next_step="open it first")
 
 
-# The one place where a process commits: a queue in order, and a mutex around the file.
-#
-# Used from the event loop, which never waits for the mutex, and from the background thread, which does.
-# The holder of the mutex takes everything that is queued, so writes commit in queueing order.
-
-
 class Committer:
-    """Takes batches from the queue and settles them."""
+    """The one place where a process commits: a queue in order, and a mutex around the file.
+
+    It is used from the event loop, which never waits for the mutex, and from the background thread, which does. The
+    holder of the mutex takes everything that is queued, so writes commit in queueing order.
+    """
 
     def __init__(self, store: JournalFile, pace: CommitPace) -> None:
         self.store = store
@@ -235,11 +233,10 @@ class Committer:
         return items
 
 
-# The thread behind a journal: commits that should not stop the loop, riding writes, and housekeeping.
-#
-# It sleeps until something is handed to it. While something rides it looks every tick whether that has
-# waited for two ticks, so a ride is durable within `2 * TICK_S` even if the event loop is blocked, and
-# no wake-up is spent on each ride.
+# --- the background thread -----------------------------------------------------------------------------------------
+# The thread behind a journal: commits that should not stop the loop, riding writes, and housekeeping. It sleeps until
+# something is handed to it. While something rides it looks every tick whether that has waited for two ticks, so a ride
+# is durable within `2 * TICK_S` even if the event loop is blocked, and no wake-up is spent on each ride.
 
 
 TICK_S = 0.0025
@@ -250,7 +247,7 @@ _COUNT_SHARE = 1000  # rows are counted for at most a thousandth of the time, ho
 
 
 class BackgroundWriter(Protocol):
-    """The background services of a group commit: see `Background`."""
+    """The background services of a group commit: see `CommitThread`."""
 
     def start(self) -> None: ...
     def stop(self) -> None: ...
@@ -370,13 +367,12 @@ class CommitThread:
                 self._count_due_ms = now + max(_COUNT_MS, _COUNT_SHARE * spent)
 
 
-# The place of a commit: on the event loop, or on the background thread.
-#
-# On the loop there is no hop between threads, which is a fifth faster at one run at a time and much
-# faster when agent code keeps the loop busy; but a slow disk would stop everything else on the loop.
-# So the time that commits keep their thread waiting for the disk is averaged, and the loop is used while
-# that is short. The wait for a processor does not count: on a busy machine the thread would wait as long,
-# and twice. Only speed depends on these clocks, never a decision about an effect.
+# --- on the loop, or on the thread ---------------------------------------------------------------------------------
+# The place of a commit: on the event loop, or on the background thread. On the loop there is no hop between threads,
+# which is a fifth faster at one run at a time and much faster when agent code keeps the loop busy; but a slow disk
+# would stop everything else on the loop. So the time that commits keep their thread waiting for the disk is averaged,
+# and the loop is used while that is short. The wait for a processor does not count: on a busy machine the thread would
+# wait as long, and twice. Only speed depends on these clocks, never a decision about an effect.
 
 
 _SHORT_NS = 500_000

@@ -124,7 +124,8 @@ def _entry(row: tuple[Value, ...], *, fresh: bool) -> LedgerEntry:
     return LedgerEntry(number, stream, key, body, at_ms, fresh)
 
 
-# Hints on SQLite: notes that may be lost and that all processes share, replaced by compare-and-set.
+# --- hints ---------------------------------------------------------------------------------------------------------
+# Notes that may be lost and that all processes share, replaced by compare-and-set.
 
 
 def hint(database: Database, name: str) -> bytes | None:
