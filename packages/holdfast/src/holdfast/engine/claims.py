@@ -1,7 +1,9 @@
-"""Business keys, repeats and pending effects: other operations that a new one may conflict with.
+"""Conflicts: other operations, of any run, that have the same effect as a new one.
 
-It is looked up here, before the first attempt, and decided in `model/decision/send_rules.py` (`_elsewhere`). The race
-between two operations is closed by `taking_posts`, which claims the key in the commit of the attempt.
+`find_conflict` looks for them before the first attempt, and `_elsewhere` in `model/decision/send_rules.py` decides what
+follows. There are four kinds, each with its lookup and its ledger entries below: an earlier use of a business key, a
+repeat by a model, a write that a fork would repeat, and a pending effect about the same thing. The race between two
+new operations is closed by `taking_posts`, which go into the commit of the attempt.
 """
 
 from __future__ import annotations
@@ -81,42 +83,6 @@ async def find_conflict(driver: Claimant, things: Callable[[], Iterable[str]] = 
         driver.found.other = await find_ancestor_write(driver)
 
 
-async def _find_claim(driver: Claimant) -> None:
-    intent = driver.operation.intent
-    entries = await driver.log.process.journal.entries(claim_stream(intent.tool, intent.claim))
-    holder = last_holder(entries)
-    driver.found.holder = holder
-    if holder is not None and holder.stands and holder.note.operation != driver.id:
-        mismatch = holder.note.digest != intent.digest
-        driver.found.other = replace(_met(driver, "claim", holder), mismatch=mismatch)
-        return
-    if holder is not None and holder.stands:
-        driver.found.taking = None
-        return  # ours: it was taken when the effect was held, and the ledger would refuse a second taking for ever
-    driver.found.taking = next_claim(holder)
-    first = first_use_ms(entries, driver.found.taking[1])
-    driver.found.key_age_ms = 0 if first is None else max(0, driver.log.now().wall - first)
-
-
-async def _find_repeat(driver: Claimant) -> None:
-    """Find an earlier write that a call of a model repeats. Calls in agent code are deliberate and not checked."""
-    intent, tool = driver.operation.intent, driver.tool
-    once = tool.contract.once if tool is not None else None
-    if once is None or intent.origin != "model" or once.then == "allow":
-        return
-    engine = driver.log.process
-    entries = await engine.journal.entries(repeat_stream(intent.tool, intent.words))
-    within = milliseconds(once.within) if once.within is not None else None
-    driver.found.after = writes_begun(entries)
-    holder = last_write(entries, driver.id, within, driver.log.now().wall)
-    if holder is None or not holder.stands:
-        return
-    if holder.note.digest != intent.digest and not once.reworded:
-        return
-    driver.found.holder = holder
-    driver.found.other = replace(_met(driver, "guard", holder), then=once.then)
-
-
 def _met(driver: Claimant, by: str, holder: ClaimHolder) -> OtherEffect:
     return OtherEffect(
         "claim" if by == "claim" else "guard",
@@ -163,12 +129,52 @@ def settling_posts(driver: OperationDriver, settled: OperationState) -> tuple[Po
     return outcome_posts(driver.id, settled) if driver.journaled else ()
 
 
-# Effects of other operations that a new one may conflict with: business keys, and repeats by a model.
-#
-# Both are ledger streams, so they outlive the runs that wrote them. A business key is a claim: its
-# generation is taken by compare-and-set in the same commit as the attempt it allows. `outside` numbers
-# the outside key: it advances only if the former effect is proven not to exist, so that a released
-# claim is retried under the key that the system already knows.
+def outcome_posts(operation: str, settled: OperationState) -> tuple[Post, ...]:
+    """The ledger entries that go with a final outcome of an operation that was attempted."""
+    intent = settled.intent
+    if not settled.final or not (settled.attempts or intent.generation):
+        return ()
+    posts = list(releasing_posts(operation, settled))
+    if intent.claim:
+        posts.append(claim_ended_post(claim_stream(intent.tool, intent.claim), operation, settled))
+    if intent.words:
+        posts.append(repeat_ended_post(repeat_stream(intent.tool, intent.words), operation, settled))
+    return tuple(posts)
+
+
+def undone_posts(operation: str, forward: OperationState) -> tuple[Post, ...]:
+    """The ledger entries that go with the compensation of an operation: its effect no longer exists."""
+    intent, posts = forward.intent, list[Post]()
+    if intent.claim:
+        note = ClaimNote(operation, intent.digest, "ended", intent.generation, intent.outside)
+        posts.append(Post(claim_stream(intent.tool, intent.claim), f"{intent.generation}/undone", written(note)))
+    if intent.words:
+        note = ClaimNote(operation, intent.digest, "ended")
+        posts.append(Post(repeat_stream(intent.tool, intent.words), f"{operation}/undone", written(note)))
+    return tuple(posts)
+
+
+# --- business keys -------------------------------------------------------------------------------------------------
+# A business key is a claim in the ledger, so it outlives the runs that wrote it. Its generation is taken by compare-
+# and-set in the same commit as the attempt it allows. `outside` numbers the outside key: it advances only if the former
+# effect is proven not to exist, so that a released claim is retried under the key that the system already knows.
+
+
+async def _find_claim(driver: Claimant) -> None:
+    intent = driver.operation.intent
+    entries = await driver.log.process.journal.entries(claim_stream(intent.tool, intent.claim))
+    holder = last_holder(entries)
+    driver.found.holder = holder
+    if holder is not None and holder.stands and holder.note.operation != driver.id:
+        mismatch = holder.note.digest != intent.digest
+        driver.found.other = replace(_met(driver, "claim", holder), mismatch=mismatch)
+        return
+    if holder is not None and holder.stands:
+        driver.found.taking = None
+        return  # ours: it was taken when the effect was held, and the ledger would refuse a second taking for ever
+    driver.found.taking = next_claim(holder)
+    first = first_use_ms(entries, driver.found.taking[1])
+    driver.found.key_age_ms = 0 if first is None else max(0, driver.log.now().wall - first)
 
 
 ClaimState = Literal["taken", "succeeded", "released", "ended"]
@@ -202,16 +208,6 @@ def claim_stream(tool: str, business_key: str) -> str:
     return stream("claim", tool, business_key)
 
 
-def repeat_stream(tool: str, words: str) -> str:
-    """The ledger stream of all writes of a tool with the same `once` parameters, by their digest."""
-    return stream("once", tool, words)
-
-
-def reused_post(source: str, operation: str) -> Post:
-    """The ledger entry which says that `operation` reused the outcome of `source` and relies on it."""
-    return Post(reuse_stream(source), operation, operation.encode())
-
-
 def last_holder(entries: Iterable[LedgerEntry]) -> ClaimHolder | None:
     """The newest generation of a claim, in its newest state."""
     newest: ClaimHolder | None = None
@@ -220,20 +216,6 @@ def last_holder(entries: Iterable[LedgerEntry]) -> ClaimHolder | None:
         if newest is None or note.generation >= newest.note.generation:
             began = entry.at_ms if newest is None or note.generation > newest.note.generation else newest.since_ms
             newest = ClaimHolder(note, began)
-    return newest
-
-
-def last_write(entries: Iterable[LedgerEntry], but: str, within_ms: int | None, now_ms: int) -> ClaimHolder | None:
-    """The newest write with the same parameters, except by the operation `but`, that is not older than `within_ms`."""
-    newest: ClaimHolder | None = None
-    for entry in entries:
-        note = read(entry, ClaimNote)
-        if note.operation == but:
-            continue
-        same = newest is not None and newest.note.operation == note.operation
-        newest = ClaimHolder(note, newest.since_ms if newest is not None and same else entry.at_ms)
-    if newest is not None and within_ms is not None and now_ms - newest.since_ms > within_ms:
-        return None
     return newest
 
 
@@ -268,29 +250,47 @@ def claim_ended_post(stream: str, operation: str, state: OperationState) -> Post
     return Post(stream, f"{intent.generation}/{word}", written(note))
 
 
-def outcome_posts(operation: str, settled: OperationState) -> tuple[Post, ...]:
-    """The ledger entries that go with a final outcome of an operation that was attempted."""
-    intent = settled.intent
-    if not settled.final or not (settled.attempts or intent.generation):
-        return ()
-    posts = list(releasing_posts(operation, settled))
-    if intent.claim:
-        posts.append(claim_ended_post(claim_stream(intent.tool, intent.claim), operation, settled))
-    if intent.words:
-        posts.append(repeat_ended_post(repeat_stream(intent.tool, intent.words), operation, settled))
-    return tuple(posts)
+# --- repeats by a model --------------------------------------------------------------------------------------------
+# A call that a model chose is compared with earlier writes of the same tool with the same `once` parameters, in any
+# run.
 
 
-def undone_posts(operation: str, forward: OperationState) -> tuple[Post, ...]:
-    """The ledger entries that go with the compensation of an operation: its effect no longer exists."""
-    intent, posts = forward.intent, list[Post]()
-    if intent.claim:
-        note = ClaimNote(operation, intent.digest, "ended", intent.generation, intent.outside)
-        posts.append(Post(claim_stream(intent.tool, intent.claim), f"{intent.generation}/undone", written(note)))
-    if intent.words:
-        note = ClaimNote(operation, intent.digest, "ended")
-        posts.append(Post(repeat_stream(intent.tool, intent.words), f"{operation}/undone", written(note)))
-    return tuple(posts)
+async def _find_repeat(driver: Claimant) -> None:
+    """Find an earlier write that a call of a model repeats. Calls in agent code are deliberate and not checked."""
+    intent, tool = driver.operation.intent, driver.tool
+    once = tool.contract.once if tool is not None else None
+    if once is None or intent.origin != "model" or once.then == "allow":
+        return
+    engine = driver.log.process
+    entries = await engine.journal.entries(repeat_stream(intent.tool, intent.words))
+    within = milliseconds(once.within) if once.within is not None else None
+    driver.found.after = writes_begun(entries)
+    holder = last_write(entries, driver.id, within, driver.log.now().wall)
+    if holder is None or not holder.stands:
+        return
+    if holder.note.digest != intent.digest and not once.reworded:
+        return
+    driver.found.holder = holder
+    driver.found.other = replace(_met(driver, "guard", holder), then=once.then)
+
+
+def repeat_stream(tool: str, words: str) -> str:
+    """The ledger stream of all writes of a tool with the same `once` parameters, by their digest."""
+    return stream("once", tool, words)
+
+
+def last_write(entries: Iterable[LedgerEntry], but: str, within_ms: int | None, now_ms: int) -> ClaimHolder | None:
+    """The newest write with the same parameters, except by the operation `but`, that is not older than `within_ms`."""
+    newest: ClaimHolder | None = None
+    for entry in entries:
+        note = read(entry, ClaimNote)
+        if note.operation == but:
+            continue
+        same = newest is not None and newest.note.operation == note.operation
+        newest = ClaimHolder(note, newest.since_ms if newest is not None and same else entry.at_ms)
+    if newest is not None and within_ms is not None and now_ms - newest.since_ms > within_ms:
+        return None
+    return newest
 
 
 def writes_begun(entries: Iterable[LedgerEntry]) -> int:
@@ -311,6 +311,16 @@ def repeat_ended_post(stream: str, operation: str, state: OperationState) -> Pos
         operation, state.intent.digest, word, result=state.settlement.result if word == "succeeded" else NOTHING
     )
     return Post(stream, f"{operation}/{word}", written(note))
+
+
+def reused_post(source: str, operation: str) -> Post:
+    """The ledger entry which says that `operation` reused the outcome of `source` and relies on it."""
+    return Post(reuse_stream(source), operation, operation.encode())
+
+
+# --- writes that a fork would repeat -------------------------------------------------------------------------------
+# A fork inherits the outcomes of its ancestors up to one record. What they did after it is not repeated without a
+# person.
 
 
 INHERITED: Final = "inherited by a fork"
@@ -376,10 +386,10 @@ async def _ancestors(log: RunRecorder | RecordedRun, known: dict[str, ForkedRun]
         run = history.lifecycle.forked_from
 
 
-# Pending effects in the ledger: a further call about the same thing, in any run, conflicts with them.
-#
-# A tool that declares `pending=` takes its thing in the commit of its attempt, by compare-and-set, so of two calls at
-# one moment the second waits for the first. Any other tool notes a thing in the commit that makes something pending.
+# --- pending effects -----------------------------------------------------------------------------------------------
+# A further call about the same thing, in any run, conflicts with what is pending about it. A tool that declares
+# `pending=` takes its thing in the commit of its attempt, by compare-and-set, so of two calls at one moment the second
+# waits for the first. Any other tool notes a thing in the commit that makes something pending.
 
 
 BY_CLAIM: Final = ("claim()",)
@@ -420,9 +430,6 @@ def _by(tool: ToolCode, names: tuple[str, ...], arguments: Mapping[str, Any], se
     if names == BY_CLAIM:
         return literal(secret, tool.business_key(arguments))
     return thing(secret, names, arguments)
-
-
-# --- conflicts of a new call -------------------------------------------------------------------------------
 
 
 async def find_pending(driver: Claimant, things: Callable[[], Iterable[str]]) -> OtherEffect | None:
@@ -510,9 +517,6 @@ async def _called_off(driver: Claimant, run: str) -> bool:
             stopped = (await ForkedRun(run).read_on(journal)).lifecycle.stopped
             return stopped is not None and stopped.reason == "cancelled"
     return False
-
-
-# --- ledger entries ----------------------------------------------------------------------------------------
 
 
 def taking_post(driver: OperationDriver) -> tuple[Post, ...]:
