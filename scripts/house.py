@@ -43,14 +43,23 @@ AS_PEOPLE_WRITE_THEM: Final = ("loop/", "inspect/stream.py")
 """The places of the ready loop, its clients and streams: they came later, and have a line of their own."""
 
 
+OF_HOSTS: Final = ("hosts/", "agent/hosted.py")
+"""The places of the adapters for agent frameworks, and of what they share: also later, with a line of their own."""
+
+
 def runtime() -> list[Path]:
     """The sources without what came later, so that the first lines of the table keep their meaning."""
-    return [path for path in sources() if path not in additions()]
+    return [path for path in sources() if path not in {*additions(), *adapters()}]
 
 
 def additions() -> list[Path]:
     """The Python files that let people write agents as they are used to."""
     return [path for path in sources() if path.relative_to(PACKAGE).as_posix().startswith(AS_PEOPLE_WRITE_THEM)]
+
+
+def adapters() -> list[Path]:
+    """The Python files that run agents of other frameworks durably."""
+    return [path for path in sources() if path.relative_to(PACKAGE).as_posix().startswith(OF_HOSTS)]
 
 
 def product() -> list[Path]:
@@ -200,9 +209,11 @@ def subjectless_lines() -> int:
 
 
 MEASURES: Final = (
-    Measure("lines of Python that `pip install holdfast` brings", 53_400, 42_000, lambda: lines(runtime())),
+    # Raised from 53,400 for the names, the suspension and the late bodies of runs that a framework hosts.
+    Measure("lines of Python that `pip install holdfast` brings", 53_650, 42_000, lambda: lines(runtime())),
     Measure("files of them", 300, 240, lambda: len(runtime())),
     Measure("lines of the ready loop, its clients and streams, beside these", 1_600, 1_500, lambda: lines(additions())),
+    Measure("lines of the adapters for agent frameworks, beside these", 1_300, 1_200, lambda: lines(adapters())),
     Measure("lines of Python that `holdfast-console` adds", 8_100, 7_500, lambda: lines(product()) - lines(sources())),
     Measure("files of these", 60, 50, lambda: len(product()) - len(sources())),
     Measure("files of the engine", 49, 35, lambda: len(list((PACKAGE / "engine").rglob("*.py")))),

@@ -7,8 +7,8 @@ from typing import Final
 
 # Section -> the dotted names whose docstrings and signatures are shown, and the members that are the engine's business.
 SECTIONS: Final[dict[str, tuple[str, ...]]] = {
-    "Apps and runs": ("Holdfast", "agent", "Run", "RunSuspended"),
-    "Tools": ("tool", "Key", "Natural", "Once", "Pending", "Secret", "current_operation"),
+    "Apps and runs": ("Holdfast", "agent", "Run", "current_run", "RunSuspended"),
+    "Tools": ("tool", "Key", "Natural", "Once", "Pending", "Secret", "current_operation", "tool_from_schema"),
     "Handlers and verdicts": ("Operation", "Verdict", "Happened", "DidNotHappen", "CannotTell", "Conflict"),
     "Outcomes": ("Outcome", "Receipt"),
     "Errors": (

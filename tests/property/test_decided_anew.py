@@ -212,6 +212,7 @@ def questions() -> dict[str, Question]:
         ),
         "returned, evidence wanted": ask(Story().sent("returned").state, replace(PATIENT, expects=True)),
         "arguments not stored": ask(replace(planned, intent=replace(planned.intent, executable=False)), stories.PLAIN),
+        "body of a host": ask(replace(planned, intent=replace(planned.intent, late=True)), stories.PLAIN),
         "hold": ask(replace(planned, intent=replace(planned.intent, hold="trip")), stories.PLAIN, hold="trip"),
         "edited": ask(part(planned, "editing", called=planned.intent, editors=("ann",)), stories.PLAIN),
         "every part": ask(full, CLAUSES, other=CLAIMED),

@@ -30,6 +30,7 @@ FLOORS = {
     "webhooks": 4,
     "extensions": 4,
     "cli": 5,
+    "hosts": 5,
 }
 # These wire floors together or are handed to users: they may import anything, and no floor imports them.
 ABOVE_ALL = {"", "__main__", "app", "demo", "sync", "testing"}

@@ -16,7 +16,7 @@ from tests.tidy.tree import PACKAGE, parsed, python_files, shown
 PUBLIC = [
     "Ambiguous", "CannotTell", "Conflict", "Deferred", "DidNotHappen", "Happened", "Holdfast", "HoldfastError", "Key", "Natural",
     "NotSent", "Once", "Operation", "OperationFailed", "Outcome", "OutcomePending", "Pending", "Receipt", "Rejected", "Run", "RunSuspended", "Secret",
-    "TransactionAborted", "Verdict", "agent", "current_operation", "tool",
+    "TransactionAborted", "Verdict", "agent", "current_operation", "current_run", "tool", "tool_from_schema",
 ]  # fmt: skip
 UNIONS = {"Verdict"}  # a union of classes has no docstring of its own
 

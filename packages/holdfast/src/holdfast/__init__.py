@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from holdfast.agent.agent import agent
-    from holdfast.agent.run import Run
+    from holdfast.agent.hosted import tool_from_schema
+    from holdfast.agent.run import Run, current_run
     from holdfast.agent.tool import tool
     from holdfast.app import Holdfast
     from holdfast.engine.current_operation import current_operation
@@ -56,7 +57,9 @@ __all__ = [
     "Verdict",
     "agent",
     "current_operation",
+    "current_run",
     "tool",
+    "tool_from_schema",
 ]
 
 # Where each name comes from. It is imported when it is asked for: a command that only looks needs none of them,
@@ -65,7 +68,8 @@ _HOMES: Final = {
     name: home
     for home, names in {
         "holdfast.agent.agent": ("agent",),
-        "holdfast.agent.run": ("Run",),
+        "holdfast.agent.hosted": ("tool_from_schema",),
+        "holdfast.agent.run": ("Run", "current_run"),
         "holdfast.agent.tool": ("tool",),
         "holdfast.app": ("Holdfast",),
         "holdfast.engine.current_operation": ("current_operation",),

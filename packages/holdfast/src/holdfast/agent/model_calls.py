@@ -40,8 +40,8 @@ class ToolBox:
 
 def _schema(tool: Tool[Any, Any], style: Style) -> dict[str, Any]:
     shape = tool.shape
-    parameters = parameters_schema(shape.types, shape.required)
-    about = inspect.getdoc(tool.__wrapped__) or tool.name
+    parameters = getattr(shape, "schema", None) or parameters_schema(shape.types, shape.required)
+    about = inspect.getdoc(tool) or tool.name
     match style:
         case "openai":
             return {"type": "function", "function": {"name": tool.name, "description": about, "parameters": parameters}}
@@ -53,20 +53,25 @@ def _schema(tool: Tool[Any, Any], style: Style) -> dict[str, Any]:
 
 @sealing
 async def call_by_model(
-    scope: Scope, name: str, arguments: str | bytes | Mapping[str, Any], about: CallMetadata = NO_METADATA
+    scope: Scope,
+    name: str,
+    arguments: str | bytes | Mapping[str, Any],
+    about: CallMetadata = NO_METADATA,
+    named: str | None = None,
 ) -> Outcome[Any]:
     """Validate and perform a call. An error of the model is returned as a failed outcome, never raised.
 
-    A refusal is journaled: replay returns the same one, whatever the tools accept by then.
+    A refusal is journaled: replay returns the same one, whatever the tools accept by then. `named` is the explicit name
+    of the step.
     """
     if scope.active.closed:
         await refuse(scope)
     label = name if can_name(name) else "?"
-    step = scope.step(f"call:{label}")
+    step = scope.step(f"call:{label}") if named is None else scope.step("", f"call:{named}")
     if step in scope.active.history.steps.answers:
         return await _refused(scope, name, step, _Refusal("", ""))
     before = dict(scope.counts)
-    outcome = await _performed(scope, name, arguments, about)
+    outcome = await _performed(scope, name, arguments, about, named)
     if not isinstance(outcome, _Refusal):
         return outcome
     taken = [base for base, count in scope.counts.items() if count != before.get(base, 0)]
@@ -82,7 +87,7 @@ class _Refusal(msgspec.Struct, frozen=True):
 
 
 async def _performed(
-    scope: Scope, name: str, arguments: str | bytes | Mapping[str, Any], about: CallMetadata
+    scope: Scope, name: str, arguments: str | bytes | Mapping[str, Any], about: CallMetadata, named: str | None
 ) -> Outcome[Any] | _Refusal:
     from holdfast.agent.call import outcome_of  # noqa: PLC0415 - tool imports run, which imports this module
 
@@ -94,7 +99,7 @@ async def _performed(
     try:
         parsed = parse_arguments(arguments, tool.shape.types, tool.shape.required)
         bound = tool.shape.bind((), parsed)
-        return await outcome_of(tool, bound, None, model=True, about=about)
+        return await outcome_of(tool, bound, named, model=True, about=about)
     except (ArgumentError, TypeError, ValueError) as error:
         return _Refusal(str(error), "bad_arguments")
     except MustHold as error:

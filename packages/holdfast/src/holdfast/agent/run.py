@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 from uuid import UUID
@@ -20,7 +20,7 @@ from holdfast.engine import durable_waits, steps
 from holdfast.engine.active_run.scopes import SCOPE, Scope, branch_task
 from holdfast.engine.messages import read_messages
 from holdfast.engine.steps import HandoffInput, hand_over
-from holdfast.errors import ResultLost, UsageError
+from holdfast.errors import OutsideRun, ResultLost, UsageError
 from holdfast.knowledge.conversation import Conversation, ConversationState
 from holdfast.knowledge.facts import Facts
 from holdfast.knowledge.memory import Lessons, UserMemory, receipts_digest
@@ -50,6 +50,8 @@ class Run:
 
     def __init__(self, scope: Scope) -> None:
         self._root = scope
+        if scope.active.code is None:
+            scope.active.code = self
         self._facts = Facts(self._context, scope.active.facts.known)
         self._heard: dict[str, ConversationState] = {}
 
@@ -95,15 +97,15 @@ class Run:
 
     async def call(
         self, name: str, arguments: str | bytes | dict[str, Any], *, confidence: float | None = None, taint: str = "",
-        again: str | None = None,
+        again: str | None = None, step: str | None = None,
     ) -> Outcome[Any]:  # fmt: skip
         """Perform a call that a *model* chose. An error of the model is reported in the outcome, never raised.
 
         An escalation policy receives the model's `confidence` (from 0 to 1; else that of the decision before)
         and what touched the arguments (`taint="web"`). `again="the reason"` sends it although something is
-        pending about the same thing.
+        pending about the same thing. `step` names the step explicitly, once per run: the model's own id of the call.
         """
-        return await call_by_model(self.scope(), name, arguments, metadata_of(confidence, taint, again))
+        return await call_by_model(self.scope(), name, arguments, metadata_of(confidence, taint, again), step)
 
     async def wait_pending(self, outcome: Outcome[Any]) -> dict[str, Outcome[Any]]:
         """Wait until every part of a partial success (`outcome.pending`) has ended, and return how each did, by name.
@@ -291,6 +293,20 @@ class Run:
         finally:
             SCOPE.reset(token)
 
+    @contextlib.contextmanager
+    def step(self, name: str) -> Generator[None]:
+        """Name the steps of one call of a framework, in a task that it started: `with run.step("call_9f2"):`.
+
+        Use the framework's own id of the call: the same after a crash, and of no other call at the same time.
+        """
+        scope = self.scope().host_step(name)
+        token = SCOPE.set(scope)
+        try:
+            yield
+        finally:
+            SCOPE.reset(token)
+            scope.close()
+
     # --- journaled values, time and events -------------------------------------------------------------------
 
     async def now(self) -> datetime:
@@ -363,6 +379,20 @@ class Run:
 
     def _context(self) -> RunContext:
         return RunContext(self.scope())
+
+
+def current_run() -> Run:
+    """The run whose code is running. Raises `OutsideRun` elsewhere, and inside a tool or the call of a model."""
+    scope = SCOPE.get()
+    if scope is None:
+        raise OutsideRun(
+            "current_run() was called where no code of a run is running",
+            next_step="call it in an @agent function and in what that awaits or starts; "
+            "inside a tool, current_operation() says what is performed",
+        )
+    found = scope.active.code
+    assert isinstance(found, Run), scope.active.run
+    return found
 
 
 class Decide:

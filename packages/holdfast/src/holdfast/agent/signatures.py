@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import typing
 from collections.abc import Callable, Mapping
+from types import CodeType
 from typing import Any, Final, TypeGuard
 
 import msgspec
@@ -12,6 +13,9 @@ import msgspec
 from holdfast.errors import ContractError
 from holdfast.model.view import Operation
 
+KNOWN_SHAPE: Final = "__holdfast_shape__"
+"""The attribute of a function whose parameters a schema describes."""
+_OTHER_KINDS: Final = inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR | inspect.CO_ITERABLE_COROUTINE
 _NAMED: Final = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
 
 
@@ -44,6 +48,9 @@ class Shape(msgspec.Struct, frozen=True):
 
 def shape_of(function: Callable[..., Any], what: str) -> Shape:
     """Read a signature. Raises `ContractError` for parameters that cannot be named, and for generators."""
+    known: Shape | None = getattr(function, KNOWN_SHAPE, None)
+    if known is not None:
+        return known
     name = getattr(function, "__qualname__", repr(function))
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ContractError(f"{what} {name} is a generator: nothing would run it", next_step="return a list instead")
@@ -79,6 +86,16 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
 def is_async(function: Callable[..., Any]) -> bool:
     """True if calling it returns a coroutine."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(type(function).__call__)
+
+
+async def _any_coroutine() -> None:
+    """Gives its code to tools whose function has none."""
+
+
+def coroutine_code(function: Callable[..., Any]) -> CodeType:
+    """The code of a function, marked as that of a coroutine function: calling a tool always gives a coroutine."""
+    code = getattr(inspect.unwrap(function), "__code__", _any_coroutine.__code__)
+    return code.replace(co_flags=code.co_flags & ~_OTHER_KINDS | inspect.CO_COROUTINE)
 
 
 def is_class(annotation: object) -> TypeGuard[type[object]]:

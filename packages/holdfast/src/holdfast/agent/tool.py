@@ -19,7 +19,15 @@ from holdfast.agent.compensation import Compensate, Confirm, with_compensation
 from holdfast.agent.conditions import checked_gate, gated
 from holdfast.agent.contract_checks import check_clauses, checked_classifier, rejections_of
 from holdfast.agent.handlers import Handlers
-from holdfast.agent.signatures import Shape, check_names, is_async, shape_of, tool_name, without_operation
+from holdfast.agent.signatures import (
+    Shape,
+    check_names,
+    coroutine_code,
+    is_async,
+    shape_of,
+    tool_name,
+    without_operation,
+)
 from holdfast.agent.titles import Title, parsed_title
 from holdfast.engine.steps import NO_METADATA, CallMetadata
 from holdfast.engine.tool_protocol import Classifier, Code
@@ -58,6 +66,8 @@ class Tool(Generic[P, R]):
         self.__wrapped__ = function
         self.shape, self.serves = without_operation(shape_of(function, "tool"), known=serves)
         self.__signature__ = self.shape.signature
+        # `inspect.iscoroutinefunction` reads these: frameworks take a tool for what it is, a coroutine function.
+        self.__code__, self.__defaults__, self.__kwdefaults__ = coroutine_code(function), None, None
         self.name = contract.tool
         self.codec: ResultCodec = codec_for(_result_type(self.shape))
         self.contract = msgspec.structs.replace(contract, may_be_null=_reads_null(self.codec))
@@ -73,6 +83,8 @@ class Tool(Generic[P, R]):
         """The explicit name of the step, if this is a call's own configuration of a tool."""
         self.about: CallMetadata = NO_METADATA
         self.handlers: dict[str, Code] = {}
+        self.late = False
+        """True if its body comes with each call: only the code of a host has it."""
         self.where = _place(function)
 
     def __repr__(self) -> str:
@@ -124,6 +136,16 @@ class Tool(Generic[P, R]):
         configured = _Configured(self, contract, step, at_once=not hold)
         configured.about = metadata_of(confidence, taint, again)
         return configured
+
+    def with_body(self, function: Callable[..., Coroutine[Any, Any, R]]) -> Tool[P, R]:
+        """The same tool with the body of one call, which a host brings."""
+        configured = _Configured(self, self.contract, self.step, at_once=False)
+        configured.body = msgspec.structs.replace(self.body, function=function, is_async=True)
+        return configured
+
+    def with_gate(self, gate: Gate) -> Tool[P, R]:
+        """The same tool with a gate for one call."""
+        return _Configured(self, msgspec.structs.replace(self.contract, gate=gate), self.step, at_once=False)
 
     # --- handlers ----------------------------------------------------------------------------------------
 

@@ -150,7 +150,7 @@ def stand_in_of(operation: OperationState, result: r.Raw, granted: Granted, code
 
 
 def _judged(operation: OperationState, record: r.ArgumentsEdited | r.ResultGiven, codes: AnswerContext) -> None:
-    if operation.intent.tool in codes.tools:
+    if operation.intent.tool in codes.tools or operation.intent.late:
         verdict_of(operation, record, codes)
 
 

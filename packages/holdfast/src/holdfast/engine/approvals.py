@@ -210,9 +210,10 @@ def verdict_of(operation: OperationState, record: Verdict, codes: AnswerContext)
         raise UsageError(f"{record.by} approved {record.step} already")
     tool = codes.tools.get(operation.intent.tool)
     if isinstance(record, r.ArgumentsEdited):
+        _checked_editable(operation)
         assert tool is not None, "an edit waits for its tool's code"
         return replace(record, intent=edited_intent(operation, record.changes, tool, codes.secret))
-    if isinstance(record, r.ResultGiven):
+    if isinstance(record, r.ResultGiven) and not operation.intent.late:
         assert tool is not None, "a result waits for its tool's code"
         checked_result(operation, record, tool)
     return record
@@ -239,7 +240,6 @@ def edited_intent(operation: OperationState, changes: r.Raw, tool: ToolCode, sec
     Raises `UsageError` (`ArgumentError` where a value does not fit its parameter), saying what is wrong.
     """
     intent = operation.intent
-    _checked_editable(operation)
     arguments = tool.edited(bytes(intent.arguments), bytes(changes))
     written = forms(arguments, tool.redact)
     if written.stored == bytes(intent.arguments):
@@ -262,6 +262,11 @@ def edited_intent(operation: OperationState, changes: r.Raw, tool: ToolCode, sec
 def _checked_editable(operation: OperationState) -> None:
     if operation.attempts:
         raise UsageError("it was attempted before with other arguments", next_step="approve it as it is, or decline it")
+    if operation.intent.late:
+        raise UsageError(
+            "its host sends the arguments itself, so they cannot be edited here",
+            next_step="approve it as it is, or decline it and say what is wanted",
+        )
     if not operation.intent.executable:
         raise UsageError(
             "some of its arguments are not stored, so the edited call cannot be shown in full",

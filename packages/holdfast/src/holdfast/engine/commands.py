@@ -418,8 +418,8 @@ def waits_for_code(history: RunHistory, entry: LedgerEntry, tools: Mapping[str, 
     if command.after or not isinstance(record, (r.Resolved, r.LateReport, r.ArgumentsEdited, r.ResultGiven)):
         return ""
     operation = history.operations.get(record.step)
-    if operation is None or operation.intent.completes or operation.intent.tool in tools:
-        return ""
+    if operation is None or operation.intent.completes or operation.intent.tool in tools or operation.intent.late:
+        return ""  # a host's tool returns any JSON value, and no app holds its code
     if isinstance(record, (r.ArgumentsEdited, r.ResultGiven)):
         return operation.intent.tool if record.approval == operation.approval.asks else ""
     if isinstance(record, r.Resolved):

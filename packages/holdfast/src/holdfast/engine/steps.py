@@ -130,6 +130,9 @@ def _hand_over(active: ActiveRun, step: str, call: ToolCall) -> None:
     """Give the arguments of code that came back to an open operation to its driver; the record may lack them."""
     driver = active.drivers.operations.get(step)
     if driver is not None and driver.arguments is None:
+        if call.tool.late:
+            # Only this call brings the body. What was found without it (that the tool is gone) is found again.
+            driver.tool, driver.found.gate = call.tool, None
         driver.arguments = snapshot_arguments(call.arguments, executable=driver.operation.intent.executable)
         active.waiters.wake(step)
 
@@ -174,7 +177,7 @@ def _draft(scope: Scope, step: str, call: ToolCall, written: Forms) -> Operation
     tool, secret = call.tool, active.process.identity.secret
     if scope.authority is not None and tool.name not in scope.authority.tools:
         raise _beyond(scope.authority, tool)
-    if tool.name not in active.process.tools:
+    if tool.name not in active.process.tools and not tool.late:
         raise UnknownTool(
             f"{tool.name} is not among the tools of this app, so the run could not continue after a crash",
             known="nothing was sent",
@@ -191,6 +194,7 @@ def _draft(scope: Scope, step: str, call: ToolCall, written: Forms) -> Operation
         thing=thing_of(tool, call.arguments, secret) if tool.contract.pending is not None else "",
         expected=tool.expected(call.arguments) if tool.contract.expects else r.NOTHING,
         executable=written.executable,
+        late=tool.late,
         title=tool.title_of(written.stored),
         hold=_holder_of(active, step) if call.hold else "",
     )

@@ -80,6 +80,11 @@ class ToolCode(Protocol):
         ...
 
     @property
+    def late(self) -> bool:
+        """True if its body comes with each call, from the code of a host."""
+        ...
+
+    @property
     def codec(self) -> Codec:
         """The codec of its results."""
         ...

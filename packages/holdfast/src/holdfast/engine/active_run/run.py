@@ -82,6 +82,8 @@ class ActiveRun:
         self.closed = False  # True once agent code may do nothing through this run: it is sealed or evicted
         self.failure: JournalError | None = None
         self.draining = False
+        self.code: object = None  # the interface of agent code to this run, once that has begun
+        self.host_calls = 0  # how many steps a host has called
         self.abandoned = False  # some of its code did not end, and was abandoned
         self.ending: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
 

@@ -3,6 +3,9 @@
 Each concurrent branch of agent code is its own scope, numbered by creation order within its parent.
 A task factory gives plain asyncio tasks their scope when they are created; tasks made inside tools
 and model calls are not numbered.
+
+A host is an agent framework that agent code awaits. It calls steps from tasks of its own, so each of its calls is a
+branch with the name that the host has for it (`host_step`), whichever task makes it.
 """
 
 from __future__ import annotations
@@ -51,12 +54,13 @@ class Scope:
     task, `waiting` while that (or the task) only waits. `heard` is the last message that a host knows of: delivered to
     its own code, to the branch which began it, or to one that it began and that has ended. `authority` is
     what its code may do, where the run was handed over to it. `refused` counts the steps that were refused
-    because the instance was sealed.
+    because the instance was sealed. `made_in` is where a plain asyncio task was created that has this branch.
+    `serves_host` is set once a host has called a step in this branch, and `named` counts the names of such steps.
     """
 
     __slots__ = (
-        "active", "alive", "authority", "children", "counts", "heard", "host", "limits", "parent", "path", "refused",
-        "started", "sure", "task", "waiting", "working",
+        "active", "alive", "authority", "children", "counts", "heard", "host", "limits", "made_in", "named", "parent",
+        "path", "refused", "serves_host", "started", "sure", "task", "waiting", "working",
     )  # fmt: skip
 
     def __init__(self, active: ActiveRun, path: str = "", parent: Scope | None = None) -> None:
@@ -76,6 +80,9 @@ class Scope:
         self.sure: float | None = None if parent is None else parent.sure
         self.heard = 0
         self.authority: Authority | None = None
+        self.made_in: Scope | None = None
+        self.serves_host = False
+        self.named: dict[str, int] = {}
 
     def expired_limit(self) -> Limit | None:
         """The innermost limit around this branch, or around one that began it, that is over on record.
@@ -102,8 +109,8 @@ class Scope:
             raise AmbiguousStep(
                 f"two tasks call steps in one branch: {name}",
                 run=self.active.run,
-                next_step="start tasks of your own with run.gather or run.map; in a task that other code started, name "
-                'the branch: with run.branch("NAME"): [result] = await run.gather(STEP)',
+                next_step="start tasks of your own with run.gather or run.map; in a task that a framework started, "
+                'name the step, after its own id for the call: with run.step("call_9f2"): ...',
             )
         if explicit is not None:
             _checked(explicit, "a step")
@@ -134,6 +141,41 @@ class Scope:
         scope.heard, scope.authority = self.host.heard, self.authority
         self.host.children[scope] = None
         return scope
+
+    def anchor(self) -> Scope:
+        """The branch or section of agent code below which plain asyncio tasks (those of a host) made this one."""
+        scope = self
+        while scope.made_in is not None:
+            scope = scope.made_in
+        return scope
+
+    def host_step(self, name: str) -> Scope:
+        """A branch for one call of a host, named by the host, in whichever task. `close` ends it.
+
+        A name that comes again, after the call before it has ended, is numbered. Raises `UsageError` for a name that is
+        in use.
+        """
+        anchor = self.anchor()
+        base = anchor.path + _checked(name, "a step of a host")
+        count = anchor.named.get(name, 0)
+        latest = f"{base}/" if count < 2 else f"{base}#{count}/"
+        if count and any(child.path == latest for child in anchor.host.children):
+            raise UsageError(
+                f"the host makes two calls at once and names both {name!r}",
+                known="nothing was sent for the second",
+                next_step="give each call an id of its own, in the host or in the adapter",
+            )
+        anchor.named[name] = count + 1
+        scope = Scope(self.active, f"{base}/" if not count else f"{base}#{count + 1}/", anchor.host)
+        scope.heard, scope.authority = anchor.host.heard, anchor.authority
+        anchor.host.children[scope] = None
+        anchor.host.serves_host = True
+        self.active.host_calls += 1
+        return scope
+
+    def close(self) -> None:
+        """End the branch of a host's call: its task goes on with other things."""
+        self._ended(None)
 
     def boundary(self, name: str) -> Scope:
         """The part of this branch inside a transaction: numbered where its name comes again."""
@@ -172,7 +214,7 @@ class Scope:
         self.task = task
         task.add_done_callback(self._ended)
 
-    def _ended(self, _task: asyncio.Task[Any]) -> None:
+    def _ended(self, _task: asyncio.Task[Any] | None) -> None:
         """Branches that outlive this one belong to the one above."""
         self.alive = False
         if self.parent is not None:
@@ -193,7 +235,13 @@ class Scope:
         """True if this branch and all below it wait for the runtime, for each other, or have ended."""
         if not all(child.at_rest() for child in self.children):
             return False
-        return not self.alive or self.waiting > 0 or (bool(self.children) and not self.working)
+        if not self.alive or self.waiting > 0:
+            return True
+        if self.working:
+            return False
+        if self.serves_host:  # its calls decide; tasks that the host keeps beside them do not
+            return any(child.made_in is None for child in self.children)
+        return bool(self.children) or (self.made_in is not None and self.anchor().host.serves_host)
 
 
 def _checked(name: str, what: str = "a branch") -> str:
@@ -249,6 +297,7 @@ def _numbering_factory(
         scope = SCOPE.get()
         branch = scope.child() if scope is not None and options.get("context") is None else None
         if branch is not None:
+            branch.made_in = scope
             context = contextvars.copy_context()
             context.run(SCOPE.set, branch)
             options["context"] = context

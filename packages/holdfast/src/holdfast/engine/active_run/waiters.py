@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from holdfast.engine.active_run.run import ActiveRun
 
 PASSES: Final = 24
+QUIET_S: Final = 0.1
+"""How long a host begins no further call before its run is suspended: it may be about to make one beside the others."""
 _WOKEN: Final = {"operation", "question", "handoff", "event", "timer"}  # these check again, and wait on
 
 
@@ -32,6 +34,7 @@ class Waiters:
         self.watchers: Final[dict[str, list[asyncio.Future[None]]]] = {}
         self._active: Final = active
         self._rest_scheduled = False
+        self._calls_seen = 0
 
     async def wait(self, scope: Scope | None, waiters: list[asyncio.Future[None]], pause: Pause) -> None:
         """Let a branch of agent code wait; the run may be suspended meanwhile."""
@@ -120,11 +123,19 @@ class Waiters:
         ending = self._ending()
         if ending is None:
             return
-        if passes == PASSES:
+        if passes == PASSES and not self._host_may_go_on():
             active.end(ending)
             return
         self._rest_scheduled = True
+        if passes == PASSES:
+            asyncio.get_running_loop().call_later(QUIET_S, self._check_rest, 0)
+            return
         asyncio.get_running_loop().call_soon(self._check_rest, passes + 1)
+
+    def _host_may_go_on(self) -> bool:
+        """True if a host has made a call since this was asked last: it works between its calls, unseen."""
+        seen, self._calls_seen = self._calls_seen, self._active.host_calls
+        return self._active.host_calls != seen
 
     def _ending(self) -> Ending | None:
         """How the drive has to end, if everything waits and none of it will be over soon."""

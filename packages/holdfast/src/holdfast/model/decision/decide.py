@@ -251,6 +251,8 @@ def _used_up(case: Case) -> str:
         waited, patience = in_progress_ms(operation, case.now), timedelta(milliseconds=contract.patience_ms)
         over = waited >= contract.patience_ms
         return f"the system has been working on it for {patience}, as it says itself" if over else ""
+    if operation.intent.late:
+        return ""  # most of the time it waited for its host, which alone can call it again
     used = elapsed_ms(operation, case.situation, case.now)
     if case.situation.breaker_ms <= 0 and used >= milliseconds(retry.elapsed):
         return f"the time for attempts is over ({retry.elapsed})"
@@ -270,6 +272,8 @@ _BLOCKED: Final = {
 def _tool_gone(case: Case) -> Move | None:
     if case.situation.tool == "present":
         return None
+    if case.operation.intent.late and not case.situation.at_hand:
+        return None  # the host that calls again brings the tool: `_arguments` waits for it
     return Park("tool gone", why=f"the tool {case.operation.intent.tool} is no longer in this app")
 
 

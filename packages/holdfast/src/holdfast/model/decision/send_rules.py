@@ -204,8 +204,13 @@ def _poison(case: Case) -> Move | None:
 
 
 def _arguments(case: Case) -> Move | None:
-    """Redacted arguments cannot be sent from the record; the agent's code brings them back."""
-    if case.operation.intent.executable or case.situation.at_hand:
+    """Redacted arguments, and the body of a host's tool, are not on record; the agent's code brings them back."""
+    intent = case.operation.intent
+    if case.situation.at_hand:
+        return None
+    if intent.late:
+        return Wait("its body comes with the code of a host", why="code", until_woken=True)
+    if intent.executable:
         return None
     return Wait("its arguments are not stored", why="code", until_woken=True)
 

@@ -43,6 +43,7 @@ class Intent(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     again: str = ""  # why it is sent although something is pending about the same thing
     title: str = ""  # one sentence about it, for people; part of no digest
     taint: str = ""  # what its arguments were touched by, where its caller stated it
+    late: bool = False  # only the code of a host has its tool's body: it is never sent from the record alone
 
     @property
     def meets_others(self) -> bool:

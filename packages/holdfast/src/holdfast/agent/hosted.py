@@ -1,0 +1,252 @@
+"""Runs that are hosted: an agent framework calls tools and models inside a run, in tasks of its own.
+
+`HostedRun` is what every adapter uses. A host's call of a tool is an operation named after the host's id for the call,
+and a host's call of a model is a recorded decision. Neither depends on the tasks that the host makes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import keyword
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from inspect import Parameter, Signature
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
+
+import msgspec
+
+from holdfast.agent.call import outcome_of
+from holdfast.agent.model_decisions import DecisionSettings, decide
+from holdfast.agent.signatures import KNOWN_SHAPE, Shape, is_async
+from holdfast.agent.tool import Tool, tool
+from holdfast.engine import steps
+from holdfast.engine.active_run.scopes import SCOPE, Scope
+from holdfast.engine.current_operation import AT
+from holdfast.errors import ContractError, OutsideRun, Rejected
+from holdfast.model.outcome import Outcome
+from holdfast.policies import Gate
+
+if TYPE_CHECKING:
+    from datetime import timedelta
+
+    from holdfast.policies import Retry
+
+ALWAYS: Final = Gate("true")
+CONTROL: Final = "host:"
+"""Begins the code of a call that ended with control flow of its host: nothing landed, and it is no success."""
+
+
+class HostControl(Rejected):
+    """Control flow of a host that a tool's body raised ("try again with other arguments"): the call did nothing.
+
+    `payload` is what the adapter needs to raise it again; a replay returns the same one.
+    """
+
+    def __init__(self, kind: str, message: str, payload: Any) -> None:
+        super().__init__(message or kind, code=CONTROL + kind)
+        self.payload = payload
+
+
+class HostedRun:
+    """The run in which a host is called, for the host's adapter."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+
+    @classmethod
+    def current(cls) -> HostedRun | None:
+        """The run that this code is in; None outside a run, and inside the body of a tool or the call of a model."""
+        scope = SCOPE.get()
+        return None if scope is None else cls(scope)
+
+    @property
+    def id(self) -> str:
+        """The run's name."""
+        return self._scope.active.run
+
+    def begin(self, name: str) -> str:
+        """A name for one more conversation of the host in this branch: `assistant`, then `assistant-2`."""
+        counts = self._scope.anchor().counts
+        count = counts[f"{name}:"] = counts.get(f"{name}:", 0) + 1
+        return name if count == 1 else f"{name}-{count}"
+
+    @contextlib.contextmanager
+    def step(self, name: str) -> Generator[Scope]:
+        """Name the steps inside after the host's call, in whichever task it is made."""
+        scope = self._scope.host_step(name)
+        token = SCOPE.set(scope)
+        try:
+            yield scope
+        finally:
+            SCOPE.reset(token)
+            scope.close()
+
+    async def call(self, name: str, tool: Tool[..., Any], arguments: Mapping[str, Any]) -> Outcome[Any]:
+        """Perform a tool that the host's model chose, as the host's call of that name. A failure is not raised."""
+        with self.step(name):
+            return await outcome_of(tool, tool.shape.bind((), arguments), None, model=True)
+
+    async def call_body(
+        self, name: str, tool: Tool[..., Any], arguments: Mapping[str, Any], body: Callable[[], Awaitable[Any]]
+    ) -> tuple[Outcome[Any], Any]:
+        """As `call`, for a tool whose body is this closure. The second value is the payload of the host's control flow.
+
+        The closure runs in the host's own context. After a crash the operation is settled from its record, or waits
+        until the host calls again with a closure.
+        """
+        raised: list[Any] = []
+        context = contextvars.copy_context()
+
+        async def late(**_: Any) -> Any:
+            own = context.copy()
+            own.run(AT.set, AT.get())
+            own.run(SCOPE.set, None)
+            try:
+                return await _in_context(own, body)
+            except HostControl as control:
+                raised.append(control.payload)
+                raise
+
+        with self.step(name) as scope:
+            outcome = await outcome_of(tool.with_body(late), tool.shape.bind((), arguments), None, model=True)
+            if not outcome.code.startswith(CONTROL):
+                return outcome, None
+            kind = outcome.code.removeprefix(CONTROL)
+            fresh = raised[-1] if raised else {"kind": kind, "message": outcome.reason}
+            return outcome, await steps.value(scope, "control", lambda: fresh)
+
+    async def value(self, name: str, fresh: Callable[[], Awaitable[Any]]) -> Any:
+        """The plain JSON of `fresh`, from the record where it is there: for what a host finds out or shows."""
+        with self.step(name) as scope:
+            return await steps.value(scope, "value", fresh)
+
+    async def turn(
+        self,
+        name: str,
+        seen: Any,
+        model: Callable[[], Awaitable[Any]],
+        *,
+        differs: Literal["diverge", "note"] = "diverge",
+        timeout: timedelta | None = None,  # noqa: ASYNC109 - a recorded one
+        retry: Retry | None = None,
+    ) -> Any:
+        """The answer of a model, from the record where it is there. `seen` is what the model is shown, as plain JSON.
+
+        Leave clocks and ids of this process out of `seen`: a question that differs from the recorded one ends the run
+        as diverged. With `differs="note"` it is logged, and the recorded answer counts.
+        """
+
+        async def ask() -> Any:
+            return await model()
+
+        ask.__name__ = "model"
+        settings = DecisionSettings(
+            None, timeout, retry, msgspec.json.encode(seen, order="deterministic"), noted=differs == "note"
+        )
+        with self.step(name) as scope:
+            return await decide(scope, settings, ask, (), {})
+
+
+async def _in_context(context: contextvars.Context, body: Callable[[], Awaitable[Any]]) -> Any:
+    """Await the body in that context; a call that is cancelled cancels the body."""
+    import asyncio  # noqa: PLC0415 - kept beside its only use
+
+    async def run() -> Any:
+        return await body()
+
+    return await asyncio.get_running_loop().create_task(run(), context=context)
+
+
+# --- tools from a schema ----------------------------------------------------------------------------------------------
+
+_TYPES: Final[dict[str, Any]] = {
+    "string": str, "integer": int, "number": float, "boolean": bool, "array": list[Any], "object": dict[str, Any],
+}  # fmt: skip
+
+
+class SchemaShape(Shape, frozen=True):
+    """The parameters of a tool that is described by a JSON schema. An optional one that is not given is left out."""
+
+    schema: Mapping[str, Any] = {}
+
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments by name. Raises `TypeError` for those that the schema does not have."""
+        missing, foreign = self.required - kwargs.keys(), kwargs.keys() - self.types.keys()
+        if args or missing or foreign:
+            problem = "takes its arguments by name" if args else f"got {sorted(foreign)}, lacks {sorted(missing)}"
+            raise TypeError(f"{self.name}() {problem}; its parameters are {', '.join(self.types) or 'none'}")
+        return {name: kwargs[name] for name in self.types if name in kwargs}
+
+
+def tool_from_schema(
+    function: Callable[..., Any],
+    *,
+    name: str,
+    parameters: Mapping[str, Any],
+    description: str = "",
+    late: bool = False,
+    **clauses: Any,
+) -> Tool[..., Any]:
+    """A tool from a JSON schema of its parameters, with a function that takes them by keyword.
+
+    The other clauses are those of `@tool`. `late` marks a body that only the code of a host has: recovery settles such
+    an operation from its record, or waits for the host. Raises `ContractError` for a schema that does not describe an
+    object.
+    """
+
+    def called(**arguments: Any) -> Any:
+        return function(**arguments)
+
+    async def awaited(**arguments: Any) -> Any:
+        return await function(**arguments)
+
+    body: Callable[..., Any] = awaited if is_async(function) else called
+    body.__name__ = body.__qualname__ = name
+    body.__module__, body.__doc__ = getattr(function, "__module__", __name__), description or None
+    body.__dict__[KNOWN_SHAPE] = _shape_from(name, parameters)
+    made = tool(name=name, **clauses)(body)
+    made.late = late
+    return made
+
+
+def _shape_from(name: str, schema: Mapping[str, Any]) -> SchemaShape:
+    properties: object = schema.get("properties", {})
+    required: object = schema.get("required", [])
+    described = isinstance(properties, Mapping) and isinstance(required, list)
+    if schema.get("type", "object") != "object" or not described:
+        raise ContractError(
+            f"tool {name}: its parameters are not a JSON schema of an object",
+            known=f"the schema is {str(dict(schema))[:200]}",
+            next_step='write {"type": "object", "properties": {"cents": {"type": "integer"}}, "required": ["cents"]}',
+        )
+    known = cast("Mapping[str, Any]", properties)
+    types = {one: _type_of(part) for one, part in known.items()}
+    named = [one for one in known if one.isidentifier() and not keyword.iskeyword(one)]
+    return SchemaShape(
+        name=name,
+        signature=Signature([Parameter(one, Parameter.KEYWORD_ONLY) for one in named]),
+        positional=(),
+        types=types,
+        defaults={},
+        required=frozenset(cast("list[str]", required)) & types.keys(),
+        returns=Any,
+        schema=dict(schema),
+    )
+
+
+def _type_of(part: object) -> Any:
+    """The Python type of a property whose schema is one plain type; any JSON value for the rest."""
+    kind: object = cast("Mapping[str, Any]", part).get("type") if isinstance(part, Mapping) else None
+    return _TYPES.get(kind, Any) if isinstance(kind, str) else Any
+
+
+def in_hosted_run(what: str) -> HostedRun:
+    """The present run. Raises `OutsideRun`, which names what was called."""
+    hosted = HostedRun.current()
+    if hosted is None:
+        raise OutsideRun(
+            f"{what} was called outside a run, so nothing of it could be recorded",
+            known="nothing was sent",
+            next_step="call it in an @agent function that Holdfast runs",
+        )
+    return hosted

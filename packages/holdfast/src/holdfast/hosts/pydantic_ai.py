@@ -1,0 +1,282 @@
+"""Pydantic AI 2: `Agent(..., capabilities=[HoldfastDurability()])`.
+
+Inside a run of Holdfast each model request of the agent is a recorded decision and each tool call an operation. Outside
+a run the agent works as without this. A tool declared with `@holdfast.tool` keeps its contract. Any other tool is a
+plain write: attempted once, and a person is asked where its outcome is unknown.
+`Tool(metadata={"holdfast": {"effect": "read"}})` declares a read; it takes the clauses of `@holdfast.tool`.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import ExitStack
+from datetime import timedelta
+from typing import Any, Literal, TypeVar, cast
+
+import msgspec
+
+from holdfast.agent.hosted import ALWAYS, HostControl, HostedRun, tool_from_schema
+from holdfast.agent.tool import Tool
+from holdfast.errors import ContractError
+from holdfast.hosts import too_old
+from holdfast.model.outcome import Outcome
+from holdfast.policies import Retry
+
+try:
+    from pydantic_ai import DeferredToolRequests, DeferredToolResults, RunContext, ToolApproved
+    from pydantic_ai.agent import EventStreamHandler
+    from pydantic_ai.agent.abstract import AbstractAgent
+    from pydantic_ai.durable_exec import (
+        JSON_CODEC,
+        BaseDurabilityCapability,
+        CallableOperationBackend,
+        DurabilityEngineSpec,
+        DurableOperationId,
+        EventStreamHandlerId,
+        JournalCallableOperationBackend,
+        ModelRequestId,
+        RoleBasedOperationConfig,
+        ToolsetCallToolId,
+        conversation_id_from_run_id,
+        record_durable_unit,
+        replay_scope,
+    )
+    from pydantic_ai.messages import ModelMessagesTypeAdapter
+    from pydantic_ai.models import Model, ModelRequestParameters
+    from pydantic_ai.run import AgentRunResult
+    from pydantic_ai.tools import ToolDefinition
+except ImportError as error:
+    raise too_old("pydantic-ai-slim", "2.67", "holdfast[pydantic-ai]") from error
+
+Deps = TypeVar("Deps")
+AnyTool = Tool[..., Any]
+
+_OF_THIS_PROCESS = frozenset({"timestamp", "run_id", "conversation_id"})
+_ASKED = {"holdfast": "a person is asked"}
+_RETURNS = frozenset({"tool_return", "tool_content_result"})
+
+
+class TurnSettings(msgspec.Struct, frozen=True):
+    """Settings of the recorded model requests."""
+
+    differs: Literal["diverge", "note"] = "diverge"
+    timeout: timedelta | None = None
+    retry: Retry | None = None
+
+
+class HoldfastDurability(BaseDurabilityCapability[Deps]):
+    """The capability that records what an agent of Pydantic AI does in a run of Holdfast.
+
+    `differs="note"` accepts that a request differs from the recorded one after a crash, and uses the recorded answer.
+    `timeout` and `retry` are those of one model request. `models` and `event_stream_handler` are those of every
+    durability capability of Pydantic AI.
+    """
+
+    engine_spec = DurabilityEngineSpec(
+        engine_name="Holdfast",
+        durable_unit_noun="step",
+        durable_container_noun="run",
+        codec=JSON_CODEC,
+        toolset_lifecycles={"function": "enter-always", "mcp": "enter-in-durable-unit", "dynamic": "enter-never"},
+    )
+
+    def __init__(
+        self,
+        *,
+        models: Mapping[str, Model] | None = None,
+        event_stream_handler: EventStreamHandler[Deps] | None = None,
+        name: str | None = None,
+        differs: Literal["diverge", "note"] = "diverge",
+        timeout: timedelta | None = None,
+        retry: Retry | None = None,
+    ) -> None:
+        super().__init__(models=models, event_stream_handler=event_stream_handler, name=name)
+        self._turns = TurnSettings(differs, timeout, retry)
+
+    def for_agent(self, agent: AbstractAgent[Deps, Any]) -> HoldfastDurability[Deps]:
+        """Bind to an agent. One without a name is called `agent`."""
+        named = copy.copy(self)
+        named.name = self.name or agent.name or "agent"
+        return cast("HoldfastDurability[Deps]", super(HoldfastDurability, named).for_agent(agent))
+
+    @property
+    def in_durable_context(self) -> bool:
+        """True in the code of a run."""
+        return HostedRun.current() is not None
+
+    def get_durable_operation_backend(self) -> CallableOperationBackend[Any]:
+        """The backend that records."""
+        return _Backend(self.name, self.default_model_id, self._turns)
+
+    def get_default_run_id(self) -> str | None:
+        """The same id in each process that drives the run."""
+        hosted = HostedRun.current()
+        return None if hosted is None else f"{hosted.id}/{hosted.begin(self.name)}"
+
+    def get_default_conversation_id(self, run_id: str) -> str | None:
+        """The same id in each process that drives the run."""
+        return conversation_id_from_run_id(run_id) if self.in_durable_context else None
+
+    async def wrap_run(
+        self, ctx: RunContext[Deps], *, handler: Callable[[], Awaitable[AgentRunResult[Any]]]
+    ) -> AgentRunResult[Any]:
+        """Keep the telemetry of what is replayed out of traces."""
+        with ExitStack() as stack:
+            if self.in_durable_context:
+                stack.enter_context(replay_scope())
+            return await super().wrap_run(ctx, handler=handler)
+
+    async def handle_deferred_tool_calls(
+        self,
+        ctx: RunContext[Deps],  # noqa: ARG002 - a part of the host's interface
+        *,
+        requests: DeferredToolRequests,
+    ) -> DeferredToolResults | None:
+        """Let calls that need approval through to the operation, whose gate asks with the exact arguments."""
+        if not self.in_durable_context or not requests.approvals:
+            return None
+        ids = [call.tool_call_id for call in requests.approvals]
+        return DeferredToolResults(approvals={one: ToolApproved() for one in ids}, metadata=dict.fromkeys(ids, _ASKED))
+
+
+class _Backend(JournalCallableOperationBackend[Any]):
+    """Records the units of one agent in the run that the caller is in."""
+
+    def __init__(self, name: str, default_model: str | None, turns: TurnSettings) -> None:
+        config = RoleBasedOperationConfig[Any](model=None, event=None, capability=None, tool=None)
+        super().__init__(agent_name=name, default_model_id=default_model, config=config)
+        self._agent = name
+        self._turns = turns
+
+    async def execute(
+        self,
+        *,
+        operation_id: DurableOperationId,
+        name: str,
+        body: Callable[[], Awaitable[object]],
+        cache_key: tuple[object, ...],
+        config: Any,  # noqa: ARG002 - a part of the host's interface
+    ) -> object:
+        """Perform one unit, or return what is on record."""
+        hosted = HostedRun.current()
+        if hosted is None:
+            return await body()
+        executed: list[bool] = []
+
+        async def observed() -> object:
+            executed.append(True)
+            return await body()
+
+        try:
+            match operation_id:
+                case ModelRequestId():
+                    return await self._request(hosted, observed, cache_key)
+                case ToolsetCallToolId():
+                    return await self._call(hosted, observed, cache_key)
+                case _:
+                    context = _context_of(cache_key)
+                    call = "" if context is None else context.tool_call_id or ""
+                    what = "events" if isinstance(operation_id, EventStreamHandlerId) else name
+                    return await hosted.value(f"{what}:{call}" if call else what, observed)
+        finally:
+            record_durable_unit(executed=bool(executed))
+
+    async def _request(
+        self, hosted: HostedRun, body: Callable[[], Awaitable[object]], key: tuple[object, ...]
+    ) -> object:
+        _, messages, settings, parameters, context = cast("tuple[Any, Any, Any, ModelRequestParameters, Any]", key)
+        run_id = str(context.run_id).removeprefix(f"{hosted.id}/")
+        turn = f"turn-{context.run_step}"
+        plain = ModelMessagesTypeAdapter.dump_python(messages, mode="json")
+        seen: dict[str, Any] = {
+            "messages": _without_process(plain),
+            "settings": {one: repr(value) for one, value in sorted(cast("dict[str, Any]", settings or {}).items())},
+            "tools": [tool.name for tool in parameters.function_tools],
+        }
+        return await hosted.turn(
+            turn if run_id == self._agent else f"{run_id}.{turn}".replace("/", "."), seen, body,
+            differs=self._turns.differs, timeout=self._turns.timeout, retry=self._turns.retry,
+        )  # fmt: skip
+
+    async def _call(self, hosted: HostedRun, body: Callable[[], Awaitable[object]], key: tuple[object, ...]) -> object:
+        name, arguments, context, known = cast("tuple[str, dict[str, Any], RunContext[Any], Any]", key)
+        call = context.tool_call_id
+        if not call:
+            raise ContractError(
+                f"the call of the tool {name} has no id, so its operation cannot be named",
+                known="nothing was sent",
+                next_step="use a model that gives each tool call an id, or set ToolCallPart(tool_call_id=...)",
+            )
+        asked = context.tool_call_approved and context.tool_call_metadata == _ASKED
+        ours = _declared(name, known)
+        if ours is not None:
+            outcome = await hosted.call(call, _gated(ours) if asked else ours, arguments)
+            return _payload_of(outcome)
+        definition: ToolDefinition = known if isinstance(known, ToolDefinition) else known.tool_def
+        outcome, control = await hosted.call_body(
+            call, _tool_of(name, definition, asked=asked), arguments, lambda: _controlled(body)
+        )
+        return _payload_of(outcome) if control is None else control
+
+
+async def _controlled(body: Callable[[], Awaitable[object]]) -> object:
+    """The result of a call that returned. Raises `HostControl` for control flow of Pydantic AI: it is no success."""
+    payload = cast("dict[str, Any]", await body())
+    kind = payload["kind"]
+    if kind in _RETURNS:
+        return payload["result"]
+    raise HostControl(kind, str(payload.get("message", "")), payload)
+
+
+def _payload_of(outcome: Outcome[Any]) -> dict[str, Any]:
+    """The outcome of an operation as the payload of a tool call. A failure is told to the model."""
+    if outcome.status == "succeeded" and not outcome.code and not outcome.reused:
+        result = JSON_CODEC.dump(Any, outcome.value)
+        content = isinstance(result, dict) and cast("dict[str, Any]", result).get("kind") == "tool-return"
+        return {"kind": "tool_content_result" if content else "tool_return", "result": result}
+    if outcome.status == "succeeded":
+        return {"kind": "tool_return", "result": outcome.as_text()}
+    return {"kind": "tool_failed", "message": outcome.as_text()}
+
+
+def _declared(name: str, known: Any) -> AnyTool | None:
+    """The Holdfast tool behind a tool of the host, if there is one."""
+    held: Mapping[str, Any] = getattr(getattr(known, "toolset", None), "tools", {})
+    one = held.get(getattr(known, "original_name", None) or name)
+    function: object = getattr(one, "function", None)
+    return cast("AnyTool", function) if isinstance(function, Tool) else None
+
+
+def _gated(tool: AnyTool) -> AnyTool:
+    """The tool with a gate that always asks, unless it has one."""
+    return tool if tool.contract.gate is not None else tool.with_gate(ALWAYS)
+
+
+def _tool_of(name: str, definition: ToolDefinition, *, asked: bool) -> AnyTool:
+    """A tool of the host as one of Holdfast. Raises `ContractError` for clauses that it does not take."""
+    clauses: dict[str, Any] = {**((definition.metadata or {}).get("holdfast", {}))}
+    if asked:
+        clauses.setdefault("gate", ALWAYS)
+    described = definition.description or ""
+    return tool_from_schema(
+        _unused, name=name, parameters=definition.parameters_json_schema, description=described, late=True, **clauses
+    )
+
+
+async def _unused() -> None:
+    """Stands where the body of a host's tool is missing; it is never called."""
+
+
+def _context_of(key: tuple[object, ...]) -> RunContext[Any] | None:
+    return next((cast("RunContext[Any]", part) for part in key if isinstance(part, RunContext)), None)  # type: ignore[redundant-cast]  # pyright needs it
+
+
+def _without_process(value: Any) -> Any:
+    """Messages as a model is shown them: without clocks and ids of the process."""
+    if isinstance(value, dict):
+        known = cast("dict[str, Any]", value)
+        return {name: _without_process(part) for name, part in known.items() if name not in _OF_THIS_PROCESS}
+    if isinstance(value, list):
+        return [_without_process(part) for part in cast("list[Any]", value)]  # type: ignore[redundant-cast]  # as above
+    return value

@@ -1,0 +1,283 @@
+"""The adapter of Pydantic AI, against the library itself."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic_ai import Agent, ModelRetry, RunContext, Tool
+from pydantic_ai.exceptions import UsageLimitExceeded, UserError
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelResponse,
+    PartDeltaEvent,
+    RetryPromptPart,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+)
+from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
+from pydantic_ai.usage import UsageLimits
+
+from holdfast import Ambiguous, Holdfast, Rejected, Run, RunSuspended, agent, tool
+from holdfast.errors import ContractError
+from holdfast.hosts.pydantic_ai import HoldfastDurability
+from holdfast.model import records as r
+
+Calls = list[tuple[str, dict[str, Any]]]
+
+
+class Script:
+    """A model that makes these calls, one turn after the other, and then says what the tools returned."""
+
+    def __init__(self, *turns: Calls) -> None:
+        self.turns = turns
+        self.asked = 0
+        self.model = FunctionModel(self.answer, stream_function=self.stream)
+
+    def answer(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        self.asked += 1
+        ended = [part for one in messages for part in one.parts if isinstance(part, ToolReturnPart | RetryPromptPart)]
+        made = sum(isinstance(part, ToolCallPart) for one in messages for part in one.parts)
+        first = 0
+        for number, turn in enumerate(self.turns):
+            if first >= made:
+                return ModelResponse(
+                    parts=[ToolCallPart(name, args, f"call_{number}_{at}") for at, (name, args) in enumerate(turn)]
+                )
+            first += len(turn)
+        return ModelResponse(parts=[TextPart("; ".join(str(part.content) for part in ended) or "nothing to do")])
+
+    async def stream(self, messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[Any]:
+        for number, part in enumerate(self.answer(messages, info).parts):
+            if isinstance(part, ToolCallPart):
+                yield {number: DeltaToolCall(part.tool_name, json.dumps(part.args), tool_call_id=part.tool_call_id)}
+            elif isinstance(part, TextPart):
+                for word in part.content.split(" "):
+                    yield word + " "
+
+
+class Desk:
+    """An agent of Pydantic AI in a run, over a journal on disk."""
+
+    def __init__(self, journal: Path, host: Agent[None, str], *tools: Any) -> None:
+        self.journal = journal
+        self.tools = tools
+
+        @agent
+        async def desk(run: Run, task: str) -> str:
+            return (await host.run(task)).output
+
+        self.agent = desk
+
+    def run(self, then: Any = None) -> str:
+        """Run, and let a person act on the open app."""
+
+        async def main() -> str:
+            async with Holdfast(self.journal, agents=[self.agent], tools=self.tools, recover=False) as app:
+                try:
+                    return await asyncio.wait_for(app.run(self.agent, "go", run_id="r1"), 20)
+                except RunSuspended as waits:
+                    if then is not None:
+                        await then(app)
+                    return f"waits: {waits.message}"
+
+        return asyncio.run(main())
+
+    def steps(self) -> dict[str, str]:
+        async def main() -> dict[str, str]:
+            async with Holdfast(self.journal, agents=[self.agent], tools=self.tools, recover=False) as app:
+                history = await app.service.history("r1")
+                return {step: one.phase for step, one in history.operations.items()}
+
+        return asyncio.run(main())
+
+
+def host(script: Script, *tools: Any, **settings: Any) -> Agent[None, str]:
+    return Agent(script.model, tools=list(tools), capabilities=[HoldfastDurability(**settings)])
+
+
+def test_tools_of_both_kinds_are_operations_named_after_their_calls(tmp_path: Path):
+    sent: list[str] = []
+
+    @tool
+    async def mail(to: str) -> str:
+        """Send a mail."""
+        sent.append(to)
+        return f"mail to {to}"
+
+    def pay(cents: int) -> dict[str, int]:
+        sent.append(f"{cents}")
+        return {"paid": cents}
+
+    script = Script([("mail", {"to": "ann"}), ("pay", {"cents": 5})], [("mail", {"to": "bob"})])
+    desk = Desk(tmp_path / "desk.db", host(script, mail, pay), mail)
+    said = "mail to ann; {'paid': 5}; mail to bob"
+    assert [desk.run(), desk.run()] == [said, said]
+    assert sorted(sent) == ["5", "ann", "bob"]
+    assert script.asked == 3
+    assert desk.steps() == {
+        "call_0_0/mail#1": "succeeded", "call_0_1/pay#1": "succeeded", "call_1_0/mail#1": "succeeded",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_an_unknown_outcome_is_asked_about_and_the_answer_goes_on(tmp_path: Path, declared: bool):
+    sent: list[str] = []
+
+    async def pay(cents: int) -> str:
+        sent.append(f"{cents}")
+        raise Ambiguous("the connection broke") if declared else OSError("the connection broke")
+
+    script = Script([("pay", {"cents": 5})])
+    payer = tool(pay) if declared else pay
+    desk = Desk(tmp_path / "desk.db", host(script, payer), *([payer] if declared else []))
+
+    async def answer(app: Holdfast) -> None:
+        (row,) = await app.engine.journal.runs(run="r1")
+        assert (row.status, b"call_0_0/pay#1" in row.waits) == ("suspended", True)
+        await app.service.resolve("r1/call_0_0/pay#1", "happened", by="ann", result="paid, says ann")
+
+    assert desk.run(answer).startswith("waits: run r1 waits: r1/call_0_0/pay#1")
+    assert desk.run() == "paid, says ann"
+    assert sent == ["5"]
+
+
+@pytest.mark.parametrize("yes", [True, False])
+def test_a_tool_that_requires_approval_asks_a_person_with_its_arguments(tmp_path: Path, yes: bool):
+    sent: list[str] = []
+
+    def pay(cents: int) -> str:
+        sent.append(f"{cents}")
+        return "paid"
+
+    desk = Desk(tmp_path / "desk.db", host(Script([("pay", {"cents": 5})]), Tool(pay, requires_approval=True)))
+
+    async def answer(app: Holdfast) -> None:
+        act = app.service.approve if yes else app.service.decline
+        await act("r1/call_0_0/pay#1", by="ann")
+
+    assert 'may pay {"cents":5} be sent?' in desk.run(answer)
+    assert ("paid" in desk.run(), sent) == (yes, ["5"] if yes else [])
+
+
+def test_a_refusal_is_told_to_the_model(tmp_path: Path):
+    @tool
+    async def pay(cents: int) -> str:
+        raise Rejected("the card is declined", code="card_declined")
+
+    said = Desk(tmp_path / "desk.db", host(Script([("pay", {"cents": 5})]), pay), pay).run()
+    assert "the card is declined" in said
+
+
+def test_another_try_that_a_tool_asks_for_is_no_success(tmp_path: Path):
+    sent: list[int] = []
+
+    def pay(cents: int) -> str:
+        sent.append(cents)
+        if cents < 6:
+            raise ModelRetry("pay more")
+        return "paid"
+
+    desk = Desk(tmp_path / "desk.db", host(Script([("pay", {"cents": 5})], [("pay", {"cents": 6})]), pay))
+    assert [desk.run(), desk.run()] == ["pay more; paid"] * 2
+    assert sent == [5, 6]
+    assert desk.steps() == {"call_0_0/pay#1": "failed", "call_1_0/pay#1": "succeeded"}
+
+
+def test_a_stream_is_asked_once_and_replayed(tmp_path: Path):
+    sent: list[str] = []
+    deltas: list[str] = []
+
+    async def shown(ctx: RunContext[None], events: Any) -> None:
+        async for event in events:
+            deltas.extend([str(event.delta)] if isinstance(event, PartDeltaEvent) else [])
+
+    def pay(cents: int) -> str:
+        sent.append(f"{cents}")
+        return "paid in full"
+
+    script = Script([("pay", {"cents": 5})])
+    desk = Desk(tmp_path / "desk.db", host(script, pay, event_stream_handler=shown))
+    assert [desk.run().strip(), desk.run().strip()] == ["paid in full"] * 2
+    assert (sent, script.asked, len(deltas)) == (["5"], 2, 2)
+
+
+def test_a_read_is_declared_in_the_metadata(tmp_path: Path):
+    async def look(sku: str) -> str:
+        return f"3 of {sku}"
+
+    declared = Tool(look, metadata={"holdfast": {"effect": "read", "timeout": timedelta(seconds=5)}})
+    desk = Desk(tmp_path / "desk.db", host(Script([("look", {"sku": "A-1"})]), declared))
+    assert desk.run() == "3 of A-1"
+    assert desk.steps() == {}
+
+
+@pytest.mark.parametrize(
+    ("clauses", "text"), [({"twice": True}, "does not take twice"), ({"effect": "both"}, "effect='both'")]
+)
+def test_wrong_clauses_are_refused_before_anything_is_sent(tmp_path: Path, clauses: dict[str, Any], text: str):
+    sent: list[str] = []
+
+    def pay(cents: int) -> None:
+        sent.append("paid")
+
+    wrong = Tool(pay, metadata={"holdfast": clauses})
+    with pytest.raises(ContractError, match=text):
+        Desk(tmp_path / "desk.db", host(Script([("pay", {"cents": 5})]), wrong)).run()
+    assert sent == []
+
+
+def test_two_conversations_of_one_run_have_names_of_their_own(tmp_path: Path):
+    script = Script()
+    one = host(script)
+
+    @agent
+    async def desk(run: Run, task: str) -> list[str]:
+        return [(await one.run(task)).run_id for task in ("a", "b")]
+
+    async def main() -> Any:
+        async with Holdfast(tmp_path / "desk.db", agents=[desk]) as app:
+            ids = await app.run(desk, "go", run_id="r1")
+            history = await app.service._engine.journal.read("r1")
+            return ids, list(history)
+
+    async def steps() -> list[str]:
+        from holdfast.journal.record_codec import decode
+
+        _, stored = await main()
+        return [one.step for row in stored if isinstance(one := decode(row.body), r.DecisionRecorded)]
+
+    assert asyncio.run(steps()) == ["turn-1/model#1", "agent-2.turn-1/model#1"]
+
+
+def test_limits_of_the_host_and_a_second_engine_work_as_without(tmp_path: Path):
+    def pay(cents: int) -> str:
+        return "paid"
+
+    limited = host(Script([("pay", {"cents": 5})]), pay)
+
+    @agent
+    async def desk(run: Run, task: str) -> str:
+        with pytest.raises(UsageLimitExceeded):
+            await limited.run(task, usage_limits=UsageLimits(request_limit=1))
+        return "limited"
+
+    async def main() -> str:
+        async with Holdfast(tmp_path / "desk.db", agents=[desk]) as app:
+            return await app.run(desk, "go", run_id="r1")
+
+    assert asyncio.run(main()) == "limited"
+    with pytest.raises(UserError, match="durable execution engine"):
+        Agent(Script().model, capabilities=[HoldfastDurability(), HoldfastDurability()])
+
+
+def test_outside_a_run_the_agent_works_as_without(tmp_path: Path):
+    def pay(cents: int) -> str:
+        return "paid"
+
+    script = Script([("pay", {"cents": 5})])
+    assert asyncio.run(host(script, pay).run("go")).output == "paid"

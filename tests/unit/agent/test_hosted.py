@@ -1,0 +1,417 @@
+"""Runs that are hosted: names, rest and bodies do not depend on the tasks of the framework that calls the steps."""
+
+import asyncio
+import inspect
+import subprocess
+import sys
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+import holdfast
+from holdfast import Ambiguous, NotSent, Rejected, Run, agent, current_run, tool, tool_from_schema
+from holdfast.agent.hosted import HostControl, HostedRun, in_hosted_run
+from holdfast.errors import AmbiguousStep, ContractError, OutsideRun, ReplayDiverged, RunSuspended, UsageError
+from holdfast.model import records as r
+from holdfast.policies import Gate
+from tests.unit.engine.lab import Lab, virtual
+
+
+async def in_host_tasks(call: Callable[[], Awaitable[Any]], deep: int = 3) -> Any:
+    """As frameworks do: the call is made in a task of a task, beside helpers that only wait."""
+    helper = asyncio.create_task(asyncio.Event().wait())
+    try:
+        return await asyncio.create_task(in_host_tasks(call, deep - 1) if deep else _awaited(call))
+    finally:
+        helper.cancel()
+
+
+async def _awaited(call: Callable[[], Awaitable[Any]]) -> Any:
+    return await call()
+
+
+def sent_steps(lab: Lab, run: str = "r-x") -> list[str]:
+    return [started.step for started in lab.of(run, r.AttemptStarted)]
+
+
+def mails(lab: Lab) -> Any:
+    @tool
+    async def mail(to: str) -> str:
+        lab.sent.append(to)
+        if to == "lost":
+            raise Ambiguous("the connection broke")
+        return f"to {to}"
+
+    return mail
+
+
+@virtual
+async def test_steps_are_named_by_the_host_and_not_by_its_tasks(lab: Lab):
+    mail = mails(lab)
+    deep = 1
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> list[str]:
+        async def one(to: str) -> str:
+            with run.step(f"call_{to}"):
+                return await mail(to)
+
+        done = await asyncio.gather(*(in_host_tasks(lambda to=to: one(to), deep) for to in ("ann", "bob")))
+        await run.sleep(timedelta(hours=1))
+        return list(done)
+
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "x")
+        assert sorted(sent_steps(lab)) == ["call_ann/mail#1", "call_bob/mail#1"]
+        deep = 4  # the next release of the host makes other tasks
+        await lab.pass_time(hours=1)
+        assert await app.run(desk, "x") == ["to ann", "to bob"]
+    assert sorted(lab.sent) == ["ann", "bob"]
+
+
+@virtual
+async def test_a_question_reaches_the_inbox_while_the_host_keeps_a_task(lab: Lab):
+    mail = mails(lab)
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> str:
+        async def call() -> str:
+            with run.step("call_1"):
+                return await mail("lost")
+
+        return await in_host_tasks(call)
+
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended, match="r-x/call_1/mail#1"):
+            await app.run(desk, "x")
+        (row,) = await app.engine.journal.runs(run="r-x")
+        assert row.status == "suspended"
+        assert b"call_1/mail#1" in row.waits
+        await app.service.resolve("r-x/call_1/mail#1", "happened", by="ann", result="to lost")
+        assert await app.run(desk, "x") == "to lost"
+    assert lab.sent == ["lost"]
+
+
+@virtual
+async def test_a_call_that_begins_while_another_one_waits_is_made_before_the_run_is_suspended(lab: Lab):
+    mail = mails(lab)
+
+    @tool(gate="true")
+    async def pay(to: str) -> str:
+        lab.sent.append(f"paid {to}")
+        return to
+
+    @agent(run_id="r-{name}", tools=[mail, pay])
+    async def desk(run: Run, name: str) -> list[str]:
+        async def call(one: Any, to: str, after: float) -> str:
+            await asyncio.sleep(after)  # the host prepares the call, which no record shows
+            with run.step(f"call_{to}"):
+                return await one(to)
+
+        calls = (lambda: call(pay, "a", 0), lambda: call(mail, "b", 0.05))
+        return list(await asyncio.gather(*map(in_host_tasks, calls)))
+
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended, match="may pay"):
+            await app.run(desk, "x")
+    assert lab.sent == ["b"]
+
+
+@virtual
+async def test_two_calls_of_one_name_at_once_are_refused_and_one_after_the_other_is_numbered(lab: Lab):
+    mail = mails(lab)
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> str:
+        async def call(to: str) -> str:
+            with run.step("call_1"):
+                return await mail(to)
+
+        await call("ann")
+        await call("bob")
+        open_call = HostedRun(run._root)
+        with (
+            run.step("call_1"),
+            pytest.raises(UsageError, match="two calls at once") as error,
+            open_call.step("call_1"),
+        ):
+            pass
+        assert "nothing was sent" in error.value.known
+        with pytest.raises(UsageError, match="cannot name a step of a host"), run.step("a/b"):
+            pass
+        return "done"
+
+    async with lab.app(desk) as app:
+        assert await app.run(desk, "x") == "done"
+    assert sent_steps(lab) == ["call_1/mail#1", "call_1#2/mail#1"]
+
+
+@virtual
+async def test_the_advice_for_a_task_of_a_framework_works(lab: Lab):
+    mail = mails(lab)
+    loop = asyncio.get_running_loop()
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> str:
+        import contextvars
+
+        async def named() -> str:
+            with run.step("call_9f2"):
+                return await mail("ann")
+
+        async def unnamed() -> str:
+            return await mail("ann")
+
+        same = contextvars.copy_context()  # as LangGraph does: the task runs in a context of the host's own
+        with pytest.raises(AmbiguousStep) as error:
+            await loop.create_task(unnamed(), context=same)
+        assert 'with run.step("call_9f2")' in error.value.next_step
+        return await loop.create_task(named(), context=same)
+
+    async with lab.app(desk) as app:
+        assert await app.run(desk, "x") == "to ann"
+    assert sent_steps(lab) == ["call_9f2/mail#1"]
+
+
+def closure_tool(**clauses: Any) -> Any:
+    async def unused(**_: Any) -> None:
+        raise AssertionError
+
+    return tool_from_schema(
+        unused, name="pay", parameters={"type": "object", "properties": {"cents": {"type": "integer"}}, "required": ["cents"]},
+        late=True, **clauses,
+    )  # fmt: skip
+
+
+def paying(lab: Lab, body: Callable[[], Awaitable[Any]], **clauses: Any) -> Any:
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> Any:
+        async def call() -> Any:
+            hosted = in_hosted_run("pay")
+            return await hosted.call_body("call_1", closure_tool(**clauses), {"cents": 5}, body)
+
+        outcome, control = await in_host_tasks(call)
+        return [outcome.status, outcome.value, control]
+
+    return desk
+
+
+@virtual
+async def test_the_body_of_a_host_is_an_operation_of_its_own(lab: Lab):
+    async def body() -> str:
+        lab.sent.append(holdfast.current_operation().id)
+        with pytest.raises(OutsideRun):
+            current_run()
+        return "paid"
+
+    desk = paying(lab, body)
+    async with lab.app(desk) as app:
+        assert await app.run(desk, "x") == ["succeeded", "paid", None]
+    async with lab.app(desk) as app:
+        assert await app.run(desk, "x") == ["succeeded", "paid", None]
+    assert lab.sent == ["r-x/call_1/pay#1"]
+
+
+@virtual
+async def test_the_body_of_a_host_is_called_after_an_approval_that_came_while_no_process_ran(lab: Lab):
+    async def body() -> str:
+        lab.sent.append("paid")
+        return "paid"
+
+    desk = paying(lab, body, gate=Gate("true"))
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended, match="may pay"):
+            await app.run(desk, "x")
+        assert lab.sent == []
+        with pytest.raises(UsageError, match="sends the arguments itself"):
+            await app.service.edit("r-x/call_1/pay#1", {"cents": 6}, by="ann")
+        await app.service.approve("r-x/call_1/pay#1", by="ann")
+    async with lab.app(desk) as app:
+        assert await app.run(desk, "x") == ["succeeded", "paid", None]
+    assert lab.sent == ["paid"]
+
+
+@virtual
+async def test_recovery_waits_for_the_host_where_only_the_host_has_the_body(lab: Lab):
+    tries = 0
+
+    async def body() -> str:
+        nonlocal tries
+        tries += 1
+        if tries == 1:
+            raise NotSent("the system is down", retry_after=3600)
+        lab.sent.append("paid")
+        return "paid"
+
+    desk = paying(lab, body)
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "x")
+    await lab.pass_time(hours=2)
+    async with lab.app(desk) as app:
+        assert await app.run(desk, "x") == ["succeeded", "paid", None]
+    assert lab.sent == ["paid"]
+
+
+@virtual
+async def test_control_flow_of_the_host_is_no_success_and_comes_back_on_replay(lab: Lab):
+    calls: list[int] = []
+
+    async def body() -> str:
+        calls.append(1)
+        raise HostControl("model_retry", "cents are too many", {"kind": "model_retry", "message": "cents are too many"})
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> Any:
+        outcome, control = await in_hosted_run("pay").call_body("call_1", closure_tool(), {"cents": 5}, body)
+        await run.sleep(timedelta(hours=1))
+        return [outcome.status, outcome.code, control]
+
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "x")
+        await lab.pass_time(hours=1)
+        assert await app.run(desk, "x") == [
+            "failed", "host:model_retry", {"kind": "model_retry", "message": "cents are too many"},
+        ]  # fmt: skip
+    assert calls == [1]
+
+
+@virtual
+async def test_a_turn_is_asked_once_and_a_difference_diverges_or_is_noted(lab: Lab, caplog: pytest.LogCaptureFixture):
+    asked: list[object] = []
+
+    def desks(differs: Any) -> Any:
+        @agent(run_id=f"{differs}-{{name}}")
+        async def desk(run: Run, name: str) -> Any:
+            async def model() -> dict[str, Any]:
+                asked.append(differs)
+                return {"text": "hello"}
+
+            seen = {"messages": [1, 2, 3 if lab.changed else 0]}
+            answer = await in_host_tasks(lambda: in_hosted_run("a model").turn("turn-1", seen, model, differs=differs))
+            await run.sleep(timedelta(hours=1))
+            return answer["text"]
+
+        return desk
+
+    for differs in ("diverge", "note"):
+        lab.changed = False
+        desk = desks(differs)
+        async with lab.app(desk) as app:
+            with pytest.raises(RunSuspended):
+                await app.run(desk, "x")
+            await lab.pass_time(hours=1)
+            lab.changed = True
+            if differs == "diverge":
+                with pytest.raises(ReplayDiverged, match="turn-1/model#1 was asked something else"):
+                    await app.run(desk, "x")
+            else:
+                assert await app.run(desk, "x") == "hello"
+                assert "the recorded answer counts" in caplog.text
+    assert asked == ["diverge", "note"]
+
+
+@virtual
+async def test_a_call_of_a_model_can_be_named_by_its_id(lab: Lab):
+    mail = mails(lab)
+
+    @agent(run_id="r-{name}", tools=[mail])
+    async def desk(run: Run, name: str) -> list[str]:
+        done = [
+            await run.call("mail", {"to": "ann"}, step="call_1"),
+            await run.call("mail", {"to": 5}, step="call_2"),
+            await run.call("nothing", {}, step="call_3"),
+        ]
+        await run.sleep(timedelta(hours=1))
+        return [f"{outcome.operation} {outcome.status}" for outcome in done]
+
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "x")
+        await lab.pass_time(hours=1)
+        assert await app.run(desk, "x") == ["r-x/call_1 succeeded", "r-x/mail failed", "r-x/nothing failed"]
+    assert sent_steps(lab) == ["call_1"]
+
+
+@virtual
+async def test_the_present_run_is_found_where_its_code_runs(lab: Lab):
+    @tool
+    async def inside() -> str:
+        with pytest.raises(OutsideRun, match="current_operation"):
+            current_run()
+        return "done"
+
+    @agent(run_id="r-{name}", tools=[inside])
+    async def desk(run: Run, name: str) -> str:
+        assert current_run() is run
+        return await inside()
+
+    with pytest.raises(OutsideRun):
+        current_run()
+    with pytest.raises(OutsideRun, match="a model was called outside a run"):
+        in_hosted_run("a model")
+    async with lab.app(desk) as app:
+        assert await app.run(desk, "x") == "done"
+
+
+def test_tools_are_recognised_as_coroutine_functions():
+    @tool
+    async def one(to: str) -> str:
+        return to
+
+    @tool
+    def other(to: str, cents: int = 5) -> str:
+        return to
+
+    for made in (one, other, closure_tool()):
+        assert inspect.iscoroutinefunction(made)
+        assert asyncio.iscoroutinefunction(made)
+    assert str(inspect.signature(other)) == "(to: str, cents: int = 5) -> str"
+
+
+def test_a_tool_from_a_schema_shows_its_schema_and_takes_only_what_fits():
+    from holdfast.agent.model_calls import ToolBox
+
+    async def body(**_: Any) -> None: ...
+
+    schema = {
+        "type": "object",
+        "properties": {"order-id": {"type": "string"}, "cents": {"type": "integer"}},
+        "required": ["order-id"],
+    }
+    made = tool_from_schema(body, name="refund", parameters=schema, description="Refund an order.")
+    assert ToolBox({"refund": made}).schemas() == [
+        {"name": "refund", "description": "Refund an order.", "parameters": schema}
+    ]
+    assert made.shape.bind((), {"order-id": "A-1"}) == {"order-id": "A-1"}
+    for wrong in ({}, {"order-id": "A-1", "more": 1}):
+        with pytest.raises(TypeError, match="its parameters are order-id, cents"):
+            made.shape.bind((), wrong)
+    with pytest.raises(ContractError, match="not a JSON schema of an object") as error:
+        tool_from_schema(body, name="refund", parameters={"type": "string"})
+    assert "properties" in error.value.next_step
+    with pytest.raises(ContractError, match="cannot name a tool"):
+        tool_from_schema(body, name="", parameters=schema)
+
+
+def test_a_gate_that_always_asks_needs_no_library():
+    program = """
+import sys
+sys.modules["cel"] = None
+from holdfast import tool
+@tool(gate="true")
+async def pay(cents: int) -> None: ...
+print(pay.gated("true", {"cents": object()}))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.stdout == "True\n", done.stderr
+
+
+def test_the_package_has_the_names():
+    assert holdfast.current_run is current_run
+    assert holdfast.tool_from_schema is tool_from_schema
+    assert issubclass(HostControl, Rejected)
