@@ -16,7 +16,15 @@ from holdfast.agent.signatures import is_class, shape_of
 from holdfast.agent.tool import Tool
 from holdfast.engine.active_run.scopes import Scope
 from holdfast.engine.tool_protocol import Input
-from holdfast.errors import ContractError, NameClash, OutsideRun, UsageError
+from holdfast.errors import (
+    AmbiguousStep,
+    ContractError,
+    JournalError,
+    NameClash,
+    OutsideRun,
+    ReplayDiverged,
+    UsageError,
+)
 from holdfast.model.canonical.decode import restore
 from holdfast.model.canonical.encode import canonical, digest
 from holdfast.model.ids import NAME_LIMIT, can_name, checked_run_id
@@ -27,6 +35,7 @@ from holdfast.policies import milliseconds
 T = TypeVar("T")
 R = TypeVar("R")
 AnyTool = Tool[Any, Any]
+OnError = Callable[[Run, Any, Exception], Coroutine[Any, Any, Any]]
 _INPUT: Final = "input"
 
 
@@ -53,6 +62,8 @@ class Agent(Generic[T, R]):
         self.template = run_id
         self.requires: tuple[str, ...] = ()
         """The tools whose effects must be in place when a run completes."""
+        self.on_error: OnError | None = None
+        """The function that ends a run whose code raised, in place of a stop."""
         self.declared_tools = tools
         self.input_type: Any = _input_type(function, self.name)
         self.codec: ResultCodec = codec_for(_result_type(function))
@@ -119,14 +130,30 @@ class Agent(Generic[T, R]):
     def begin(self, scope: Scope, stored_input: bytes) -> Coroutine[Any, Any, R]:
         """The coroutine of one instance."""
         given = restore(stored_input, {_INPUT: self.input_type})[_INPUT]
+        if self.on_error is not None:
+            return self._guarded(self.on_error, Run(scope), given)
         return self.__wrapped__(Run(scope), given)  # type: ignore[arg-type]  # restored by T's own annotation
+
+    async def _guarded(self, on_error: OnError, run: Run, given: Any) -> R:
+        """The result of the code, or of `on_error` where it raised. What no code can mend is raised as it is."""
+        try:
+            return await self.__wrapped__(run, given)
+        except (ReplayDiverged, AmbiguousStep, JournalError):
+            raise
+        except Exception as error:  # noqa: BLE001 - this is where the author says what becomes of any exception
+            result: R = await on_error(run, given, error)
+            return result
 
 
 class _Decorator:
     """The decorator that `@agent(...)` returns."""
 
-    def __init__(self, settings: Mapping[str, Any], requires: tuple[str, ...] = (), program: str | None = None) -> None:
+    def __init__(
+        self, settings: Mapping[str, Any], requires: tuple[str, ...] = (), program: str | None = None,
+        on_error: OnError | None = None,
+    ) -> None:  # fmt: skip
         self._settings = settings
+        self._on_error = on_error
         self._requires = requires
         self._program = program
 
@@ -154,7 +181,12 @@ class _Decorator:
                 "put several values into one class",
             )
         made = Agent(function, **self._settings)
-        made.requires = self._requires
+        if self._on_error is not None and not _takes_an_error(self._on_error):
+            raise ContractError(
+                f"on_error= of agent {name} is not an async function of three parameters",
+                next_step="write: async def on_error(run: Run, given: ..., error: Exception) -> ...",
+            )
+        made.requires, made.on_error = self._requires, self._on_error
         made.program = self._program or made.program
         return made
 
@@ -171,6 +203,7 @@ def agent(
     name: str | None = None,
     program: str | None = None,
     requires: Iterable[AnyTool | str] = (),
+    on_error: OnError | None = None,
 ) -> _Decorator: ...
 def agent(
     function: Callable[[Run, T], Coroutine[Any, Any, R]] | None = None,
@@ -183,6 +216,7 @@ def agent(
     name: str | None = None,
     program: str | None = None,
     requires: Iterable[AnyTool | str] = (),
+    on_error: OnError | None = None,
 ) -> _Decorator | Agent[T, R]:
     """Declare an agent. Without arguments, each run is named where it is started.
 
@@ -195,12 +229,19 @@ def agent(
       module is moved or renamed, and different names where two programs have a module of the same name.
     - `requires`: tools (or their names) whose effects must be in place when a run completes. A run that returns
       without them, or with a foreign `Receipt`, is stopped with `ClaimUnproven`, which names what is missing.
+    - `on_error`: an async function of the run, its input and the exception that its code raised. Its steps are recorded
+      like others, and its result is the run's. Without it, or where it raises itself, the run is stopped and is an item
+      of the inbox. It does not receive a divergence, nor an error of the journal.
     """
     chosen = tuple(tools) if tools is not None else None
     required = tuple(one if isinstance(one, str) else one.name for one in requires)
     settings = {"run_id": run_id, "tools": chosen, "version": version, "deadline": deadline, "name": name}
-    decorator = _Decorator(settings, required, program)
+    decorator = _Decorator(settings, required, program, on_error)
     return decorator if function is None else decorator(function)
+
+
+def _takes_an_error(function: object) -> bool:
+    return inspect.iscoroutinefunction(function) and len(inspect.signature(function).parameters) == 3
 
 
 def _input_type(function: Callable[..., Any], name: str) -> Any:

@@ -1,0 +1,61 @@
+"""A process with an agent in a ready loop: `python -m tests.crash.looping JOURNAL MODEL WITNESS AFTER`.
+
+It prints each event of the run as a line of JSON, and ends when the run has ended.
+"""
+
+import asyncio
+import json
+import sys
+import urllib.request
+from datetime import timedelta
+
+import msgspec
+
+from holdfast import DidNotHappen, Happened, Holdfast, Key, Operation, Run, Verdict, agent, current_operation, tool
+from holdfast.engine.settings import Settings
+from holdfast.loop import ModelLoop, OpenAIChat
+from holdfast.policies import Retry
+
+JOURNAL, MODEL, WITNESS, AFTER = sys.argv[1:5]
+
+
+def post(path: str, **body: object) -> dict[str, object]:
+    request = urllib.request.Request(WITNESS + path, json.dumps(body).encode())
+    with urllib.request.urlopen(request, timeout=20) as answer:
+        return json.loads(answer.read())
+
+
+@tool(idempotency=Key.forever())
+def refund(order: str) -> str:
+    """Give the money of an order back. The service knows its keys."""
+    return str(post("/refund", key=current_operation().key, what=f"refund {order}")["said"])
+
+
+@tool
+def note(order: str) -> str:
+    """Write a note. The service takes every request for a new one."""
+    return str(post("/note", key=current_operation().marker, what=f"note {order}")["said"])
+
+
+@note.verify(settle_window=timedelta(0))
+def in_the_notes(operation: Operation[str], order: str) -> Verdict[str]:
+    found = post("/find", key=operation.marker)["said"]
+    return Happened(str(found)) if found else DidNotHappen()
+
+
+loop = ModelLoop(OpenAIChat("m", base_url=MODEL), "Help.", retry=Retry(base=timedelta(milliseconds=10)))
+
+
+@agent(run_id="talk-{text}", tools=[refund, note])
+async def talk(run: Run, text: str) -> str:
+    return await loop(run, text)
+
+
+async def main() -> None:
+    settings = Settings(lease_ms=3000, margin_ms=500)
+    async with Holdfast(JOURNAL, agents=[talk], settings=settings, recover=False) as app:
+        async for event in app.stream(talk, "x", after=int(AFTER)):
+            print(msgspec.json.encode(event).decode(), flush=True)
+
+
+asyncio.run(main())
