@@ -97,7 +97,7 @@ def api() -> str:
     ]
     parts += ["## Words that types are made of", _words(words)]
     about = (
-        "What stands at the top of the package, `from holdfast import ...`, and what those names give you. Everything\n"
+        "The names at the top of the package, `from holdfast import ...`, and what they give you. Everything\n"
         "else is internal and may change. [Errors](errors.md) and [settings](settings.md) have pages of their own."
     )
     return page("Python API", about, *parts)
@@ -115,7 +115,7 @@ def console() -> str:
     words = literals("holdfast_console.auth.authorize")
     parts += ["## Words that types are made of", _words(words)]
     about = (
-        "What stands at the top of the package, `from holdfast_console import ...`, and, for\n"
+        "The names at the top of the package, `from holdfast_console import ...`, and, for\n"
         "[pages of your own](../how-to/accounts.md#a-page-of-your-own), some names of `holdfast_console.auth`.\n"
         "`pip install holdfast-console` brings them. Everything else is internal and may change. Most projects\n"
         "need none of these names: they write a [`reach.yaml`](../how-to/notifications.md) and start\n"
@@ -155,8 +155,8 @@ def settings() -> str:
 PLACES: Final = """## Which journal, which agents
 
 The command line finds its journal in this order: `--journal PATH`, the environment variable `HOLDFAST_JOURNAL`,
-`journal` of the table `[tool.holdfast]` in the nearest `pyproject.toml`, `./holdfast.db`. The same table may name
-the agents that `worker`, `resume` and `replay` need:
+`journal` of the table `[tool.holdfast]` in the nearest `pyproject.toml`, `./holdfast.db`, the only journal in the
+current directory. The same table may name the agents that `worker`, `resume` and `replay` need:
 
 ```toml
 [tool.holdfast]
@@ -166,7 +166,7 @@ policy = "policy.yaml"
 ```
 
 `policy` is the [escalation policy](../how-to/policies.md) by which their operations are judged, a file or
-`installed:NAME`; `--policy` and `HOLDFAST_POLICY` stand above it.
+`installed:NAME`; `--policy` and `HOLDFAST_POLICY` take precedence.
 
 A program names its journal itself: `Holdfast("desk.db", ...)`. These addresses are understood everywhere:
 

@@ -28,6 +28,7 @@ def test_a_run_that_a_person_ended_while_it_waited_agrees_with_its_record(holdfa
     target = holdfast.change("    return reference", "    return str(await run.ask('is it there?'))")
     holdfast("run", target, holdfast.ticket("1"))
     holdfast("cancel", "ticket-1")
+    holdfast("resume", "ticket-1", "--agent", target)
     assert holdfast("ps", "--json").json["runs"][0]["status"] == "stopped"
     said = holdfast("replay", "ticket-1", "--agent", target, "--json")
     assert (said.status, said.json["agrees"]) == (0, True), said.json["difference"]

@@ -147,7 +147,7 @@ def test_a_run_that_is_over_takes_no_orders(holdfast: Lab, status: str, order: t
         holdfast("undo", "ticket-1")
     said = holdfast(*order)
     assert said.status == 2
-    assert f"UsageError: run ticket-1 {STATUS[status]}: there is nothing to" in said.err
+    assert f"UsageError: run ticket-1 {STATUS[status]} and takes no commands" in said.err
     assert holdfast("ps", "--json").json["runs"][0]["status"] == status
 
 

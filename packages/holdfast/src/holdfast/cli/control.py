@@ -125,7 +125,7 @@ async def signal(call: CommandCall, run: str, event: str, key: str, payload: str
     """Send RUN the EVENT that it waits for. An event that arrives early is kept."""
     value = any_json(payload)
     async with call.serving() as service:
-        row = await service.row(run) if once else await _still_under_way(service, run, "give an event to")
+        row = await service.row(run) if once else await _still_under_way(service, run)
         entry = await service.signal(run, event, key=key, payload=value, once=once)
     asked = f"({signal_command(run, event, key)})"
     early = row.status == "suspended" and not any(wait.asks.endswith(asked) for wait in waits_of(row))
@@ -145,7 +145,7 @@ async def signal(call: CommandCall, run: str, event: str, key: str, payload: str
 async def cancel(call: CommandCall, run: str, why: str, by: str) -> None:
     """Cancel RUN: nothing more is sent. What may have been sent is still verified."""
     async with call.serving() as service:
-        before = await _still_under_way(service, run, "call off")
+        before = await _still_under_way(service, run)
         applied = await wait_until_applied(service.engine, await service.cancel(run, by=by, why=why))
         stopped = (await service.history(run)).lifecycle.stopped
     note = f"{run} is cancelled: nothing more is sent." if applied.at_once else _recorded(applied)
@@ -177,9 +177,9 @@ async def pause(call: CommandCall, run: str | None, tool: str | None, why: str, 
                     (f"No run in this journal has used a tool named {tool} so far. Check the name.", "yellow")
                 )
         else:
-            await _still_under_way(service, name, "pause")
+            await _still_under_way(service, name)
             applied = await wait_until_applied(service.engine, await service.pause(name, by=by, why=why))
-            note = f"{name} rests." if applied.at_once else _recorded(applied)
+            note = f"{name} is paused." if applied.at_once else _recorded(applied)
     _tell(call.screen, applied, note, f"holdfast unpause {'--tool ' if tool else ''}{name}", tool=tool)
 
 
@@ -195,7 +195,7 @@ async def unpause(call: CommandCall, run: str | None, tool: str | None, by: str)
             await service.unpause_tool(tool, by=by)
             applied = Applied(tool, at_once=True)
         else:
-            await _still_under_way(service, name, "unpause")
+            await _still_under_way(service, name)
             applied = await wait_until_applied(service.engine, await service.unpause(name, by=by))
     next_step = "holdfast worker" if tool else f"holdfast resume {name}"
     _tell(
@@ -207,11 +207,11 @@ async def unpause(call: CommandCall, run: str | None, tool: str | None, by: str)
     )
 
 
-async def _still_under_way(service: ControlService, run: str, what: str) -> RunRow:
+async def _still_under_way(service: ControlService, run: str) -> RunRow:
     """Refuse a command to a run that is over: it must not be reported as effective, since it changes nothing."""
     row = await service.row(run)
     if row.status in _OVER:
-        raise UsageError(f"run {run} {_OVER[row.status]}: there is nothing to {what}", next_step=f"holdfast show {run}")
+        raise UsageError(f"run {run} {_OVER[row.status]} and takes no commands", next_step=f"holdfast show {run}")
     return row
 
 

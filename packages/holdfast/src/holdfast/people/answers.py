@@ -224,7 +224,7 @@ async def answer(
     if isinstance(given, Delegate | Snooze | Escalate):
         return await _hand_over(service, now, given, by)
     if not isinstance(given, _fits(now.kind, now.item, contradicted=now.contradicted)):
-        waits = f"{'waits for' if now.open else 'was'} {_MEANT[now.kind]}"
+        waits = f"waits for {_MEANT[now.kind]}" if now.open else "is not an open item"
         known = f"it takes: {', '.join(fitting_answers(now.kind, now.item, contradicted=now.contradicted))}"
         raise UsageError(f"{now.item} {waits}, and does not take this answer", known=known)
     if isinstance(now.subject, RunStoppedRecord):
