@@ -510,12 +510,12 @@ async def _called_off(driver: Claimant, run: str) -> bool:
     if run == driver.log.run:
         return False
     journal = driver.log.process.journal
-    for row in await journal.runs(run=run):
-        if row.status != "stopped":
-            return row.status == "undone"
-        with suppress(Unreadable):  # that is a trouble of the other run
-            stopped = (await ForkedRun(run).read_on(journal)).lifecycle.stopped
-            return stopped is not None and stopped.reason == "cancelled"
+    statuses = {row.status for row in await journal.runs(run=run)}
+    if statuses != {"stopped"}:
+        return statuses == {"undone"}
+    with suppress(Unreadable):  # that is a trouble of the other run
+        stopped = (await ForkedRun(run).read_on(journal)).lifecycle.stopped
+        return stopped is not None and stopped.reason == "cancelled"
     return False
 
 
