@@ -136,10 +136,11 @@ def _hold(case: Case) -> Move | None:
 def _check_first(case: Case) -> Move | None:
     """Verify before the first attempt: declared, or the journal was restored and may have forgotten one."""
     operation, contract = case.operation, case.contract
-    key = contract.key
-    deduped = key is not None and key.ttl is None and key.in_progress != "runs_twice"  # whenever it was sent first
-    if case.forgotten and not deduped and operation.approval.one_more != "retry":
-        return look_for_forgotten(case)
+    if case.forgotten and operation.approval.one_more != "retry":
+        key = contract.key
+        if key is None or key.ttl is not None or key.in_progress == "runs_twice":
+            return look_for_forgotten(case)
+        # else the system dedupes it, whenever it was sent first
     if not contract.check_first or operation.approval.one_more or operation.verification.verified_absent_first:
         return None
     if not case.can_verify or verification_over(case):
@@ -235,10 +236,11 @@ def _backoff(case: Case) -> Move | None:
     were ever read.
     """
     operation = case.operation
-    if recorded(case, "verify") is not None or recorded(case, "breaker") is not None:
-        return None
-    if (pause := recorded(case, "retry")) is not None:
-        return pause if pause.high_ms > 0 else None
+    if operation.wait is not None:
+        if recorded(case, "verify") is not None or recorded(case, "breaker") is not None:
+            return None
+        if (pause := recorded(case, "retry")) is not None:
+            return pause if pause.high_ms > 0 else None
     if not operation.attempts or operation.approval.one_more:
         return None
     end = operation.attempts[-1].end
