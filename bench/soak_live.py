@@ -99,14 +99,18 @@ class Soak:
                 for worker in self.workers:
                     worker.send_signal(signal.SIGTERM)
                 await asyncio.wait_for(asyncio.gather(*(worker.wait() for worker in self.workers)), END_S)
-                failed = [worker.returncode for worker in self.workers if worker.returncode]
+                begun = -signal.SIGTERM  # one that was started anew a moment before, and had nothing to end
+                failed = [worker.returncode for worker in self.workers if worker.returncode not in (0, begun)]
                 audited = await self._audit()
             finally:
-                for worker in self.workers:
-                    if worker.returncode is None:
-                        worker.kill()
-                        await worker.wait()
+                await self._end_all()
         return self._figures(audited, failed)
+
+    async def _end_all(self) -> None:
+        for worker in self.workers:
+            if worker.returncode is None:
+                worker.kill()
+                await worker.wait()
 
     async def _soak(self, share: int) -> None:
         chance = random.Random(self.options.seed)
@@ -135,7 +139,7 @@ class Soak:
         audited: dict[str, Any] = json.loads(out)
         return audited
 
-    def _figures(self, audited: dict[str, Any], failed: Sequence[int]) -> dict[str, Any]:
+    def _figures(self, audited: dict[str, Any], failed: Sequence[int | None]) -> dict[str, Any]:
         statuses: Counter[str] = Counter(audited["runs"].values())
         memory = judged(self.samples, self.options.minutes)
         faults = [*self.witness.faults(audited), *(f"a worker ended with status {status}" for status in failed)]

@@ -94,7 +94,7 @@ async def work(directory: Path, runs: int) -> None:
     async with Holdfast(directory / "soak.db", agents=[soaked], settings=SETTINGS) as desk:
         active = desk.engine.active_runs
         while not stop.is_set():
-            for _ in range(min(runs - len(active), runs // 10 + 1)):  # not all at the same moment
+            for _ in range(min(runs - len(active), runs // 4 + 1)):  # not all at the same moment
                 desk.start(soaked, f"soak-{os.getpid()}-{next(names)}")
             await line.send(live=len(active))
             with contextlib.suppress(TimeoutError):

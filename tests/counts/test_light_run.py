@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Holdfast, Run, agent
+from holdfast import Holdfast, Run, agent, tool
 from holdfast.engine.settings import Settings
 from holdfast.journal.sqlite.journal import SqliteJournal
 from holdfast.journal.sqlite.opening import Parts
@@ -27,6 +27,26 @@ async def empty(_run: Run, number: int) -> int:
     return number
 
 
+@tool
+async def write(number: int) -> int:
+    return number
+
+
+@agent()
+async def stepping(_run: Run, steps: int) -> int:
+    """The objects that some steps leave to the garbage collector."""
+    for number in range(WARM_UP):
+        await write(number)
+    gc.collect()
+    gc.disable()
+    try:
+        for number in range(steps):
+            await write(number)
+        return gc.collect()
+    finally:
+        gc.enable()
+
+
 @agent()
 async def live(_run: Run, number: int) -> int:
     await asyncio.Event().wait()
@@ -36,7 +56,7 @@ async def live(_run: Run, number: int) -> int:
 def quiet_app(folder: Path) -> Holdfast:
     """One that commits on the event loop, so that a slow machine does no more than a fast one."""
     journal = SqliteJournal(folder / "journal.db", parts=Parts(commits="loop"))
-    return Holdfast(journal, agents=[empty, live], settings=QUIET, recover=False)
+    return Holdfast(journal, agents=[empty, live, stepping], settings=QUIET, recover=False)
 
 
 def test_an_empty_run_makes_few_calls_two_tasks_and_reads_nothing_of_the_ledger(
@@ -100,3 +120,11 @@ def test_a_live_run_is_few_objects_that_the_garbage_collector_visits(tmp_path: P
 
     asyncio.run(body())
     assert found[0] <= OBJECTS, "a live run has more objects: every collection visits them all"
+
+
+def test_a_step_leaves_nothing_to_the_garbage_collector(tmp_path: Path) -> None:
+    async def body() -> int:
+        async with quiet_app(tmp_path) as desk:
+            return await desk.run(stepping, 200, run_id="steps")
+
+    assert asyncio.run(body()) < 200, "a circle of objects in each step: the collector runs more often, over all runs"

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from holdfast import Key, Run, agent, current_operation, tool
+from holdfast.engine.crash_isolation import ALONE, IsolationGate
 from holdfast.engine.settings import Settings
 from holdfast.errors import RunStopped
 from holdfast.model import records as r
@@ -260,3 +261,32 @@ async def test_a_run_that_hangs_every_process_is_set_aside_in_the_end(lab: Lab):
     async with lab.app(thinker.agent) as app:
         with pytest.raises(RunStopped, match="10 processes took it and made no progress"):
             await app.run(thinker.agent, "n")
+
+
+@virtual
+async def test_the_end_of_a_harmless_attempt_wakes_no_waiter_before_the_last(lab: Lab, monkeypatch: pytest.MonkeyPatch):
+    gate, checks = IsolationGate(), [0]
+    blocked = IsolationGate._blocked  # pyright: ignore[reportPrivateUsage]  # counted
+
+    def counted(self: IsolationGate, run: str) -> bool:
+        checks[0] += 1
+        return blocked(self, run)
+
+    monkeypatch.setattr(IsolationGate, "_blocked", counted)
+    runs = [f"r-{number}" for number in range(100)]
+    for run in runs:
+        gate.enter(run)
+    alone = asyncio.ensure_future(gate.wait_to_enter("poison", chances=ALONE))
+    await asyncio.sleep(0)
+    late = [asyncio.ensure_future(gate.wait_to_enter(f"late-{run}")) for run in runs]
+    await asyncio.sleep(0)
+    checks[0] = 0
+    for run in runs[1:]:
+        gate.exit(run)
+        await asyncio.sleep(0)
+    assert checks[0] == 0
+    gate.exit(runs[0])
+    await alone
+    gate.exit("poison", chances=ALONE)
+    await asyncio.gather(*late)
+    assert checks[0] <= 3 * len(runs)

@@ -72,7 +72,7 @@ class IsolationGate:
         self._less(run, chances)
         if chances == ALONE:
             self.alone.remove(next(one for one in self.alone if one.run == run and not one.whole))
-        self._wake()
+        self._left(chances)
 
     async def enter_run(self, run: str, *, chances: int = 0) -> bool:
         """Begin to drive a claimed run, as `wait_to_enter` does; false where the process shuts down meanwhile."""
@@ -95,8 +95,9 @@ class IsolationGate:
         """Note that the run made progress, waits or has ended: a later death does not count against its claim."""
         if run in self._runs:
             self.alone = [one for one in self.alone if not (one.whole and one.run == run)]
-            self._less(run, self._runs.pop(run))
-            self._wake()
+            chances = self._runs.pop(run)
+            self._less(run, chances)
+            self._left(chances)
 
     def close(self) -> None:
         """Let no further run begin: the process shuts down."""
@@ -115,7 +116,7 @@ class IsolationGate:
     async def _until_alone(self, one: _Exclusive) -> None:
         self.alone.append(one)
         try:
-            while not self._closed and (+self._inside or any(other.granted for other in self.alone)):
+            while not self._closed and (self._inside or any(other.granted for other in self.alone)):
                 await self._change()
         except BaseException:
             self.alone.remove(one)
@@ -144,6 +145,15 @@ class IsolationGate:
         self._inside[run] -= 1
         if not self._inside[run]:
             del self._inside[run]
+
+    def _left(self, chances: int) -> None:
+        """Wake the waiters if the end of an attempt or run can let one of them begin.
+
+        They wait for a suspect, for one that runs alone, or for all others to have ended. Any other end concerns none:
+        if each woke all of them, a thousand ends and a thousand waiters would make a million checks.
+        """
+        if chances or not self._inside:
+            self._wake()
 
     async def _change(self) -> None:
         change = asyncio.get_running_loop().create_future()

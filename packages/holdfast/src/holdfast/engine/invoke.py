@@ -79,13 +79,15 @@ def start_call(
     driver: DrivenOperation, started: r.AttemptStarted, limit_ms: int, over: asyncio.Future[None]
 ) -> asyncio.Future[Any]:
     """Start the call in a context of its own, where `current_operation()` is this operation."""
-    tool, active = driver.tool, driver.active
-    assert tool is not None, driver.step
+    tool, active, step = driver.tool, driver.active, driver.step
+    assert tool is not None, step
     process, arguments, intent = active.process, decoded(driver), driver.operation.intent
+    run, journal, namespace, up = active.run, process.journal, process.identity.namespace, started.up
+    # Neither function holds the driver, which holds `current`: a circle would keep each step for the garbage collector.
     current = CurrentOperation(
-        active.run, driver.step, tool.name, started.number,
-        left_ms=lambda: limit_ms - (process.journal.now().ms - started.up),
-        key=lambda: key_of(process.identity.namespace, active.run, driver.step, intent),
+        run, step, tool.name, started.number,
+        left_ms=lambda: limit_ms - (journal.now().ms - up),
+        key=lambda: key_of(namespace, run, step, intent),
     )  # fmt: skip
     if tool.contract.observes:
         current.observed = msgspec.json.decode(driver.found.observed)
