@@ -4,15 +4,21 @@
     holdfast answer 'flight-7/round-1/ask#1' LaGuardia --by traveller
     holdfast tell flight-7 "I wanted LaGuardia" --fact airport=LGA --by traveller     (the same, unasked)
 
-The airline is simulated: `AIRLINE` holds its seats, times out once, and sells the 8am seat to somebody else.
+The airline is simulated: `AIRLINE` holds its seats, times out once, and sells the 8am seat to somebody else. The model
+is scripted, unless OPENAI_API_KEY is set: then that of OPENAI_MODEL makes the plans.
 """
 
+import json
+import os
 from dataclasses import dataclass
-from typing import Any
+
+import msgspec
 
 from holdfast import Key, Rejected, Run, agent, current_operation, tool
+from holdfast.loop import ModelPlanner, ModelRequest, OpenAIChat
 from holdfast.observation import Guess, Need, ProductionLoop, Stakes
 from holdfast.plans import Call, Plan, PlanResult, PlanStep
+from holdfast.testing.services import ScriptedModel
 
 GONE = "409: seat no longer available"
 AIRPORTS = {"LaGuardia": "LGA", "Kennedy": "JFK", "Newark": "EWR"}
@@ -82,13 +88,25 @@ async def sold_out(run: Run) -> Need:
     return Need("hour", offer, choices=(hour,))
 
 
-async def think(request: Request, facts: dict[str, Any], _trouble: list[str]) -> Plan:
-    """What a model would say: book what was chosen, else search. Any function, or a model, can stand here."""
+RULES = """Make a plan of one step, with the same name as its tool, and together=false.
+If the hour is known, book that seat. Else search for flights."""
+
+
+def scripted(request: ModelRequest) -> str:
+    """What the scripted model says: book what was chosen, else search."""
+    goal, known, *_ = request.messages[0].text.removeprefix("Goal: ").split("\n\nWhat is known: ")
+    facts = json.loads(known.partition("\n\n")[0])
     if "hour" in facts:
-        seat = Call("book", {"airport": facts["airport"], "hour": facts["hour"]})
-        return Plan(goal=request.text, name="book", steps=(PlanStep(id="book", primary=seat),), together=False)
-    look = Call("search", {"origin": facts["origin"], "airport": facts["airport"]})
-    return Plan(goal=request.text, name="search", steps=(PlanStep(id="search", primary=look),), together=False)
+        call = Call("book", {"airport": facts["airport"], "hour": facts["hour"]})
+    else:
+        call = Call("search", {"origin": facts["origin"], "airport": facts["airport"]})
+    plan = Plan(goal=goal, name=call.tool, steps=(PlanStep(id=call.tool, primary=call),), together=False)
+    return msgspec.json.encode(plan).decode()
+
+
+MODEL = (
+    OpenAIChat(os.environ.get("OPENAI_MODEL", "gpt-5")) if os.environ.get("OPENAI_API_KEY") else ScriptedModel(scripted)
+)
 
 
 async def verify(run: Run, result: PlanResult) -> bool:
@@ -109,5 +127,5 @@ async def verify(run: Run, result: PlanResult) -> bool:
 @agent(run_id="flight-{request.id}", tools=[search, book])
 async def travel(run: Run, request: Request) -> str:
     """Book what was meant."""
-    result = await ProductionLoop(observe, think, verify)(run, request)
+    result = await ProductionLoop(observe, ModelPlanner(MODEL, [search, book], RULES), verify)(run, request)
     return str(result.results["book"])

@@ -209,8 +209,9 @@ def subjectless_lines() -> int:
 
 
 MEASURES: Final = (
-    # Raised from 53,400 for the names, the suspension and the late bodies of runs that a framework hosts.
-    Measure("lines of Python that `pip install holdfast` brings", 54_000, 42_000, lambda: lines(runtime())),
+    # Raised from 53,400 for the names, the suspension and the late bodies of runs that a framework hosts, and for what
+    # the ready loop needs of shared files: live text, classes of errors, `on_error=`, and `ScriptedModel`.
+    Measure("lines of Python that `pip install holdfast` brings", 54_200, 42_000, lambda: lines(runtime())),
     Measure("files of them", 300, 240, lambda: len(runtime())),
     Measure("lines of the ready loop, its clients and streams, beside these", 1_600, 1_500, lambda: lines(additions())),
     Measure("lines of the adapters for agent frameworks, beside these", 1_300, 1_200, lambda: lines(adapters())),

@@ -112,6 +112,7 @@ BESIDE: Final[dict[str, tuple[str, ...]]] = {
         "holdfast.loop.model.ModelReply",
         "holdfast.loop.model.ModelCall",
         "holdfast.loop.model.ChatMessage",
+        "holdfast.loop.planner.ModelPlanner",
         "holdfast.loop.openai.OpenAIChat",
         "holdfast.loop.anthropic.AnthropicMessages",
         "holdfast.loop.google.GoogleGemini",

@@ -11,7 +11,7 @@ from tests.tidy.tree import PACKAGE, imports, shown
 ROOMS = {
     "planning": ("planning",),
     "knowledge": ("knowledge", "planning"),
-    "loop": ("loop", "knowledge"),
+    "loop": ("loop", "knowledge", "planning"),
     "patterns": ("patterns",),
 }
 """The packages behind the boundary, each with those among them that it may import."""

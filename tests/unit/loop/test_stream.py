@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from holdfast import Key, Run, agent, current_operation, tool
+from holdfast import Holdfast, Key, Run, agent, current_operation, tool
 from holdfast.inspect.stream import StreamEvent
 from holdfast.loop import ModelCall, ModelLoop, ModelReply
 from holdfast.testing import run_virtual
@@ -137,6 +137,38 @@ async def test_a_run_that_stops_says_why(lab: Lab):
         found = await events(app, talk)
     assert found[-1].kind == "stopped"
     assert "the model refused: no" in found[-1].text
+
+
+@virtual
+async def test_records_are_not_read_for_each_piece_of_text(lab: Lab):
+    class Fast(ScriptedModel):
+        async def answer(self, request, on_text=lambda _: None):
+            for _ in range(200):
+                await asyncio.sleep(0.0001)
+                on_text("x")
+            return ModelReply("x" * 200)
+
+    talk = desk(Fast("x"))
+    async with lab.app(talk) as app:
+        reads: list[str] = []
+        read = lab.processes[-1].journal.read
+
+        async def counted(run: str, *more: object):
+            reads.append(run)
+            return await read(run, *more)
+
+        lab.processes[-1].journal.read = counted
+        found = await events(app, talk)
+    assert kinds(found).count("text_delta") > 50, "an answer that is on record replaces the pieces that wait"
+    assert reads.count("talk-x") < 20
+
+
+def test_a_script_reads_the_stream_without_a_loop(tmp_path):
+    talk = desk(ScriptedModel(CALL, "done"))
+    with Holdfast(tmp_path / "x.db", agents=[talk]) as app:
+        found = list(app.stream(talk, "x"))
+        assert kinds(found)[-1] == "completed"
+        assert list(app.stream(talk, "x", after=found[-1].position)) == []
 
 
 def test_text_that_nobody_reads_is_not_kept():

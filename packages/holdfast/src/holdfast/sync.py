@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Iterable, Iterator
+from collections.abc import AsyncGenerator, Coroutine, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.agent.agent import Agent
@@ -13,9 +13,11 @@ from holdfast.errors import UsageError
 if TYPE_CHECKING:
     from holdfast.app import Holdfast, RunResult
     from holdfast.control.service import ControlService
+    from holdfast.inspect.stream import StreamEvent
 
 T = TypeVar("T")
 R = TypeVar("R")
+V = TypeVar("V")
 
 
 class SyncHoldfast:
@@ -64,15 +66,23 @@ class SyncHoldfast:
 
     def map(self, agent: Agent[T, R], inputs: Iterable[T], *, concurrency: int = 20) -> Iterator[RunResult[T, R]]:
         """As `Holdfast.map`."""
-        done = self._app.map(agent, inputs, concurrency=concurrency)
+        return self._each(self._app.map(agent, inputs, concurrency=concurrency))
+
+    def stream(
+        self, agent: Agent[T, R], given: T, *, run_id: str | None = None, after: int = 0
+    ) -> Iterator[StreamEvent]:
+        """As `Holdfast.stream`."""
+        return self._each(self._app.stream(agent, given, run_id=run_id, after=after))
+
+    def _each(self, values: AsyncGenerator[V]) -> Iterator[V]:
         try:
             while True:
                 try:
-                    yield self._wait(done.__anext__())
+                    yield self._wait(values.__anext__())
                 except StopAsyncIteration:
                     return
         finally:
-            self._wait(done.aclose())
+            self._wait(values.aclose())
 
     def _wait(self, coroutine: Coroutine[Any, Any, R]) -> R:
         if self._app.is_inherited:

@@ -1,4 +1,4 @@
-"""`run.ask` and `run.hand_off`: questions to a person, and handing the run to reviewers."""
+"""`run.ask` and `run.hand_off`: questions to a person, and handing the run to people or to another agent."""
 
 from __future__ import annotations
 

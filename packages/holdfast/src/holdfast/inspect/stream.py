@@ -56,8 +56,9 @@ async def events_of(
     try:
         while True:
             last = ended.done()  # asked before the records are read: those of its end are among them
-            async for event in stream.recorded():
-                yield event
+            if last or stream.is_due():
+                async for event in stream.recorded():
+                    yield event
             if last:
                 return
             await stream.news(ended)
@@ -79,6 +80,15 @@ class _Stream:
         self._pieces: deque[Piece] = deque()
         self._came = asyncio.Event()
         self._speaking = 0
+        self._looked_s = -LOOK_S
+
+    def is_due(self) -> bool:
+        """True if it is time to look for records: not for each piece of text, which would wait for the look."""
+        now = asyncio.get_running_loop().time()
+        if now - self._looked_s < LOOK_S:
+            return False
+        self._looked_s = now
+        return True
 
     def take(self, piece: Piece) -> None:
         """Take a piece of text that a model says now."""

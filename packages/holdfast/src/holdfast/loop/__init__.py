@@ -14,6 +14,7 @@ from holdfast.loop.model import (
 )
 from holdfast.loop.model_loop import Chat, Fallback, LoopLimits, ModelLoop
 from holdfast.loop.openai import OpenAIChat
+from holdfast.loop.planner import ModelPlanner
 
 __all__ = [
     "AnthropicMessages",
@@ -26,6 +27,7 @@ __all__ = [
     "Model",
     "ModelCall",
     "ModelLoop",
+    "ModelPlanner",
     "ModelReply",
     "ModelRequest",
     "OnText",

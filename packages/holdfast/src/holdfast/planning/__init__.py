@@ -1,4 +1,1 @@
-"""Plans as data: checking, dependencies on facts, and execution. The public names are in `holdfast.plans`.
-
-This package reaches the run through `holdfast.agent.run_context` only.
-"""
+"""Plans as data: checking, dependencies on facts, and execution. The public names are in `holdfast.plans`."""

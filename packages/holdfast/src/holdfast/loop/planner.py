@@ -1,0 +1,46 @@
+"""`ModelPlanner`: a model that thinks for the production loop. It answers with a plan, and code executes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from holdfast.agent.tool import Tool
+from holdfast.errors import ModelError
+from holdfast.knowledge.production_loop import Usage
+from holdfast.loop.model import Model, ModelRequest, user
+from holdfast.planning.schema import plan_schema
+
+
+class ProposedPlan(msgspec.Struct, frozen=True):
+    """The answer of a planner: a plan as JSON, and what it cost."""
+
+    output: str
+    usage: Usage
+
+
+class ModelPlanner:
+    """`ProductionLoop(observe, ModelPlanner(model, tools), verify)`: the model is shown the goal and the facts.
+
+    It is also shown why earlier plans failed. Its answer has to fit the schema of plans made of these tools.
+    `instructions` say what a good plan is.
+    """
+
+    def __init__(
+        self, model: Model, tools: Iterable[Tool[..., Any]], instructions: str = "", max_tokens: int = 4096
+    ) -> None:
+        self._model = model
+        self._request = ModelRequest(instructions, returns=plan_schema(tools), max_tokens=max_tokens)
+
+    async def run(self, prompt: str, /) -> ProposedPlan:
+        """The plan that the model proposes. Raises `ModelError` for a refusal and for an answer that was cut."""
+        request = msgspec.structs.replace(self._request, messages=(user(prompt),))
+        reply = await self._model.answer(request, lambda _text: None)
+        if reply.stop == "refusal":
+            raise ModelError(f"{self._model.name} refused: {reply.text}", code="refusal", next_step="ask another way")
+        if reply.stop == "length":
+            text = f"the plan of {self._model.name} was cut at {self._request.max_tokens} tokens"
+            raise ModelError(text, code="malformed", next_step="raise ModelPlanner(max_tokens=...)")
+        return ProposedPlan(reply.text, reply.usage)
