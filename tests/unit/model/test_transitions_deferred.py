@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from holdfast.model import records as r
+from holdfast.model.transitions import IllegalTransition
 from tests.unit.model.stories import HOUR, Story
 
 PRICE = r.Reported("price", r.Raw(b"12"))
@@ -53,3 +56,54 @@ def test_a_report_that_comes_late_brings_no_facts():
 def test_the_first_end_on_record_brings_its_facts_although_the_outcome_is_recorded_with_it():
     story = Story().starts().settled("succeeded", number=1, end=r.End("returned", facts=(PRICE,)))
     assert last_end(story).facts == (PRICE,)
+
+
+# --- two answers that contradict each other ------------------------------------------------------------------
+
+
+def answered(first: r.EndKind = "returned", **end: Any) -> Story:
+    """A call whose answer came later, under a key."""
+    story = Story().starts().deferred(HOUR, key="job-7").late(first, **end)
+    assert (last_end(story).kind, story.state.links.disputes) == (first, ())
+    return story
+
+
+@pytest.mark.parametrize(("first", "second"), [("returned", "rejected"), ("rejected", "returned")])
+def test_the_first_deferred_answer_counts_and_the_opposite_one_is_kept_as_evidence(first: r.EndKind, second: r.EndKind):
+    story = answered(first).late(second)
+    (kept,) = story.state.links.disputes
+    assert (kept.end.kind, last_end(story).kind) == (second, first)
+
+
+def test_the_same_answer_again_contradicts_nothing():
+    assert answered().late("returned").state.links.disputes == ()
+
+
+def test_an_answer_that_does_not_fit_the_tool_contradicts_nothing():
+    assert answered(unfit=True).late("rejected").state.links.disputes == ()
+
+
+def test_only_an_answer_that_comes_under_a_key_is_contradicted():
+    assert Story().sent("returned").late("rejected").state.links.disputes == ()
+
+
+def test_after_the_outcome_a_later_answer_is_no_longer_compared_with_the_first():
+    story = answered().settled("succeeded").late("rejected")
+    assert (story.phase, story.state.links.disputes) == ("succeeded", ())
+
+
+def test_an_answer_is_compared_with_the_end_of_its_own_attempt():
+    story = Story().starts().deferred(HOUR, key="job-7").late("not_sent").sent("ambiguous")
+    story.late("returned", number=1).late("rejected", number=1)
+    (kept,) = story.state.links.disputes
+    assert (kept.number, kept.end.kind) == (1, "rejected")
+
+
+def test_the_first_answer_of_an_open_attempt_contradicts_nothing():
+    story = Story().starts().deferred(HOUR, key="job-7").late("not_sent").starts().late("returned", number=2)
+    assert (story.state.links.disputes, last_end(story).kind) == ((), "returned")
+
+
+def test_a_report_about_an_attempt_that_was_never_made_is_refused():
+    with pytest.raises(IllegalTransition):
+        answered().late("rejected", number=2)

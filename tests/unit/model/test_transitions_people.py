@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from msgspec.structs import replace
 
 from holdfast.model import records as r
 from holdfast.model.outcome import ASKED_BACK, DECLINED, Basis
 from holdfast.model.policy import PolicyFacts, Ruling
+from holdfast.policies import Require
 from tests.unit.model.stories import HOUR, MINUTE, REACHED, STEP, VERIFIABLE, Story
 
 AMENDS = "desk/refund#1"
@@ -197,3 +200,64 @@ def test_a_persons_answer_in_the_place_of_the_tool_is_a_success_without_an_effec
     assert (state.settlement.stood_in, state.landed, state.settlement.at) == (True, False, 5)
     assert (state.rule, state.reason) == ("a person answered as the tool would have", "")
     assert (state.wait, state.waits_for) == (None, "")
+
+
+# --- a question that is asked again, and how those who approve have to be known -------------------------------
+
+
+def test_a_question_is_marked_as_changed_once_people_are_asked_about_something_else():
+    story = Story().planned().asked("a1")
+    assert not story.state.approval.changed
+    assert not story.asked("a1").state.approval.changed
+    assert story.asked("a2").state.approval.changed
+    assert story.asked("a2").state.approval.changed, "it stays another question than the first"
+
+
+def test_a_question_about_edited_arguments_is_another_one():
+    story = Story().planned().asked("a1").edited(b'{"cents":4}')
+    assert story.asked("a1").state.approval.changed
+
+
+def test_a_permission_that_was_used_is_kept_when_people_are_asked():
+    story = Story()
+    started = r.AttemptStarted(
+        step=STEP, number=1, token=1, send_by=9, intent=story.intent, standing="s-1", **story.stamp()
+    )
+    assert story.took(started).ends("not_sent").asked("a1").state.approval.permission == "s-1"
+
+
+SIGNED = "it takes a person who signed in, and no token and no name that was typed"
+
+
+@pytest.mark.parametrize(
+    ("require", "via", "lacks"),
+    [
+        (None, "typed", ""),
+        (Require(person=True), "password", ""),
+        (Require(person=True), "oidc", ""),
+        (Require(person=True), "token", SIGNED),
+        (Require(person=True), "typed", SIGNED),
+        (Require(), "typed", ""),
+    ],
+)
+def test_an_approval_may_require_a_person_who_signed_in(require: Require | None, via: str, lacks: str):
+    approval = Story().planned().asked(require=require).state.approval
+    assert approval.require == require
+    assert approval.lacks_proof(via, 0, HOUR) == lacks
+
+
+@pytest.mark.parametrize(
+    ("proven_ms", "now_ms", "enough"),
+    [
+        (HOUR, HOUR, True),
+        (HOUR, HOUR + 10 * MINUTE, True),
+        (HOUR, HOUR + 10 * MINUTE + 1, False),
+        (1, 1, True),
+        (0, 1, False),
+    ],
+)
+def test_an_approval_may_require_a_password_given_a_short_time_ago(proven_ms: int, now_ms: int, enough: bool):
+    require = Require(fresh_sign_in=timedelta(minutes=10))
+    approval = Story().planned().asked(require=require).state.approval
+    lacks = "" if enough else "it takes a person who signed in with a password in the last 600 s"
+    assert approval.lacks_proof("password", proven_ms, now_ms) == lacks
