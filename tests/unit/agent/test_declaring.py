@@ -257,6 +257,7 @@ def test_an_agent_without_a_template_asks_for_a_run_id():
     [
         ("fixed", "is the same for every input"),
         ("t-{ticket.name}", "names 'name', which its input does not have"),
+        ("t-{id}", "names 'id', which is a field of its input"),
         ("t-{ticket.id", "cannot be read: expected '}' before end of string"),
     ],
 )

@@ -3,7 +3,7 @@
 | group | entry | value |
 |---|---|---|
 | `holdfast.commands` | the name of a command | a `click` command, declared like ours (`cli.common.command`) |
-| `holdfast.command_parts` | `inbox.health`, `policy.calibrate` | the function behind this option or word of ours |
+| `holdfast.command_parts` | `inbox.health`, `policy.calibrate`, `dev.inbox` | the function behind a part of ours |
 | `holdfast.notifications` | `reach` | makes a `NotificationSource` of the value given to `Holdfast(reach=...)` |
 | `holdfast.ledger_kinds` | any | the types of ledger streams, as in `ledger_kinds.KINDS` |
 | `holdfast.policies` | the name of a policy | a `Policy`, the path of its file, or a function that returns either |

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -10,6 +11,7 @@ import msgspec
 from holdfast.agent.agent import gather_tools
 from holdfast.cli.apps import load_agents
 from holdfast.cli.common import CommandCall, by_option, command
+from holdfast.control.service import ControlService
 from holdfast_console.web.server import ServerOptions, listen
 
 
@@ -52,3 +54,8 @@ async def serve(call: CommandCall, targets: tuple[str, ...], by: str, **place: A
         await listen(
             service, msgspec.convert(place, ServerOptions), by, lambda text: call.screen.note(f"The inbox: {text}")
         )
+
+
+async def serve_beside(service: ControlService, port: int, by: str, tell: Callable[[str], None]) -> None:
+    """Serve the inbox on this machine beside something else, until cancelled. Signals stay with the caller."""
+    await listen(service, ServerOptions(port=port), by, tell, signals=False)

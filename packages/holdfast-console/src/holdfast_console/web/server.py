@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import Final
 
 import msgspec
@@ -74,8 +75,22 @@ class ServerOptions(msgspec.Struct, frozen=True):
         return Site(*self.origins)
 
 
-async def listen(service: ControlService, where: ServerOptions, by: str, tell: Callable[[str], None]) -> None:
-    """Serve until a signal comes. `by` is who answers while there is no account. Raises `UsageError`."""
+class _Quiet(uvicorn.Server):
+    """A server that leaves signals to the program that it is a part of."""
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Capture none."""
+        yield
+
+
+async def listen(
+    service: ControlService, where: ServerOptions, by: str, tell: Callable[[str], None], *, signals: bool = True
+) -> None:
+    """Serve until a signal comes; without `signals` until cancelled. Raises `UsageError`.
+
+    `by` is the name of the person who answers while there is no account.
+    """
     authenticator, proxy, provider = Authenticator(service.engine), where.proxy, where.provider
     elsewhere = OidcRoutes(OidcClient(authenticator, service.engine, provider)) if provider is not None else None
     accounts = len([account for account in await authenticator.accounts.every() if not account.disabled])
@@ -97,7 +112,8 @@ async def listen(service: ControlService, where: ServerOptions, by: str, tell: C
             link.show()
         tls = tls_context(where.cert, where.key) if where.cert else None
         config = server_config(app, ConnectionLimits(per_peer=where.per_peer), tls, lifespan="off")
-        await uvicorn.Server(config).serve(sockets=[place])
+        server = uvicorn.Server(config) if signals else _Quiet(config)
+        await server.serve(sockets=[place])
 
 
 def _listening(where: ServerOptions) -> socket.socket:

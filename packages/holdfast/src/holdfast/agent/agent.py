@@ -69,7 +69,8 @@ class Agent(Generic[T, R]):
         self.codec: ResultCodec = codec_for(_result_type(function))
         self.where = f"{function.__code__.co_filename}:{function.__code__.co_firstlineno}"
         if run_id is not None:
-            _check_template(run_id, self.input_type, self.name)
+            parameter = list(inspect.signature(function).parameters)[1]
+            _check_template(run_id, self.input_type, parameter, self.name)
 
     def __repr__(self) -> str:
         """The agent's name."""
@@ -265,7 +266,7 @@ def _result_type(function: Callable[..., Any]) -> Any:
     return hints.get("return", Any)
 
 
-def _check_template(template: str, kind: Any, name: str) -> None:
+def _check_template(template: str, kind: Any, parameter: str, name: str) -> None:
     """Refuse templates that name fields which the input type does not have."""
     try:
         fields = [field for _, field, _, _ in string.Formatter().parse(template) if field is not None]
@@ -274,6 +275,12 @@ def _check_template(template: str, kind: Any, name: str) -> None:
     for field in fields:
         first = field.partition(".")[2].partition(".")[0].partition("[")[0]
         known = _fields(kind)
+        root = field.partition(".")[0].partition("[")[0]
+        if not first and root != parameter and known is not None and root in known:
+            raise ContractError(
+                f"the run id {template!r} of agent {name} names {root!r}, which is a field of its input",
+                next_step=f"name the input first: {{{parameter}.{root}}}",
+            )
         if first and known is not None and first not in known:
             raise ContractError(
                 f"the run id {template!r} of agent {name} names {first!r}, which its input does not have",

@@ -73,7 +73,7 @@ async def _all(call: CommandCall, wanted: ItemFilter, limit: int) -> None:
         call.screen.document([worded(one) for one in found])
         return
     for one in found[:limit]:
-        _show(call.screen, worded(one), now_ms)
+        show_item(call.screen, worded(one), now_ms)
     if len(found) > limit:
         call.screen.line(f"... and {len(found) - limit:,} more: --limit {len(found)}")
     call.screen.line(summary(found, len(every)))
@@ -91,7 +91,8 @@ def summary(found: Sequence[PlacedItem], waiting: int = 0) -> str:
     return counts or "Nothing needs you."
 
 
-def _show(screen: Screen, one: InboxItem, now_ms: int) -> None:
+def show_item(screen: Screen, one: InboxItem, now_ms: int) -> None:
+    """Print one item, with the commands that answer it."""
     due = "" if one.due_ms is None else f"  until {moment(one.due_ms)}"
     late = one.due_ms is not None and one.due_ms <= now_ms
     screen.line((f"{one.kind + ' ':<9}", "bold"), (one.item, "cyan"), (due, "red" if late else "dim"))

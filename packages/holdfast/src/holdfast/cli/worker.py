@@ -165,7 +165,7 @@ async def work(call: CommandCall, app: Holdfast, concurrency: int, *, once: bool
     shift = WorkerLoop(call, app, concurrency)
     call.screen.note((f"Driving {', '.join(app.agents)}. Press Ctrl-C to end.", "dim")) if not once else None
     with ending_by_signal() as stop:
-        await (_once(shift, stop) if once else _until(shift, app, stop))
+        await (_once(shift, stop) if once else drive_until(shift, app, stop))
         await app.engine.shut_down(list(shift.tasks.values()))
     if shift.failed is not None:
         raise shift.failed
@@ -192,7 +192,8 @@ async def _once(shift: WorkerLoop, stop: asyncio.Event) -> None:
         stopping.cancel()
 
 
-async def _until(shift: WorkerLoop, app: Holdfast, stop: asyncio.Event) -> None:
+async def drive_until(shift: WorkerLoop, app: Holdfast, stop: asyncio.Event) -> None:
+    """Drive what becomes due until `stop` is set, or the journal fails."""
     pause = app.engine.settings.poll_ms / 1000
     while not stop.is_set() and shift.failed is None:
         await shift.look(set())

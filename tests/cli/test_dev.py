@@ -1,0 +1,138 @@
+"""`holdfast dev` as a person uses it: one process that drives, serves and reloads, and waits out a broken file."""
+
+import json
+import re
+import signal
+import subprocess
+import time
+import urllib.request
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from holdfast import Run, agent
+from holdfast.cli import dev
+from tests.cli.lab import Lab
+
+SECONDS = 60
+
+
+class Screen:
+    """The lines of a running `holdfast dev`."""
+
+    def __init__(self, process: subprocess.Popen[str], file: Path) -> None:
+        self.process = process
+        self._file = file
+        self._read = 0
+
+    def until(self, text: str) -> str:
+        """What was printed since the last call, once `text` is in it."""
+        end = time.monotonic() + SECONDS
+        while time.monotonic() < end:
+            new = self._file.read_text()[self._read :]
+            if text in new:
+                self._read += new.index(text) + len(text)
+                return new
+            assert self.process.poll() is None, new
+            time.sleep(0.05)  # a real process prints when it does
+        raise AssertionError(f"{text!r} is not in {self._file.read_text()!r}")
+
+
+@contextmanager
+def developing(lab: Lab, *arguments: str) -> Generator[Screen]:
+    output = lab.directory / "screen.txt"
+    with output.open("w") as file:
+        process = subprocess.Popen(
+            lab.command("dev", *arguments), cwd=lab.directory, env=lab.surroundings({}), stdout=file, stderr=subprocess.STDOUT,
+            text=True,
+        )  # fmt: skip
+    try:
+        yield Screen(process, output)
+    finally:
+        process.kill()
+        process.wait(SECONDS)
+
+
+def test_it_drives_serves_and_reloads_in_one_process(holdfast: Lab):
+    assert holdfast.apart("run", "desk.py:desk", holdfast.ticket("1"), DIE_AFTER="refund").status == -9
+    with developing(holdfast, "desk.py:desk", "--port", "0") as screen:
+        screen.until("ticket-1 completed")
+        assert 'Next: in another terminal: holdfast run desk.py:desk \'{"id":"A-1"}\'' in (
+            (holdfast.directory / "screen.txt").read_text()
+        )
+        address = re.search(r"http://127.0.0.1:\d+/", (holdfast.directory / "screen.txt").read_text())
+        assert address is not None
+        with urllib.request.urlopen(address[0] + "healthz", timeout=SECONDS) as answer:
+            assert answer.status == 200
+        desk = (holdfast.directory / "desk.py").read_text()
+        (holdfast.directory / "desk.py").write_text(desk + "\n# changed\n")
+        screen.until("Reloading: desk.py changed.")
+        screen.until("Driving desk")
+        assert holdfast.apart("run", "desk.py:desk", holdfast.ticket("2"), DIE_AFTER="refund").status == -9
+        screen.until("ticket-2 completed")
+        screen.process.send_signal(signal.SIGINT)
+        assert screen.process.wait(SECONDS) == 0
+    keys = {line for line in holdfast.world if line.startswith("refund")}
+    assert len(keys) == 2, holdfast.world
+
+
+def test_a_file_that_cannot_be_loaded_is_waited_for(holdfast: Lab):
+    desk = (holdfast.directory / "desk.py").read_text()
+    (holdfast.directory / "desk.py").write_text("async deff desk():\n")
+    with developing(holdfast, "desk.py:desk", "--no-inbox") as screen:
+        said = screen.until("Waiting for a file to change")
+        assert "SyntaxError" in said
+        assert "line 1 of" in said
+        (holdfast.directory / "desk.py").write_text(desk)
+        screen.until("Reloading: desk.py changed.")
+        screen.until("Driving desk")
+        screen.process.send_signal(signal.SIGTERM)
+        assert screen.process.wait(SECONDS) == 0
+
+
+def test_a_question_is_shown_once_with_the_commands_that_answer_it(asking: Lab):
+    with developing(asking, "desk.py:desk", "--no-inbox") as screen:
+        said = screen.until("--did-not-happen")
+        assert "ticket-1/restock#1" in said
+        assert "holdfast resolve ticket-1/restock#1" in said
+
+
+def test_without_agents_it_says_what_it_needs(holdfast: Lab):
+    said = holdfast("dev")
+    assert (said.status, "dev needs the agents to drive" in said.err) == (2, True)
+
+
+def test_a_port_that_is_taken_ends_it(holdfast: Lab):
+    with developing(holdfast, "desk.py:desk", "--port", "0") as screen:
+        screen.until("/enter")
+        port = re.search(r"127.0.0.1:(\d+)/", (holdfast.directory / "screen.txt").read_text())
+        assert port is not None
+        said = holdfast.apart("dev", "desk.py:desk", "--port", port[1])
+        assert said.status == 2
+        assert f"cannot listen on 127.0.0.1, port {port[1]}" in said.err
+
+
+class Line(msgspec.Struct):
+    sku: str
+    count: int
+    note: str = ""
+
+
+class Order(msgspec.Struct):
+    id: str
+    lines: list[Line]
+    first: Line
+    paid: bool
+    kind: str | None
+
+
+@pytest.mark.parametrize("kind", [Order, Line, str, int, dict[str, int], list[Line], Order | None, object])
+def test_the_sample_input_fits_the_agent(kind: object):
+    @agent(run_id="r-{given}")
+    async def it(run: Run, given: kind) -> None: ...  # type: ignore[valid-type]  # each kind in turn
+
+    given = json.dumps(dev.sample(it)).encode()
+    it.parse_input(given)
