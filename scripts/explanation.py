@@ -15,7 +15,7 @@ from holdfast.model.contract import Contract
 from holdfast.model.operation import OperationState
 from holdfast.model.outcome import Basis, Phase, VerdictKind
 from holdfast.model.policy import Ruling
-from holdfast.model.transitions import MOVES, NEW, SAME, IllegalTransition, apply
+from holdfast.model.transitions import NEW, SAME, TRANSITIONS, IllegalTransition, apply
 from tests.unit.model.decision_rows import (
     ABSENT_AND_CHANGED,
     ANYWHERE,
@@ -184,7 +184,9 @@ def states() -> str:
         for before, after in sorted(arrows, key=lambda arrow: (order.index(arrow[0]), order.index(arrow[1])))
     ]
     ends = [f"    {phase} --> [*]" for phase in ("succeeded", "failed", "cancelled")]
-    rows = [(f"`{kind.__name__}`", _names(come_from), _names(lead_to)) for kind, (come_from, lead_to) in MOVES.items()]
+    rows = [
+        (f"`{kind.__name__}`", _names(come_from), _names(lead_to)) for kind, (come_from, lead_to) in TRANSITIONS.items()
+    ]
     return STATES.format(
         made=MADE, edges="\n".join([*edges, *ends]), table=_table(("record", "may meet", "leads to"), rows)
     )

@@ -536,7 +536,7 @@ OPERATIONS: Final = (
     Mutant(
         "claims awaited for ever",
         "no person is asked about a business key that is held",
-        "holdfast.engine.claims:_waited_ms",
+        "holdfast.engine.conflicts:_waited_ms",
         always(0),
     ),
     Mutant(

@@ -110,13 +110,13 @@ POLICY: Final = (
         "refused and sent",
         "what a policy refuses is sent",
         "holdfast.model.decision.send_rules:_BEFORE_FIRST",
-        replaced("ruled", refused_in_vain),
+        replaced("policy_ruling", refused_in_vain),
     ),
     Mutant(
         "ruled and not asked",
         "what a policy asks about is sent",
         "holdfast.model.decision.send_rules:_BEFORE_FIRST",
-        replaced("_gate", asked_in_vain),
+        replaced("_approval_wanted", asked_in_vain),
     ),
     Mutant("one is enough", "one person says yes where two have to", "holdfast.model.policy:terms", one_is_enough),
     Mutant(

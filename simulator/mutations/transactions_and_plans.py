@@ -353,19 +353,19 @@ TOGETHER: Final = (
     Mutant(
         "pending asked for again",
         "a further call about what is only accepted is sent",
-        "holdfast.engine.claims:find_pending",
+        "holdfast.engine.conflicts:find_pending",
         never_mind,
     ),
     Mutant(
         "pending about anything",
         "whatever is pending holds back every call of its tool",
-        "holdfast.engine.claims:thing_stream",
+        "holdfast.engine.conflicts:thing_stream",
         about_anything,
     ),
     Mutant(
         "pending never released",
         "the outcome of a pending thing does not release the calls that it holds back",
-        "holdfast.engine.claims:releasing_posts",
+        "holdfast.engine.conflicts:releasing_posts",
         never_released,
     ),
     # Restored journals.
@@ -373,7 +373,7 @@ TOGETHER: Final = (
         "restored and trusted",
         "a restored journal sends before a person has confirmed it",
         "holdfast.model.decision.send_rules:_OBSTACLES_AT_FIRST",
-        replaced("_distrust", always(None)),
+        replaced("_journal_distrusted", always(None)),
     ),
     Mutant(
         "restore forgotten",

@@ -9,7 +9,7 @@ from typing import get_args
 import pytest
 
 from holdfast.model.outcome import Phase
-from holdfast.model.transitions import MOVES, SAME
+from holdfast.model.transitions import SAME, TRANSITIONS
 from tests.tidy.tree import ROOT
 
 
@@ -27,7 +27,7 @@ def test_a_page_is_current(script, page):
 def test_every_phase_is_reached_and_every_promise_of_the_table_is_kept(script):
     edges = script["explored"]()
     assert {after for _, after, _ in edges} == set(get_args(Phase))
-    for kind, (come_from, lead_to) in MOVES.items():
+    for kind, (come_from, lead_to) in TRANSITIONS.items():
         seen = {(before, after) for before, after, name in edges if name == kind.__name__}
         assert {before for before, _ in seen} == set(come_from), kind
         changes = {after for before, after in seen if before != after} | {

@@ -39,7 +39,7 @@ def test_a_run_is_handed_over_only_so_deep():
     ],
 )
 def test_why_a_run_ended_by_order(command, note, why):
-    assert why_ended(r.CommandApplied(command=command, by="bea", entry=3, note=note)) == why
+    assert why_ended(command, "bea", note) == why
 
 
 def test_a_take_over_ends_a_run_as_a_cancel_does():

@@ -9,7 +9,7 @@ import pytest
 from holdfast.model import records as r
 from holdfast.model.outcome import Basis, Phase
 from holdfast.model.policy import Ruling
-from holdfast.model.transitions import ENDED, MOVES, NEW, SAME, IllegalTransition, apply
+from holdfast.model.transitions import ENDED, NEW, SAME, TRANSITIONS, IllegalTransition, apply
 from tests.unit.model.stories import HOUR, MINUTE, REACHED, STEP, VERIFIABLE, Story
 
 WAITING = ("planned", "ready", "gated", "held", "verifying", "awaiting")
@@ -76,14 +76,14 @@ REFUSED_FOR_OTHER_REASONS = {
 
 
 @pytest.mark.parametrize("phase", PHASES)
-@pytest.mark.parametrize("kind", MOVES, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", TRANSITIONS, ids=lambda kind: kind.__name__)
 def test_a_record_applies_where_the_table_says_and_nowhere_else(kind, phase):
     story = REACHED[phase]()
     assert (story.operation.phase if story.operation else NEW) == phase
     record = record_of(kind, story)
     if phase in LEGAL[kind] and (kind, phase) not in REFUSED_FOR_OTHER_REASONS:
         after = apply(story.operation, record, story.boot)
-        assert after.phase in MOVES[kind][1] or (after.phase == phase and SAME in MOVES[kind][1])
+        assert after.phase in TRANSITIONS[kind][1] or (after.phase == phase and SAME in TRANSITIONS[kind][1])
     else:
         with pytest.raises(IllegalTransition) as refused:
             apply(story.operation, record, story.boot)
@@ -91,11 +91,11 @@ def test_a_record_applies_where_the_table_says_and_nowhere_else(kind, phase):
 
 
 def test_the_table_names_exactly_these_phases():
-    assert {kind: set(come_from) for kind, (come_from, _) in MOVES.items()} == LEGAL
+    assert {kind: set(come_from) for kind, (come_from, _) in TRANSITIONS.items()} == LEGAL
 
 
 def test_a_final_state_is_never_left():
-    for kind, (come_from, lead_to) in MOVES.items():
+    for kind, (come_from, lead_to) in TRANSITIONS.items():
         if set(come_from) & set(ENDED):
             assert SAME in lead_to, kind
 

@@ -16,8 +16,8 @@ The rooms:
 - One operation: `executor`, `fast_path` (its way for an ordinary first attempt), `situation`, `operation_driver` (the
   protocol of performers), `driven_operation` (the product's own), `recorded_operation` (the same for readers),
   `invoke`, `calls` (time limits, and calls that outlive their attempts), `waiting`, `verification` (and
-  contradictions), `approvals` (people, and the policy of the app), `deferred` (outcomes that arrive later), `claims`
-  (business keys, repeats and pending effects), `late_reports`, `previous_owner`.
+  contradictions), `approvals` (people, and the policy of the app), `deferred` (outcomes that arrive later), `conflicts`
+  (business keys, repeats, forks and pending effects), `late_reports`, `previous_owner`.
 - Exceptions of tools: `exceptions/`: `classify`, `table`, `http`, `call_end`.
 - One run: `run_start`, `run_driver` (it stops for the reasons in `model/stop_reasons.py`), `suspension` (and no lost
   wake-ups), `active_run/` (`run`, `log`, `replay`, `waiters`, `scopes`), `sealing` (steps that come too late),

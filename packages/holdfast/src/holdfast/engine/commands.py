@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from holdfast.engine.active_run.log import load
 from holdfast.engine.active_run.run import ActiveRun
 from holdfast.engine.approvals import AnswerContext, came_late, decision_posts, verdict_of
-from holdfast.engine.claims import outcome_posts
+from holdfast.engine.conflicts import outcome_posts
 from holdfast.engine.environment import Stamp
 from holdfast.engine.exceptions.call_end import clean
 from holdfast.engine.process import Process
@@ -40,7 +40,7 @@ from holdfast.model.seeded_cases import SeededCaseEnd, ending, told
 from holdfast.model.stop_reasons import reason_of
 from holdfast.model.system import is_planted
 from holdfast.model.transaction import TRANSACTION_MOVES, WHOLE_RUN
-from holdfast.model.transitions import MOVES, apply
+from holdfast.model.transitions import TRANSITIONS, apply
 from holdfast.model.waits import waits_left
 
 _LOG: Final = logging.getLogger("holdfast")
@@ -69,7 +69,7 @@ def records_for(history: RunHistory, entry: LedgerEntry, stamp: Stamp, codes: An
     if isinstance(record, (r.TransactionResolved, r.TransactionAborting, r.MessageReceived)):
         return _about_more(history, record, applied, stamp)
     operation = history.operations.get(record.step)
-    if operation is None or operation.phase not in MOVES[type(record)][0]:
+    if operation is None or operation.phase not in TRANSITIONS[type(record)][0]:
         state = "not in this run" if operation is None else operation.phase
         return (replace(applied, refused=f"{record.step} is {state}"),)
     if isinstance(record, r.LateReport):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.engine.claims import PendingNote, part_note, pending_post, pending_thing
+from holdfast.engine.conflicts import PendingNote, part_note, pending_post, pending_thing
 from holdfast.engine.exceptions.call_end import clean
 from holdfast.engine.late_reports import file_late
 from holdfast.engine.operation_driver import OperationDriver, operation_key

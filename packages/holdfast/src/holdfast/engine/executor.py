@@ -13,11 +13,11 @@ from typing import Final, TypeAlias
 import msgspec
 
 from holdfast.engine.approvals import ask, find_permission, judge, park, permission_use_post, sent_posts
-from holdfast.engine.claims import (
+from holdfast.engine.conflicts import (
     find_other_effect,
     may_meet_other_effect,
+    outcome_posts,
     reused_post,
-    settling_posts,
     taking_posts,
     undone_posts,
 )
@@ -401,7 +401,7 @@ async def _record_outcome(
     if operation.meets_others:
         outcome = msgspec.structs.replace(operation.settlement, basis=move.basis, result=result)
         settled = msgspec.structs.replace(operation, phase=move.status, settlement=outcome)
-        posts = settling_posts(driver, settled)
+        posts = outcome_posts(driver.id, settled) if driver.journaled else ()
     if operation.intent.compensates and move.status == "succeeded":
         forward = served(driver)
         posts = (*posts, *undone_posts(forward.id, forward.operation))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from holdfast.engine.claims import may_meet_other_effect
+from holdfast.engine.conflicts import may_meet_other_effect
 from holdfast.engine.exceptions.call_end import end_of_value
 from holdfast.engine.executor import file_end, held_back, report_late, withhold
 from holdfast.engine.invoke import give_up, start_call, take_answer

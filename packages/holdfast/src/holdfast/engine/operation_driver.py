@@ -23,7 +23,7 @@ from holdfast.model.view import Operation
 if TYPE_CHECKING:
     from holdfast.engine.active_run.log import RunRecorder
     from holdfast.engine.approvals import CoveringPermission
-    from holdfast.engine.claims import ClaimHolder
+    from holdfast.engine.conflicts import ClaimHolder
     from holdfast.engine.suspension import Pause
     from holdfast.engine.tool_protocol import ToolCode
     from holdfast.journal.port import Post

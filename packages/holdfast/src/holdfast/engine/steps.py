@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 import msgspec
 
 from holdfast.engine.active_run.scopes import SCOPE, Scope
-from holdfast.engine.claims import thing_of
+from holdfast.engine.conflicts import thing_of
 from holdfast.engine.driven_operation import DrivenOperation, driver_of, snapshot_arguments
 from holdfast.engine.executor import drive, start_driver
 from holdfast.engine.fast_path import attempt_at_once

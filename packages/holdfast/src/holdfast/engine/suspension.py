@@ -84,7 +84,7 @@ def ended_by(command: r.CommandApplied) -> Ending:
     """The end of a run by a command that stops it."""
     reason = reason_of(command.command)
     assert reason is not None, command
-    return Ending(reason, why_ended(command))
+    return Ending(reason, why_ended(command.command, command.by, command.note))
 
 
 def stopped_change(stopped: r.RunStoppedRecord, agent: str, due_ms: int | None) -> RunChange:
@@ -124,7 +124,8 @@ def records_on_stopped(history: RunHistory, order: r.CommandApplied, stamp: Stam
     reason = reason_of(order.command)
     if stopped is None or reason is None or not STOP_REASONS[stopped.reason].asks_person:
         return (order,)
-    left = r.RunStoppedRecord(reason=reason, error=why_ended(order), open=stopped.open, renews=stopped.renews, **stamp)
+    why = why_ended(order.command, order.by, order.note)
+    left = r.RunStoppedRecord(reason=reason, error=why, open=stopped.open, renews=stopped.renews, **stamp)
     return (order, left)
 
 

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from holdfast.engine.approvals import permission_use_post
-from holdfast.engine.claims import CLAIM_OF, find_other_effect, taking_posts
+from holdfast.engine.conflicts import CLAIM_OF, find_other_effect, taking_posts
 from holdfast.engine.deferred import how_to_answer
 from holdfast.engine.operation_driver import OperationDriver, intent_of, plan, planned, recorded
 from holdfast.engine.suspension import Pause

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.engine.claims import find_conflict, may_meet_other_effect
+from holdfast.engine.conflicts import find_conflict, may_meet_other_effect
 from holdfast.engine.recorded_operation import (
     AnyPolicy,
     RecordedOperation,

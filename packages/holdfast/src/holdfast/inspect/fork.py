@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.engine.claims import INHERITED
+from holdfast.engine.conflicts import INHERITED
 from holdfast.engine.engine import Engine
 from holdfast.errors import UsageError
 from holdfast.inspect.reader import JournalReader, ReadRecord

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from holdfast.engine.breaker import ToolPause
 from holdfast.engine.caches import PendingParameters
-from holdfast.engine.claims import ClaimNote, PendingNote
+from holdfast.engine.conflicts import ClaimNote, PendingNote
 from holdfast.engine.deferred import ArrivedAnswer, AwaitingOperation
 from holdfast.engine.late_reports import DELIVERIES, AnswerNotice
 from holdfast.errors import Unreadable

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.engine.claims import claim_stream
+from holdfast.engine.conflicts import claim_stream
 from holdfast.errors import HoldfastError
 from holdfast.inspect.reader import PAGE, JournalReader
 from holdfast.inspect.signed_heads import KeptHead, badly_signed

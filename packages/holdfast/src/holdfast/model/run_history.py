@@ -24,7 +24,7 @@ from holdfast.model.outcome import FINAL, SETTLED, WITHHELD
 from holdfast.model.records.transaction import TransactionRecord
 from holdfast.model.stop_reasons import STOP_REASONS, reason_of
 from holdfast.model.transaction import WHOLE_RUN, TransactionState, around, base_of, encloses, follow
-from holdfast.model.transitions import MOVES, apply, ended_at_once, is_only_start
+from holdfast.model.transitions import TRANSITIONS, apply, ended_at_once, is_only_start
 
 Answer: TypeAlias = (
     r.ReadRecorded
@@ -79,7 +79,7 @@ PENDING: Final = "pending"
 
 def is_about_operation(record: r.Record) -> TypeGuard[r.OperationRecord]:
     """True if the record is about one operation, rather than about the run."""
-    return type(record) in MOVES
+    return type(record) in TRANSITIONS
 
 
 def exit_of(transaction: str) -> str:
@@ -272,7 +272,7 @@ class RunHistory:
             self.steps.moved_on(name)
         if kind in _PROGRESS:
             self.ownership.fruitless = ()
-        if kind in MOVES:
+        if kind in TRANSITIONS:
             self._operation(record)  # type: ignore[arg-type]  # the table's keys are the records of operations
         elif kind in _BOUNDARY:
             self._transaction(record)  # type: ignore[arg-type]  # the members of that union

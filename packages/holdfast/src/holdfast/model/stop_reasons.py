@@ -8,7 +8,7 @@ worked change.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, Literal, Protocol
+from typing import Final, Literal
 
 import msgspec
 
@@ -93,27 +93,8 @@ def after_stop(run: str, reason: str) -> tuple[str, str]:
     return rule.known, rule.next_step.format(run=run)
 
 
-class EndingCommand(Protocol):
-    """A command that ends a run."""
-
-    @property
-    def command(self) -> str:
-        """The name of the command."""
-        ...
-
-    @property
-    def by(self) -> str:
-        """The person who gave it."""
-        ...
-
-    @property
-    def note(self) -> str:
-        """The reason given."""
-        ...
-
-
-def why_ended(command: EndingCommand) -> str:
-    """Why a command ended a run, in words."""
-    if command.command == TAKE_OVER:
-        return f"{command.by} took it over" + (f": {command.note}" if command.note else "")
-    return command.note or f"cancelled by {command.by}"
+def why_ended(command: str, by: str, note: str) -> str:
+    """Why a person's command ended a run, in words."""
+    if command == TAKE_OVER:
+        return f"{by} took it over" + (f": {note}" if note else "")
+    return note or f"cancelled by {by}"

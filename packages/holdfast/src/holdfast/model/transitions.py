@@ -1,6 +1,6 @@
 """The one table of legal transitions, and `apply`: the operation after one more record.
 
-`MOVES` is the state machine: for each kind of record, the phases it may meet and the phases it may
+`TRANSITIONS` is the state machine: for each kind of record, the phases it may meet and the phases it may
 lead to. `apply` refuses everything else with `IllegalTransition`, so an impossible history can
 neither be written nor read. The state diagram in the documentation is drawn from this table.
 """
@@ -52,7 +52,7 @@ class IllegalTransition(HoldfastError):
         self.record = record
 
 
-MOVES: Final[dict[type[r.OperationRecord], tuple[tuple[str, ...], tuple[str, ...]]]] = {
+TRANSITIONS: Final[dict[type[r.OperationRecord], tuple[tuple[str, ...], tuple[str, ...]]]] = {
     r.OperationPlanned: ((NEW,), ("planned",)),
     r.Ruled: (("planned", "ready", "gated", "verifying"), (SAME,)),
     r.AttemptStarted: ((NEW, "planned", "ready", "verifying"), ("running",)),
@@ -83,7 +83,7 @@ def apply(operation: OperationState | None, record: r.OperationRecord, boot: str
     Raises `IllegalTransition` where the table does not allow it.
     """
     before = operation.phase if operation is not None else NEW
-    come_from, lead_to = MOVES[type(record)]
+    come_from, lead_to = TRANSITIONS[type(record)]
     if before not in come_from:
         raise IllegalTransition(before, record)
     after = _APPLY[type(record)](operation, record, boot)

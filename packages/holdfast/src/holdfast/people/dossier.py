@@ -26,6 +26,7 @@ from holdfast.model.operation import OperationState
 from holdfast.model.questions import Scalar
 from holdfast.model.run_history import RunHistory, exit_of
 from holdfast.model.shadow import asked_afterwards
+from holdfast.model.stop_reasons import STOP_REASONS
 from holdfast.model.system import shown_agent
 from holdfast.model.transaction import TransactionState, around
 from holdfast.model.waits import AMENDABLE, DISPUTED, HALT, after_deadline, answer_with, brief, question_of, then_of
@@ -37,7 +38,7 @@ from holdfast.people.loaded_item import LoadedItem, load_item
 from holdfast.people.policy.archive import facts_text
 from holdfast.people.shadow_reviews import answer_afterwards
 from holdfast.people.standing_permissions import list_standing
-from holdfast.people.stopped_runs import difference_of, frames_of, last_steps, recommended_for, why_stopped
+from holdfast.people.stopped_runs import last_steps
 from holdfast.people.typed_answers import words_that_fit
 from holdfast.policies import Require, milliseconds
 
@@ -201,13 +202,13 @@ async def dossier_of(looking: JournalReader, about: LoadedItem) -> Dossier:
         expected=subject.question.expected if isinstance(subject, r.QuestionAsked) else "",
         state=await state_of(looking, run, step) if about.kind == "handoff" else None,
         last=last_steps(run, records) if halted is not None else (),
-        difference=difference_of(halted) if halted is not None else "",
+        difference=halted.detail if halted is not None and halted.reason == "diverged" else "",
         contradicted=operation.links.contradicted if operation is not None and about.contradicted else (),
         amendable=contract is not None and contract.compensates,
         same_key=bool(contract and contract.key and operation and not operation.key_unread),
         relied=await relied_on(looking, history, records, step) if about.contradicted else (),
         undoes=undone_together(history, operation) if about.contradicted and operation is not None else (),
-        frames=frames_of(halted) if halted is not None else (),
+        frames=tuple(map(str, halted.frames)) if halted is not None else (),
     )
 
 
@@ -240,7 +241,7 @@ def _question(about: LoadedItem) -> tuple[str, str]:
         case r.QuestionAsked() as question:
             return question.question.text, "the agent asks" if question.handoff is None else "the agent cannot go on"
         case r.RunStoppedRecord() as stopped:
-            return stopped.error, f"{stopped.reason}: {why_stopped(stopped)}"
+            return stopped.error, f"{stopped.reason}: {STOP_REASONS[stopped.reason].meaning}"
         case TransactionState() as transaction:
             return transaction.why or transaction.phase, transaction.reason
 
@@ -333,7 +334,7 @@ def _blocked(history: RunHistory, step: str) -> tuple[str, ...]:
 def _recommended(about: LoadedItem, similar: Precedents, contract: Contract | None) -> str:
     """A recommended answer with its reason; empty where the evidence is not clear."""
     if isinstance(about.subject, r.RunStoppedRecord):
-        return recommended_for(about.subject)
+        return STOP_REASONS[about.subject.reason].advice
     if isinstance(about.subject, r.QuestionAsked):
         default = about.subject.default
         return "" if default is None else f"{default}: what the agent continues with if no answer comes"

@@ -16,32 +16,11 @@ from holdfast.journal.entry_codec import read, written
 from holdfast.journal.port import Post
 from holdfast.model import records as r
 from holdfast.model.commands import Command, command_stream
-from holdfast.model.stop_reasons import STOP_REASONS
 from holdfast.people.loaded_item import LoadedItem
 
 LAST: Final = 6
 """How many of the last steps are shown."""
 Way: TypeAlias = Literal["reopen", "take_over", "cancel"]
-
-
-def why_stopped(stopped: r.RunStoppedRecord) -> str:
-    """The meaning of such a stop."""
-    return STOP_REASONS[stopped.reason].meaning
-
-
-def recommended_for(stopped: r.RunStoppedRecord) -> str:
-    """The recommended answer, with its reason."""
-    return STOP_REASONS[stopped.reason].advice
-
-
-def difference_of(stopped: r.RunStoppedRecord) -> str:
-    """The recorded step, and what the code did instead; empty where it did not diverge."""
-    return stopped.detail if stopped.reason == "diverged" else ""
-
-
-def frames_of(stopped: r.RunStoppedRecord) -> tuple[str, ...]:
-    """The lines of agent code that the exception came through, the innermost last."""
-    return tuple(map(str, stopped.frames))
 
 
 def last_steps(run: str, records: Sequence[r.Record]) -> tuple[str, ...]:

@@ -25,13 +25,13 @@ from holdfast.model.decision.evidence import (
     landing_ms,
 )
 from holdfast.model.decision.moves import Done, Move, Park, RequestApproval, Settle, Verify, Wait
-from holdfast.model.decision.send_rules import after_ambiguity, clear_to_send, ruled
+from holdfast.model.decision.send_rules import after_ambiguity, clear_to_send, policy_ruling
 from holdfast.model.decision.situation import Now, Situation
 from holdfast.model.decision.verify_rules import (
     look_for_forgotten,
     next_reading,
     nothing_landed,
-    recorded,
+    recorded_pause,
     returned_after_all,
     slow_reading,
     until_over,
@@ -137,12 +137,12 @@ def _call_open(case: Case) -> Move | None:
     return Wait("a call is still open", why="call", until_woken=True)
 
 
-def _gated(case: Case) -> Move | None:
+def _waits_for_approval(case: Case) -> Move | None:
     """A person was asked before anything could land: only that person's answer, or the end of the run, moves it."""
     operation, situation = case.operation, case.situation
     if operation.phase != "gated" or situation.blocked:
         return None
-    if (judged := ruled(case)) is not None:
+    if (judged := policy_ruling(case)) is not None:
         return judged
     if operation.approval.asks and situation.asks not in {"", operation.approval.asks}:
         return RequestApproval("what a person was asked about has changed")
@@ -183,7 +183,7 @@ def _awaiting(case: Case) -> Move | None:
     every = case.operation.deferral.every_ms
     if not every or not case.can_verify:
         return Wait("the answer comes later", left, left, "answer", drawn=True)
-    if (pause := recorded(case, "verify")) is None:
+    if (pause := recorded_pause(case, "verify")) is None:
         every = min(every, left)
         return Wait("until the next look for its answer", every, every, "verify")
     return pause if pause.high_ms > 0 else Verify("time to look for its answer")
@@ -282,7 +282,7 @@ _OPEN: Final[tuple[Rule, ...]] = (
     _happened,
     _call_open,
     _refused,
-    _gated,
+    _waits_for_approval,
     _held,
     _unfit,
     _awaiting,

@@ -14,7 +14,7 @@ from holdfast.model.decision.verify_rules import (
     ask_about_hung,
     look_for_forgotten,
     next_reading,
-    recorded,
+    recorded_pause,
     until_over,
     verification_over,
     verify_or_unknown,
@@ -42,14 +42,14 @@ def after_ambiguity(case: Case) -> Move:
     if order == "retry" or repeat_safety in {"read", "natural"}:
         return _send(case)
     if repeat_safety == "keyed":
-        return _send(case) if order else _keyed(case)
+        return _send(case) if order else _retry_under_key(case)
     return verify_or_unknown(case, "its key may be forgotten by now" if order else "an attempt may have landed")
 
 
 # --- before the first attempt ----------------------------------------------------------------------------
 
 
-def _elsewhere(case: Case) -> Move | None:
+def _other_effect(case: Case) -> Move | None:
     """Another operation has the same real-world effect, or the same words of a model."""
     other = case.situation.other
     if other is None or other.then == "allow" or case.operation.approval.one_more:
@@ -79,7 +79,7 @@ def _pending(other: OtherEffect) -> Move:
     return Wait(f"{other.by} held by {other.source}", why="claim", until_woken=True)
 
 
-def ruled(case: Case) -> Move | None:
+def policy_ruling(case: Case) -> Move | None:
     """The policy's decision, once it was asked. A person's command for an attempt overrides it."""
     operation = case.operation
     if operation.approval.one_more:
@@ -93,15 +93,15 @@ def ruled(case: Case) -> Move | None:
     return Settle("refused by the policy", "failed", RULE, reason, REFUSED)
 
 
-def _gate(case: Case) -> Move | None:
+def _approval_wanted(case: Case) -> Move | None:
     """Ask a person where the tool's gate, the policy or an edit requires it.
 
     An edit requires it whatever gate and policy say, and a command to send once more does not replace that approval:
     else its author could give both.
     """
     operation, ruling = case.operation, case.operation.judgement.ruling
-    ruled = ruling is not None and ruling.asks and not case.situation.permitted
-    wanted = case.situation.gate == "wanted" or ruled
+    policy_ruling = ruling is not None and ruling.asks and not case.situation.permitted
+    wanted = case.situation.gate == "wanted" or policy_ruling
     if _approved(case) or not (operation.edits or (wanted and not operation.approval.one_more)):
         return None
     if case.contract.observes and case.situation.reading in {"unread", "unreadable"}:
@@ -161,7 +161,7 @@ def _send(case: Case) -> Move:
     attempts = case.operation.attempts
     for obstacle in _OBSTACLES if attempts else _OBSTACLES_AT_FIRST:
         if (move := obstacle(case)) is not None:
-            return _meanwhile(case, move)
+            return _verify_meanwhile(case, move)
     for rule in (_backoff, _breaker, _preconditions):
         if (move := rule(case)) is not None:
             return move
@@ -170,7 +170,7 @@ def _send(case: Case) -> Move:
     return Send(_why_again(case)) if attempts else _FIRST
 
 
-def _meanwhile(case: Case, otherwise: Move) -> Move:
+def _verify_meanwhile(case: Case, otherwise: Move) -> Move:
     """Reading back goes on while a send has to wait: it has a reserve of its own."""
     unproven = case.evidence.ambiguous and case.evidence.repeat_safety != "read"
     return next_reading(case) if unproven and case.can_verify and not verification_over(case) else otherwise
@@ -185,7 +185,7 @@ def _earlier_call(case: Case) -> Move | None:
     return None
 
 
-def _distrust(case: Case) -> Move | None:
+def _journal_distrusted(case: Case) -> Move | None:
     if not case.situation.distrusted:
         return None
     return Wait("the journal is not trusted", why="trust", until_woken=True)
@@ -221,11 +221,11 @@ def _breaker(case: Case) -> Move | None:
     left = case.situation.breaker_ms
     if left <= 0:
         return None
-    pause = recorded(case, "breaker")
+    pause = recorded_pause(case, "breaker")
     if pause is not None and pause.high_ms > 0:
         left = min(left, pause.high_ms)
-        return _meanwhile(case, replace(pause, low_ms=left, high_ms=left))
-    move = _meanwhile(case, Wait("the breaker is open", left, left, "breaker"))
+        return _verify_meanwhile(case, replace(pause, low_ms=left, high_ms=left))
+    move = _verify_meanwhile(case, Wait("the breaker is open", left, left, "breaker"))
     return replace(move, shut=True) if isinstance(move, Wait) else move
 
 
@@ -237,9 +237,9 @@ def _backoff(case: Case) -> Move | None:
     """
     operation = case.operation
     if operation.wait is not None:
-        if recorded(case, "verify") is not None or recorded(case, "breaker") is not None:
+        if recorded_pause(case, "verify") is not None or recorded_pause(case, "breaker") is not None:
             return None
-        if (pause := recorded(case, "retry")) is not None:
+        if (pause := recorded_pause(case, "retry")) is not None:
             return pause if pause.high_ms > 0 else None
     if not operation.attempts or operation.approval.one_more:
         return None
@@ -290,7 +290,7 @@ _AGAIN: Final[dict[str, str]] = {
 }
 
 
-def _keyed(case: Case) -> Move:
+def _retry_under_key(case: Case) -> Move:
     """Retry under the same key; read back first where that can prove something now."""
     key, until = case.contract.key, until_believable_ms(case.operation, case.situation, case.now)
     if key is not None and key.in_progress == "runs_twice" and until != 0:
@@ -305,13 +305,17 @@ def _runs_twice(case: Case, until: int | None) -> Move:
     if case.contract.settle_ms is None:
         return verify_or_unknown(case, "the system may run the key twice, and its window is unknown")
     if until is None:
-        return _meanwhile(case, _earlier_call(case) or until_over(case, "the system may run the key twice"))
-    pause = recorded(case, "retry")
+        return _verify_meanwhile(case, _earlier_call(case) or until_over(case, "the system may run the key twice"))
+    pause = recorded_pause(case, "retry")
     left = pause if pause is not None and pause.high_ms > 0 else None
-    return _meanwhile(case, left or Wait("the system runs a key twice while in progress", until, until, "retry"))
+    return _verify_meanwhile(case, left or Wait("the system runs a key twice while in progress", until, until, "retry"))
 
 
-_BEFORE_ANY: Final[tuple[Rule, ...]] = (_gate, _hold, _check_again)
-_BEFORE_FIRST: Final[tuple[Rule, ...]] = (_elsewhere, ruled, _gate, _hold, _check_first)
-_OBSTACLES: Final[tuple[Rule, ...]] = (_earlier_call, _distrust, _pause, _poison, _arguments)
-_OBSTACLES_AT_FIRST: Final[tuple[Rule, ...]] = (_distrust, _pause, _arguments)  # the others are about attempts
+_BEFORE_ANY: Final[tuple[Rule, ...]] = (_approval_wanted, _hold, _check_again)
+_BEFORE_FIRST: Final[tuple[Rule, ...]] = (_other_effect, policy_ruling, _approval_wanted, _hold, _check_first)
+_OBSTACLES: Final[tuple[Rule, ...]] = (_earlier_call, _journal_distrusted, _pause, _poison, _arguments)
+_OBSTACLES_AT_FIRST: Final[tuple[Rule, ...]] = (
+    _journal_distrusted,
+    _pause,
+    _arguments,
+)  # the others are about attempts

@@ -58,7 +58,7 @@ def ask_about_hung(case: Case, reason: str) -> Settle | None:
 def next_reading(case: Case) -> Move:
     """Verify now, or wait for the moment when that can prove more."""
     operation = case.operation
-    if (pause := recorded(case, "verify")) is not None:
+    if (pause := recorded_pause(case, "verify")) is not None:
         return pause if pause.high_ms > 0 else Verify("time to read back")
     if operation.verification.checked_since == 0:
         return Verify("read back at once: presence can be believed")
@@ -102,7 +102,7 @@ def look_for_forgotten(case: Case) -> Move:
     return Park("restored journal", why=why, forgotten=True)
 
 
-def recorded(case: Case, why: Literal["retry", "verify", "answer", "breaker"]) -> Wait | None:
+def recorded_pause(case: Case, why: Literal["retry", "verify", "answer", "breaker"]) -> Wait | None:
     """The pause on record, with what is left of it, if it is one of that kind."""
     wait = case.operation.wait
     if wait is None or wait.why != why:
@@ -133,7 +133,7 @@ def slow_reading(case: Case) -> Move:
     """Parked operations are read back on a slow schedule; a person may settle them at any time."""
     if not case.can_verify:
         return Wait("a person is asked", why="person", until_woken=True)
-    if (pause := recorded(case, "verify")) is not None:
+    if (pause := recorded_pause(case, "verify")) is not None:
         return pause if pause.high_ms > 0 else Verify("slow schedule")
     slow = _looks_apart_ms(case)
     return Wait("slow schedule", slow, slow * 2, "verify")

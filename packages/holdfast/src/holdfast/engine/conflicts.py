@@ -1,8 +1,8 @@
 """Conflicts: other operations, of any run, that have the same effect as a new one.
 
-`find_conflict` looks for them before the first attempt, and `_elsewhere` in `model/decision/send_rules.py` decides what
-follows. There are four kinds, each with its lookup and its ledger entries below: an earlier use of a business key, a
-repeat by a model, a write that a fork would repeat, and a pending effect about the same thing. The race between two
+`find_conflict` looks for them before the first attempt, and `_other_effect` in `model/decision/send_rules.py` decides
+what follows. There are four kinds, each with its lookup and its ledger entries below: an earlier use of a business key,
+a repeat by a model, a write that a fork would repeat, and a pending effect about the same thing. The race between two
 new operations is closed by `taking_posts`, which go into the commit of the attempt.
 """
 
@@ -121,12 +121,7 @@ def taking_posts(driver: OperationDriver) -> tuple[Post, ...]:
         posts.append(
             repeat_post(repeat_stream(intent.tool, intent.words), driver.id, intent.digest, driver.found.after)
         )
-    return (*posts, *taking_post(driver))
-
-
-def settling_posts(driver: OperationDriver, settled: OperationState) -> tuple[Post, ...]:
-    """The ledger entries that go with a final outcome of this operation."""
-    return outcome_posts(driver.id, settled) if driver.journaled else ()
+    return (*posts, *thing_taken_post(driver))
 
 
 def outcome_posts(operation: str, settled: OperationState) -> tuple[Post, ...]:
@@ -519,7 +514,7 @@ async def _called_off(driver: Claimant, run: str) -> bool:
     return False
 
 
-def taking_post(driver: OperationDriver) -> tuple[Post, ...]:
+def thing_taken_post(driver: OperationDriver) -> tuple[Post, ...]:
     """The entry that takes the thing of a declared tool, in the commit of its first attempt."""
     intent = driver.operation.intent
     if not intent.thing:
