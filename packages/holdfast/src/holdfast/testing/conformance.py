@@ -341,7 +341,7 @@ class JournalConformance(ListingConformance):
                 rows = old.rows([body(3)])
                 gap = (Row(9, body(9), b"h" * 32, old.lease.token),)
                 late = [Write(old.lease, rows), Write(old.lease, rows), Write(old.lease, gap)]
-                late.append(Write(old.lease, gap, RunChange("completed", release=True)))
+                late += [Write(old.lease, one, RunChange("completed", release=True)) for one in (gap, rows)]
                 answers = [await fails(journal.append(write), LeaseLost) for write in late]
                 together = await asyncio.gather(*(journal.append(write) for write in late), return_exceptions=True)
                 journal.ride(late[2])
@@ -349,6 +349,8 @@ class JournalConformance(ListingConformance):
                 assert all(answers), answers
                 assert [type(answer) for answer in together] == [LeaseLost] * len(late)
                 assert len(await journal.read(run)) == 1 + after
+                (row,) = await journal.runs(run=run)
+                assert (row.status, row.token) == ("running", new.lease.token)
 
         self._run(tmp_path, check)
 

@@ -16,7 +16,7 @@ import msgspec
 
 from holdfast.errors import HoldfastError, LeaseLost, LedgerTaken, RecordRefused
 from holdfast.journal.backend_rules import check_extras, check_size
-from holdfast.journal.port import Lease, Row, RunChange, Write
+from holdfast.journal.port import Lease, LeaseGranted, Row, RunChange, Write
 from holdfast.journal.sqlite import ledger
 from holdfast.journal.sqlite.driver import Database, Value
 
@@ -197,7 +197,10 @@ class BatchWriter:
         """Perform one item inside the open transaction; a refusal concerns it alone and has changed nothing."""
         try:
             if item.work is not None:
-                item.result = item.work(self._database)
+                item.result = granted = item.work(self._database)
+                if isinstance(granted, LeaseGranted):  # nothing but its owner writes under the new token
+                    lease, last = granted.lease, granted.last
+                    ahead[lease.row] = (lease.token, last.seq + 1 if last else 1)
             elif item.write is not None:
                 self._write(item, item.write, ahead)
         except HoldfastError as error:
@@ -205,7 +208,8 @@ class BatchWriter:
 
     def _write(self, item: CommitItem, write: Write, ahead: _Places) -> None:
         database, run = self._database, write.lease.row
-        if not self._holds(write.lease):
+        # Rows that are stored as they are check the token by themselves, and come first; all else is checked here.
+        if (write.posts or not write.rows or _spills(write)) and not self._holds(write.lease):
             raise lease_lost(write)
         taken = ledger.first_taken(database, write.posts)
         if taken is not None:
@@ -219,10 +223,14 @@ class BatchWriter:
 
 
 def store(database: Database, write: Write, wall_ms: int) -> None:
-    """Store the contents of a write, inside a transaction in which its lease and its place were checked."""
+    """Store the contents of a write, inside a transaction in which its place was checked.
+
+    Raises `LeaseLost` where no row was stored because its token is no longer the run's: then nothing was changed.
+    """
     values: list[Value] = []
     _add_values(values, Write(write.lease, tuple(_spilled(row, database) for row in write.rows)))
-    _insert(database, values)
+    if _insert(database, values) < len(write.rows):
+        raise lease_lost(write)
     for post in write.posts:
         ledger.insert(database, post, wall_ms)
     if write.change is not None:
@@ -240,6 +248,10 @@ def _insert(database: Database, values: list[Value]) -> int:
     if size > count:
         values = values + [None] * (_COLUMNS * (size - count))
     return database.change(_INSERT[size], values)
+
+
+def _spills(write: Write) -> bool:
+    return any(len(row.body) > LARGEST_INLINE or _looks_like_pointer(row.body) for row in write.rows)
 
 
 def _spilled(row: Row, database: Database) -> Row:

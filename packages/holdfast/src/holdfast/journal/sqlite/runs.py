@@ -176,13 +176,12 @@ class RunTables:
     def _create(self, database: Database, run: str, worker: str, new: NewRun) -> LeaseGranted:
         """Create a run with its first records; the worker owns it from the beginning."""
         write, wall = first_write(Lease(run, 0, 1, worker), new), self._here.wall_ms()
-        database.change(
+        ((number,),) = database.rows(
             "insert into run (name, agent, program, status, reason, due_ms, waits, token, owner, created_ms,"
-            " updated_ms) values (?, ?, ?, 'running', '', null, '[]', 1, ?, ?, ?)",
+            " updated_ms) values (?, ?, ?, 'running', '', null, '[]', 1, ?, ?, ?) returning id",
             (run, new.agent, new.program, worker, wall, wall),
         )
-        row = find(database, run)
-        assert row is not None
+        row = _run_row((run, number, new.agent, new.program, "running", "", None, b"[]", 1, worker, wall, wall))
         lease = replace(write.lease, row=row.row)
         store(database, replace(write, lease=lease), wall)
         return LeaseGranted(lease, row, new.rows[-1] if new.rows else None, fresh=True)
