@@ -21,7 +21,8 @@ class Retry(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `attempts` includes the first. Attempts whose process died are not among them, unless it is 1: the setting
     `deaths_allowed` limits those. `elapsed` limits the time used for attempts: their calls, and the pauses between
-    them. `base` and `cap` bound the pause before attempt n+1, drawn between 0 and `min(cap, base * 2**n)`.
+    them. `base` and `cap` bound the pause after attempt n, drawn between 0 and `min(cap, base * 2**(n - 1))`. A
+    `retry_after` of the service is added to it.
     """
 
     attempts: int = 4

@@ -82,7 +82,7 @@ class CommandCall:
 
 
 def command(name: str, *, examples: tuple[str, ...]) -> Callable[[Callable[..., Any]], click.Command]:
-    """A command with `--journal` and `--json`, whose function is given a `Call` first.
+    """A command with `--journal` and `--json`, whose function is given a `CommandCall` first.
 
     The function may be async; what it returns is the exit status.
     """

@@ -17,11 +17,12 @@ The rooms:
   protocol of performers), `driven_operation` (the product's own), `recorded_operation` (the same for readers),
   `invoke`, `calls` (time limits, and calls that outlive their attempts), `waiting`, `verification` (and
   contradictions), `approvals` (people, and the policy of the app), `deferred` (outcomes that arrive later), `conflicts`
-  (business keys, repeats, forks and pending effects), `late_reports`, `previous_owner`.
+  (business keys, repeats, forks and pending effects), `late_reports`, `previous_owner` (attempts
+  of a process that is gone).
 - Exceptions of tools: `exceptions/`: `classify`, `table`, `http`, `call_end`.
 - One run: `run_start`, `run_driver` (it stops for the reasons in `model/stop_reasons.py`), `suspension` (and no lost
-  wake-ups), `active_run/` (`run`, `log`, `replay`, `waiters`, `scopes`), `sealing` (steps that come too late),
-  `messages`, `durable_waits` (sleep, events, time limits).
+  wake-ups), `active_run/` (`run`, `log`, `replay`, `scopes`, and `waiters`, which decides that a run is suspended),
+  `sealing` (steps that come too late), `messages`, `durable_waits` (sleep, events, time limits).
 - Transactions: `transactions` (boundaries in agent code, and closing one from its records).
 - One process: `process` (what its runs share), `engine` (open, close, lease), `recovery` (abandoned and due runs),
   `crash_isolation`, `breaker`, `caches`, `housekeeping`, `outbox`, `commands`, `settings`.

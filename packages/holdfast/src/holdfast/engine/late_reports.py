@@ -45,7 +45,9 @@ def watch_late(driver: DrivenOperation, number: int) -> None:
     process, call = driver.active.process, driver.calls[number]
 
     def report() -> None:
-        if not process.closing:
+        if process.closing:
+            LOG.info("%s: attempt %d ended while the app closes; its next owner verifies it", driver.id, number)
+        else:
             process.background(_file_late_end(driver, number, call), "holdfast-late")
 
     if process.calls.watch(driver.id, driver.calls, number, report):

@@ -1,4 +1,8 @@
-"""Finds abandoned and due runs, on open and while running, and drives them as places become free."""
+"""Finds abandoned and due runs, on open and while running, and drives them as places become free.
+
+A run whose process died is found here. `run_driver.drive_run` claims it under a new fencing token,
+`steps.drive_open_operations` drives its open operations, and `previous_owner` ends the attempts of the dead process.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Suspension: when everything in a run waits, and no wait ends soon, the run is suspended and holds no process.
+"""The endings of a drive: suspension, where everything waits and no wait ends soon, and stops.
 
-What wakes it is not lost: see the second half.
+`active_run/waiters.py` decides that a run is suspended (`_ending`), and `run_driver.py` records it. Here is what the
+listing and the records say of such a run, and in the second half, why no wake-up of it is lost.
 """
 
 from __future__ import annotations

@@ -146,7 +146,7 @@ class Write(msgspec.Struct, frozen=True, gc=False):
 
 
 class RunRow(msgspec.Struct, frozen=True, gc=False):
-    """One line of the `runs` projection. `head_*` is the last stored record: where the chain goes on."""
+    """One line of the `runs` projection: a run, its state, and its owner."""
 
     run: str
     row: int

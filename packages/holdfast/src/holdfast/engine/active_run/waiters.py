@@ -1,4 +1,4 @@
-"""The waiters of a run. When everything in it waits, the run is suspended and holds no process."""
+"""The waiters of a run, and the decision that it is suspended: everything waits, and no wait ends soon (`_ending`)."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from holdfast.journal.sqlite.opening import CommitsOn
 T = TypeVar("T")
 
 _ALONE_AFTER = 8
-_LONGEST_MONOLOGUE = 16
+_YIELD_EVERY = 16
 
 
 class GroupCommit:
@@ -36,11 +36,11 @@ class GroupCommit:
         self._loop = asyncio.get_running_loop()
         self._background: BackgroundWriter = (behind or CommitThread)(committer, self._deliver_from_thread)
         self._pass_is_due = False
-        self._unheard = 0  # unfinished writes whose result no caller awaits
+        self._unawaited = 0  # unfinished writes whose result no caller awaits
         self._refused: dict[tuple[int, int], HoldfastError] = {}
         self._stopped = False
-        self._speaker = 0  # the run that appended last
-        self._said = 0  # how often in a row
+        self._last_run = 0  # the run that appended last
+        self._in_a_row = 0  # how often in a row
         self._background.start()
 
     def append(self, write: Write) -> asyncio.Future[object] | None:
@@ -57,7 +57,7 @@ class GroupCommit:
     def left(self, write: Write, waiting: asyncio.Future[object]) -> None:
         """The caller that waited for an append was cancelled: the run's next call raises its error, if any."""
         if waiting.cancelled():
-            self._unheard += 1
+            self._unawaited += 1
         elif isinstance(error := waiting.exception(), HoldfastError):
             self._refused.setdefault((write.lease.row, write.lease.token), error)
 
@@ -65,13 +65,13 @@ class GroupCommit:
         """Let a write go with the next commit, or within a few milliseconds."""
         if self._stopped:
             raise _closed()
-        self._unheard += 1
+        self._unawaited += 1
         self._queue.append(item_of(write))
         self._background.watch_rides()
 
     async def flush(self, lease: Lease) -> None:
         """Return when everything that was written is durable: what rode, and what a cancelled caller appended."""
-        if self._unheard:
+        if self._unawaited:
             await self._commit(CommitItem())
         self._raise_refusal(lease)
 
@@ -93,12 +93,12 @@ class GroupCommit:
         """True if one run has the journal to itself: no other run has appended for a while.
 
         Waiting for the end of the pass would then gather no more writes, and cost a tenth of a step. After
-        `_LONGEST_MONOLOGUE` appends the pass is ended all the same, or other tasks might never come in.
+        `_YIELD_EVERY` appends the pass is ended all the same, or other tasks might never come in.
         """
-        if self._speaker != lease.row:
-            self._speaker, self._said = lease.row, 0
-        self._said += 1
-        if self._said < _ALONE_AFTER or self._said % _LONGEST_MONOLOGUE == 0 or self._pass_is_due:
+        if self._last_run != lease.row:
+            self._last_run, self._in_a_row = lease.row, 0
+        self._in_a_row += 1
+        if self._in_a_row < _ALONE_AFTER or self._in_a_row % _YIELD_EVERY == 0 or self._pass_is_due:
             return False
         return self._committer.pace.on_loop()
 
@@ -159,7 +159,7 @@ class GroupCommit:
         """Keep the refusal of an item that no caller waits for: it rode, or its caller was cancelled."""
         if item.write is None:
             return
-        self._unheard -= 1
+        self._unawaited -= 1
         if item.error is not None:
             self._refused.setdefault((item.write.lease.row, item.write.lease.token), item.error)
 
