@@ -255,8 +255,7 @@ def test_another_model_is_asked_after_an_outage_with_the_reason_on_record():
     failed, answered = decisions(records)
     assert (failed.status, failed.code, failed.step) == ("failed", "unavailable", "turn/model#1")
     assert (answered.step, len(first.asked)) == ("turn/model#2", 3)
-    assert answered.why.startswith("big failed (unavailable): model")
-    assert "out of order" in answered.why
+    assert answered.why == "big failed (unavailable): ModelError: out of order."
 
 
 def test_a_fallback_is_not_asked_after_other_errors():
@@ -376,6 +375,45 @@ def test_a_message_to_the_run_reaches_the_model():
             return await running.result()
 
     assert run_virtual(run()) == "ann says: make it two"
+
+
+def test_a_message_that_requests_a_stop_lets_nothing_more_be_sent():
+    model = ScriptedModel(call("c1", "wait_long"), REFUND, lambda request: request.messages[-1].text)
+
+    @tool(idempotency=Key.forever())
+    async def wait_long() -> str:
+        await asyncio.sleep(10)
+        return f"{current_operation().key[:0]}waited"
+
+    @agent(run_id="stop-{text}", tools=[wait_long, refund])
+    async def support(run: Run, text: str) -> str:
+        return await ModelLoop(model)(run, text)
+
+    async def run() -> str:
+        async with app_of(support) as app:
+            running = app.start(support, "x")
+            await asyncio.sleep(1)
+            await app.service.tell("stop-x", "leave it", by="ann", stop=True)
+            return await running.result()
+
+    assert "Not sent: ann says: leave it. Do not call tools" in run_virtual(run())
+    assert sent == []
+
+
+def test_two_conversations_of_one_run_have_steps_of_their_own():
+    model = ScriptedModel(REFUND, "done")
+
+    @agent(run_id="two-{text}", tools=[refund])
+    async def twice(run: Run, text: str) -> str:
+        loop = ModelLoop(model)
+        return f"{await loop(run, text)} {await loop(run, 'again')}"
+
+    async def run() -> tuple[str, list[str]]:
+        async with app_of(twice) as app:
+            result = await app.run(twice, "x")
+            return result, list((await app.service.history("two-x")).operations)
+
+    assert run_virtual(run()) == ("done done", ["turn/call_9f2/refund#1", "turn#3/call_9f2/refund#1"])
 
 
 def test_the_ten_lines_of_the_loop_can_be_owned():

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
+
+import pytest
 
 from holdfast import Holdfast, Key, Run, agent, current_operation, tool
 from holdfast.inspect.stream import StreamEvent
@@ -128,6 +131,57 @@ async def test_a_question_ends_the_stream_and_its_answer_goes_on(lab: Lab):
         "answer",
         "completed",
     ]
+
+
+@tool(gate="true")
+async def wire(to: str) -> str:
+    return f"wired to {to}"
+
+
+@tool
+async def mail(to: str) -> str:
+    raise TimeoutError("no answer")
+
+
+def one_call(called) -> Any:
+    call = ModelCall("c1", called.name, '{"to": "ann"}')
+
+    @agent(run_id="one-{text}", tools=[called])
+    async def asks(run: Run, text: str) -> str:
+        return await ModelLoop(ScriptedModel(call, lambda request: request.messages[-1].text))(run, text)
+
+    return asks
+
+
+@pytest.mark.parametrize("said", ["yes", "no"])
+@virtual
+async def test_a_call_that_waits_for_an_approval(lab: Lab, said: str):
+    asks = one_call(wire)
+    async with lab.app(asks) as app:
+        first = await events(app, asks)
+        assert kinds(first)[-3:] == ["tool_call", "question", "suspended"]
+        assert (first[-2].tool, first[-2].step) == ("wire", "turn/c1/wire#1")
+        if said == "yes":
+            await app.service.approve("one-x/turn/c1/wire#1", by="ann")
+        else:
+            await app.service.decline("one-x/turn/c1/wire#1", by="ann", why="too much")
+        second = await events(app, asks, after=first[-1].position)
+    found = [(event.kind, event.status) for event in second if event.kind in {"answered", "outcome"}]
+    assert found == ([("answered", ""), ("outcome", "succeeded")] if said == "yes" else [("outcome", "failed")])
+    assert second[-1].kind == "completed"
+
+
+@virtual
+async def test_an_outcome_that_is_unknown_is_a_question(lab: Lab):
+    asks = one_call(mail)
+    async with lab.app(asks) as app:
+        first = await events(app, asks)
+        assert kinds(first)[-3:] == ["tool_call", "question", "suspended"]
+        assert (first[-2].status, first[-2].tool) == ("unknown", "mail")
+        await app.service.resolve("one-x/turn/c1/mail#1", "happened", by="ann", result="sent")
+        second = await events(app, asks, after=first[-1].position)
+    (outcome,) = [event for event in second if event.kind == "outcome"]
+    assert (outcome.status, outcome.value, second[-1].value) == ("succeeded", "sent", "sent")
 
 
 @virtual

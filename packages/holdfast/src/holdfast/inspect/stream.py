@@ -56,9 +56,8 @@ async def events_of(
     try:
         while True:
             last = ended.done()  # asked before the records are read: those of its end are among them
-            if last or stream.is_due():
-                async for event in stream.recorded():
-                    yield event
+            async for event in stream.recorded() if last else stream.due():
+                yield event
             if last:
                 return
             await stream.news(ended)
@@ -82,13 +81,14 @@ class _Stream:
         self._speaking = 0
         self._looked_s = -LOOK_S
 
-    def is_due(self) -> bool:
-        """True if it is time to look for records: not for each piece of text, which would wait for the look."""
+    async def due(self) -> AsyncGenerator[StreamEvent]:
+        """As `recorded`, if it is time to look: not for each piece of text, which would wait for the look."""
         now = asyncio.get_running_loop().time()
         if now - self._looked_s < LOOK_S:
-            return False
+            return
         self._looked_s = now
-        return True
+        async for event in self.recorded():
+            yield event
 
     def take(self, piece: Piece) -> None:
         """Take a piece of text that a model says now."""
@@ -183,8 +183,35 @@ def _read(_: EventReader, record: r.ReadRecorded) -> StreamEvent:
 
 
 def _settled(reader: EventReader, record: r.OperationSettled) -> StreamEvent:
-    step = record.step
-    return StreamEvent("outcome", 0, step, record.reason, reader.tool(step), record.status, _value(record.result))
+    step, asks = record.step, record.status == "unknown"  # then a person is asked
+    kind: StreamKind = "question" if asks else "outcome"
+    return StreamEvent(kind, 0, step, record.reason, reader.tool(step), record.status, _value(record.result))
+
+
+def _resolved(reader: EventReader, record: r.Resolved) -> StreamEvent:
+    """What a person says about a call: what became of it, or that it is attempted again."""
+    step, tool = record.step, reader.tool(record.step)
+    if record.orders:
+        return StreamEvent("answered", 0, step, record.evidence, tool, value=record.word)
+    status = "succeeded" if record.word == "happened" else "failed"
+    return StreamEvent("outcome", 0, step, record.evidence, tool, status, _value(record.result))
+
+
+def _refused_by(reader: EventReader, record: r.ApprovalRefused) -> StreamEvent:
+    return StreamEvent("outcome", 0, record.step, record.reason, reader.tool(record.step), "failed")
+
+
+def _given(reader: EventReader, record: r.ResultGiven) -> StreamEvent:
+    value = _value(record.result)
+    return StreamEvent("outcome", 0, record.step, record.note, reader.tool(record.step), "succeeded", value)
+
+
+def _granted(reader: EventReader, record: r.ApprovalGranted) -> StreamEvent:
+    return StreamEvent("answered", 0, record.step, record.note, reader.tool(record.step), value="approved")
+
+
+def _deferred(reader: EventReader, record: r.OperationDeferred) -> StreamEvent:
+    return StreamEvent("outcome", 0, record.step, record.evidence, reader.tool(record.step), "pending")
 
 
 def _reused(reader: EventReader, record: r.OutcomeReused) -> StreamEvent:
@@ -220,6 +247,11 @@ _EVENTS: Final[dict[type, Callable[[EventReader, Any], StreamEvent | None]]] = {
     r.ReadRecorded: _read,
     r.OperationSettled: _settled,
     r.OutcomeReused: _reused,
+    r.OperationDeferred: _deferred,
+    r.Resolved: _resolved,
+    r.ApprovalGranted: _granted,
+    r.ApprovalRefused: _refused_by,
+    r.ResultGiven: _given,
     r.OperationParked: _parked,
     r.ValueRecorded: _refused,
     r.QuestionAsked: lambda _, record: StreamEvent("question", 0, record.step, record.question.text),

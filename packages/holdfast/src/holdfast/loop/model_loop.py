@@ -183,8 +183,8 @@ class Chat:
             try:
                 reply = await self._ask(fallback.model, why)
             except DecisionFailed as error:
-                failed, before = error, "" if error.outcome is None else error.outcome.code
-                why = f"{fallback.model.name} failed ({before or 'error'}): {error.message}"
+                failed, (before, reason) = error, _class_of(error)
+                why = f"{fallback.model.name} failed ({before or 'error'}): {reason}"
                 continue
             if reply.stop != "refusal" or not any("refusal" in one.after for one in self._loop.fallbacks):
                 return reply
@@ -250,3 +250,8 @@ class Chat:
             known=f"{self.turns} turns are on record, and every call of them has its outcome",
             next_step=f"holdfast show {self._run.id}; raise the limit, or catch LoopStopped",
         )
+
+
+def _class_of(error: DecisionFailed) -> tuple[str, str]:
+    """The class of the error and its reason, both as recorded."""
+    return ("", error.message) if error.outcome is None else (error.outcome.code, error.outcome.reason)
