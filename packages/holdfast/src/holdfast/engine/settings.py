@@ -41,7 +41,7 @@ class Settings(msgspec.Struct, frozen=True):
     run is released. `clock_error_ms`: how far two wall clocks may differ. `deaths_allowed`: how many processes may die
     in attempts of one operation, and `claims_allowed` how many without progress of one run, before a person is asked.
     `slow_verify_ms`: the pause between readings once a person was asked. `claim_wait_ms`: how long to wait for the
-    holder of a business key before a person is asked. `slice_ms`: how often a transaction that is being closed looks again.
+    holder of a business key before a person is asked. `slice_ms`: how often the close of a transaction looks again.
     `hung_owner_ms`: how long a call that was given up may still run before a person is asked to end its process.
     `watch_stopped_ms`: how long after a run stopped a worker reads back its unknown effects.
     `answer_within_ms`: how long people have where nothing else says so; 0 lets them take as long as the run has.
