@@ -254,7 +254,7 @@ def errors() -> str:
         seen.add(name)
     assert seen == NEXT.keys(), seen ^ NEXT.keys()
     about = (
-        "Every error of the package, in `holdfast.errors`; some also stand at the top. The text of an error says what\n"
+        "Every error of the package, in `holdfast.errors`; some are exported by `holdfast` too. The text of an error says what\n"
         "happened, what is known, and what to do next; `message`, `known` and `next_step` hold the parts."
     )
     return page("Errors", about, *parts)

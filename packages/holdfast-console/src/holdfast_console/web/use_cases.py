@@ -132,7 +132,7 @@ class UseCases:
         yes = isinstance(given, a.Approve | a.StandIn)  # to decline or change one's own proposal sends nothing
         if yes and isinstance(now.subject, OperationState):
             await self._checked_proof(who, now, now.subject)
-        await self.authenticator.require(who, deed_of(given), about, proposers=now.proposers if yes else ())
+        await self.authenticator.require(who, permission_for(given), about, proposers=now.proposers if yes else ())
         return now
 
     async def _checked_proof(self, who: Principal, now: LoadedItem, subject: OperationState) -> None:
@@ -162,7 +162,7 @@ class UseCases:
         return now, about
 
 
-def deed_of(given: a.Answer) -> Permission:
+def permission_for(given: a.Answer) -> Permission:
     """The permission that this answer requires."""
     match given:
         case a.Delegate() | a.Snooze() | a.Escalate():
