@@ -4,7 +4,7 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo test check e2e bench scale instructions soak-live examples sim differential mutants soak mutation year house docs fmt audit sbom lock
+.PHONY: help demo test check e2e hosts bench scale instructions soak-live examples sim differential mutants soak mutation year house docs fmt audit sbom lock
 
 IN := @sh scripts/python scripts/environment.py
 
@@ -42,6 +42,9 @@ lock: ## write scripts/dev.lock anew, with hashes; ARGS=--upgrade takes newer ve
 e2e: ## the inbox in a real browser; a part of `make test`
 	@sh scripts/python scripts/system_packages.py
 	$(IN) dev pytest tests/e2e $(ARGS)
+
+hosts: ## kill agents of every framework, TRIALS=20 times a cell, and count what happened twice; fails on any
+	$(IN) dev python -m scripts.hosts $(or $(TRIALS),20) $(ARGS)
 
 bench: ## measure against raw SQLite and the peers; fails below a goal
 	$(IN) bench python bench/compare.py $(ARGS)

@@ -43,6 +43,9 @@ ENVIRONMENTS: Final = {
     # The peers that are measured and the site generator bring large trees (and pytest plugins) of their own.
     "bench": Environment(".venv-bench", "apsw,demo", ("bench",)),
     "docs": Environment(".venv-docs", "demo", ("docs",)),
+    # Each framework that hosts runs, at its newest supported version: two of them do not fit into one environment.
+    "host-pydantic-ai": Environment(".venv-host-pydantic-ai", "pydantic-ai", ()),
+    "host-langchain": Environment(".venv-host-langchain", "langchain", ()),
 }
 
 

@@ -8,14 +8,23 @@ from pathlib import Path
 import pytest
 
 from tests.docs.pages import ROOT, blocks, pages
+from tests.hosts.environments import python_of
 
 PLAYER = Path(__file__).with_name("play.py")
 COMMANDS = Path(sys.executable).parent  # where installing the package put `holdfast`
 
 
+OF_HOSTS = {"docs/how-to/langchain.md": "host-langchain"}
+"""Pages about frameworks, with the environment that has the framework."""
+
+
 def play(page: Path, directory: Path, commands: Path = COMMANDS) -> subprocess.CompletedProcess[str]:
+    host = OF_HOSTS.get(page.relative_to(ROOT).as_posix()) if page.is_relative_to(ROOT) else None
+    program = (
+        [sys.executable, "-W", "error"] if host is None else [python_of(host)]
+    )  # warnings of a framework are its own
     return subprocess.run(
-        [sys.executable, "-W", "error", PLAYER, page],
+        [*program, PLAYER, page],
         cwd=directory,
         env=os.environ | {"PATH": f"{commands}{os.pathsep}{os.environ['PATH']}"},
         capture_output=True,

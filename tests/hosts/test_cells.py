@@ -5,11 +5,18 @@ import sys
 import pytest
 
 from tests.hosts.cells import Cell, cells, trial
+from tests.hosts.environments import python_of
 
 
 @pytest.mark.parametrize("cell", cells(), ids=lambda cell: cell.name)
 def test_pydantic_ai_keeps_every_effect_once(cell: Cell):
     ended = trial("pydantic_ai", sys.executable, cell)
+    assert not ended.wrong, ended
+
+
+@pytest.mark.parametrize("cell", cells(), ids=lambda cell: cell.name)
+def test_langchain_keeps_every_effect_once(cell: Cell):
+    ended = trial("langchain", python_of("host-langchain"), cell)
     assert not ended.wrong, ended
 
 

@@ -13,6 +13,7 @@ TARGETS = {
     "demo",
     "test",
     "e2e",
+    "hosts",
     "check",
     "bench",
     "scale",

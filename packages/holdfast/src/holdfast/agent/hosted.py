@@ -6,12 +6,13 @@ and a host's call of a model is a recorded decision. Neither depends on the task
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import contextvars
 import keyword
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from inspect import Parameter, Signature
-from typing import TYPE_CHECKING, Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
 import msgspec
 
@@ -22,8 +23,9 @@ from holdfast.agent.tool import Tool, tool
 from holdfast.engine import steps
 from holdfast.engine.active_run.scopes import SCOPE, Scope
 from holdfast.engine.current_operation import AT
-from holdfast.errors import ContractError, OutsideRun, Rejected
+from holdfast.errors import ArgumentError, ContractError, OutsideRun, Rejected, UsageError
 from holdfast.model.outcome import Outcome
+from holdfast.model.parameters import parse_arguments
 from holdfast.policies import Gate
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
     from holdfast.policies import Retry
 
+T = TypeVar("T")
 ALWAYS: Final = Gate("true")
 CONTROL: Final = "host:"
 """Begins the code of a call that ended with control flow of its host: nothing landed, and it is no success."""
@@ -85,6 +88,42 @@ class HostedRun:
         """Perform a tool that the host's model chose, as the host's call of that name. A failure is not raised."""
         with self.step(name):
             return await outcome_of(tool, tool.shape.bind((), arguments), None, model=True)
+
+    async def call_checked(self, name: str, tool: Tool[..., Any], arguments: Mapping[str, Any]) -> Outcome[Any]:
+        """As `call`, with arguments that the host did not check. The model is told those that do not fit."""
+        try:
+            parsed = parse_arguments(arguments, tool.shape.types, tool.shape.required)
+        except (ArgumentError, TypeError, ValueError) as error:
+            return Outcome("failed", f"{self.id}/{name}", tool.name, reason=str(error), code="bad_arguments")
+        return await self.call(name, tool, parsed)
+
+    def from_thread(self, call: Callable[[], Coroutine[Any, Any, T]], instead: str) -> T:
+        """Perform a coroutine on the loop of the run, from a thread of the host.
+
+        Raises `UsageError` on the loop itself, which would wait for itself; `instead` is what does not.
+        """
+        loop = self._scope.active.ending.get_loop()
+        try:
+            running = asyncio.get_running_loop()
+        except RuntimeError:
+            running = None
+        if running is loop:
+            raise UsageError(
+                "a synchronous call of a host blocks the loop of its run",
+                known="nothing was sent",
+                next_step=f"use await {instead}, or asyncio.to_thread",
+            )
+        return asyncio.run_coroutine_threadsafe(call(), loop).result()
+
+    def in_thread(self, function: Callable[[T], Any]) -> Callable[[T], Awaitable[Any]]:
+        """A synchronous function of the host, called in a thread of the environment with the host's context."""
+        threads = self._scope.active.process.environment.threads
+        context = contextvars.copy_context()
+
+        async def call(given: T) -> Any:
+            return await threads.call(lambda: context.copy().run(function, given))
+
+        return call
 
     async def call_body(
         self, name: str, tool: Tool[..., Any], arguments: Mapping[str, Any], body: Callable[[], Awaitable[Any]]
@@ -149,7 +188,6 @@ class HostedRun:
 
 async def _in_context(context: contextvars.Context, body: Callable[[], Awaitable[Any]]) -> Any:
     """Await the body in that context; a call that is cancelled cancels the body."""
-    import asyncio  # noqa: PLC0415 - kept beside its only use
 
     async def run() -> Any:
         return await body()

@@ -1,0 +1,226 @@
+"""LangChain 1 and LangGraph 1: `create_agent(..., middleware=[..., HoldfastMiddleware()])`, as the last one.
+
+Inside a run of Holdfast each model call of the agent is a recorded decision and each tool call an operation. Outside a
+run the agent works as without this. A tool declared with `@holdfast.tool` keeps its contract; any other one is a plain
+write. In a graph of your own: `ToolNode(tools, awrap_tool_call=HoldfastMiddleware().awrap_tool_call)`, and in a plain
+node `with current_run().step("charge"): await charge(...)`.
+"""
+# pyright: basic, reportMissingImports=false
+# The host is in an environment of its own, so its types are not known to the checkers here.
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import timedelta
+from typing import Any, Final, Literal, cast
+
+import msgspec
+
+from holdfast.agent.hosted import ALWAYS, HostControl, HostedRun, tool_from_schema
+from holdfast.agent.tool import Tool
+from holdfast.errors import ContractError, UsageError
+from holdfast.hosts import too_old
+from holdfast.model.outcome import Outcome
+from holdfast.policies import Retry
+
+try:
+    from typing import NotRequired
+
+    from langchain.agents.middleware import AgentMiddleware, AgentState, ModelResponse
+    from langchain_core.messages import AIMessage, ToolMessage, messages_from_dict, messages_to_dict
+    from langgraph.errors import GraphBubbleUp
+    from pydantic import TypeAdapter
+except ImportError as error:
+    raise too_old("langchain", "1.0", "holdfast[langchain]") from error
+
+AnyTool = Tool[..., Any]
+_CONVERSATION: Final = "holdfast_conversation"
+_INSTEAD: Final = "agent.ainvoke(...)"
+
+
+class HoldfastState(AgentState):  # type: ignore[misc]  # the checkers do not know the host
+    """The state of an agent, with the name of the present conversation in its run."""
+
+    holdfast_conversation: NotRequired[str]  # type: ignore[valid-type]  # as above
+
+
+class HoldfastMiddleware(AgentMiddleware):  # type: ignore[misc]  # as above
+    """Records what an agent of LangChain does in a run of Holdfast.
+
+    `approve` names tools that a person approves in Holdfast's inbox, with the exact arguments. `clauses` are those of
+    `@holdfast.tool` for functions of the host, by name: `clauses={"look": {"effect": "read"}}`. `differs="note"`
+    accepts that a question differs from the recorded one after a crash. `timeout` and `retry` are those of one model
+    call.
+    """
+
+    state_schema = HoldfastState
+
+    def __init__(
+        self,
+        *,
+        approve: tuple[str, ...] = (),
+        clauses: Mapping[str, Mapping[str, Any]] | None = None,
+        differs: Literal["diverge", "note"] = "diverge",
+        timeout: timedelta | None = None,
+        retry: Retry | None = None,
+    ) -> None:
+        super().__init__()
+        self.tools: list[Any] = []
+        self._approve = approve
+        self._clauses = clauses or {}
+        self._turn = functools.partial(HostedRun.turn, differs=differs, timeout=timeout, retry=retry)
+
+    async def abefore_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:  # noqa: ARG002 - of the host
+        """Name the conversation that begins here."""
+        hosted = HostedRun.current()
+        return None if hosted is None else {_CONVERSATION: hosted.begin("agent")}
+
+    def before_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:
+        """As `abefore_agent`, in a thread of the host."""
+        hosted = HostedRun.current()
+        return None if hosted is None else hosted.from_thread(lambda: self.abefore_agent(state, runtime), _INSTEAD)
+
+    async def awrap_model_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
+        """One model call: a decision of the run, named after the conversation and its turn."""
+        hosted = HostedRun.current()
+        if hosted is None:
+            return await handler(request)
+        _refuse_checkpoints(request.runtime)
+
+        async def model() -> dict[str, Any]:
+            answer = await handler(request)
+            if isinstance(answer, AIMessage):
+                answer = ModelResponse(result=[answer])
+            structured = TypeAdapter(Any).dump_python(answer.structured_response, mode="json")
+            return {"messages": messages_to_dict(answer.result), "structured": structured}
+
+        conversation = request.state.get(_CONVERSATION, "agent")
+        turn = f"turn-{1 + sum(isinstance(one, AIMessage) for one in request.messages)}"
+        seen = {
+            "messages": [_without_ids(one) for one in messages_to_dict(request.messages)],
+            "system": "" if request.system_message is None else str(request.system_message.content),
+            "tools": [one.get("name", "") if isinstance(one, dict) else one.name for one in request.tools],
+        }
+        name = turn if conversation == "agent" else f"{conversation}.{turn}"
+        stored = cast("dict[str, Any]", await self._turn(hosted, name, seen, model))
+        structured = _structured(request, stored["structured"])
+        return ModelResponse(result=messages_from_dict(stored["messages"]), structured_response=structured)
+
+    def wrap_model_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
+        """As `awrap_model_call`, in a thread of the host."""
+        hosted = HostedRun.current()
+        if hosted is None:
+            return handler(request)
+        return hosted.from_thread(lambda: self.awrap_model_call(request, hosted.in_thread(handler)), _INSTEAD)
+
+    async def awrap_tool_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
+        """One tool call: an operation named after the model's id of the call."""
+        hosted = HostedRun.current()
+        if hosted is None:
+            return await handler(request)
+        _refuse_checkpoints(request.runtime)
+        call = request.tool_call
+        if not call.get("id"):
+            raise ContractError(
+                f"the call of the tool {call['name']} has no id, so its operation cannot be named",
+                known="nothing was sent",
+                next_step="use a model that gives each tool call an id",
+            )
+        if request.tool is None:
+            return await handler(request)  # the host tells the model that there is no such tool
+        ours = _declared(request.tool)
+        if ours is not None:
+            gated = ours.with_gate(ALWAYS) if call["name"] in self._approve and not ours.contract.gate else ours
+            return _message(call, await hosted.call_checked(call["id"], gated, call["args"]))
+        outcome, control = await hosted.call_body(
+            call["id"], self._tool_of(request.tool, call["args"]), call["args"], lambda: _performed(request, handler)
+        )
+        return _message(call, outcome) if control is None else _restored(call, control)
+
+    def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
+        """As `awrap_tool_call`, in a thread of the host."""
+        hosted = HostedRun.current()
+        if hosted is None:
+            return handler(request)
+        return hosted.from_thread(lambda: self.awrap_tool_call(request, hosted.in_thread(handler)), _INSTEAD)
+
+    def _tool_of(self, one: Any, arguments: Mapping[str, Any]) -> AnyTool:
+        """A tool of the host as one of Holdfast, which takes any arguments: the host judges them."""
+        clauses: dict[str, Any] = {**self._clauses.get(one.name, {})}
+        if one.name in self._approve:
+            clauses.setdefault("gate", ALWAYS)
+        shown = one.tool_call_schema
+        schema = shown if isinstance(shown, dict) else shown.model_json_schema()
+        properties = {**{one: {} for one in arguments}, **schema.get("properties", {})}
+        open_schema = {**schema, "properties": properties, "required": []}
+        return tool_from_schema(
+            _unused, name=one.name, parameters=open_schema, description=one.description or "", late=True, **clauses
+        )
+
+
+async def _performed(request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
+    """The content of what the tool returned. Raises `HostControl` for what is no success."""
+    try:
+        answer = await handler(request)
+    except GraphBubbleUp as bubble:
+        raise UsageError(
+            f"the tool {request.tool_call['name']} interrupts the graph, and no record holds that",
+            next_step='let Holdfast ask: HoldfastMiddleware(approve=("NAME",)), or await run.ask(...) beside the agent',
+        ) from bubble
+    if not isinstance(answer, ToolMessage):
+        raise UsageError(
+            f"the tool {request.tool_call['name']} returned a {type(answer).__name__}, which no record holds",
+            next_step="return a text from the tool, and change the state of the graph in a node",
+        )
+    if answer.status == "error":  # the host refused the arguments: the tool was not called
+        raise HostControl("error", str(answer.content), {"content": answer.content})
+    return answer.content
+
+
+def _message(call: Mapping[str, Any], outcome: Outcome[Any]) -> Any:
+    """The outcome of an operation as the host's message to the model."""
+    plain = outcome.status == "succeeded" and not outcome.code and not outcome.reused
+    content = outcome.value if plain else outcome.as_text()
+    shown = content if isinstance(content, (str, list)) else msgspec.json.encode(content).decode()
+    status = "success" if outcome.status == "succeeded" else "error"
+    return ToolMessage(shown, name=call["name"], tool_call_id=call["id"], status=status)
+
+
+def _restored(call: Mapping[str, Any], control: Mapping[str, Any]) -> Any:
+    text = control.get("content", control.get("message", ""))
+    return ToolMessage(text, name=call["name"], tool_call_id=call["id"], status="error")
+
+
+def _declared(one: Any) -> AnyTool | None:
+    """The Holdfast tool behind a tool of the host, if there is one."""
+    functions = (getattr(one, "coroutine", None), getattr(one, "func", None))
+    return next((function for function in functions if isinstance(function, Tool)), None)
+
+
+def _structured(request: Any, stored: Any) -> Any:
+    """The structured answer as the type that the agent asks for."""
+    schema = getattr(request.response_format, "schema", None)
+    if stored is None or schema is None or isinstance(schema, dict):
+        return stored
+    return TypeAdapter(schema).validate_python(stored)
+
+
+def _without_ids(message: Mapping[str, Any]) -> dict[str, Any]:
+    """A message as a model is shown it: the host draws its id anew in each process."""
+    return {**message, "data": {name: part for name, part in message["data"].items() if name != "id"}}
+
+
+def _refuse_checkpoints(runtime: Any) -> None:
+    """Raise `UsageError` if the host keeps the state of this graph too: after a crash one of the two would be ahead."""
+    info = getattr(runtime, "execution_info", None)
+    if info is not None and info.thread_id is not None:
+        raise UsageError(
+            "this agent has a checkpointer and runs in a run of Holdfast: both would keep its state",
+            known="nothing was sent",
+            next_step="create the agent without checkpointer=; the journal continues it after a crash",
+        )
+
+
+async def _unused() -> None:
+    """Stands where the body of a host's tool is missing; it is never called."""

@@ -1,0 +1,110 @@
+"""`make hosts`: kill agents of every framework, count what happened twice, and write the table in the documentation.
+
+    python -m scripts.hosts [TRIALS] [HOST...]
+
+Each framework is installed in an environment of its own (`scripts/environment.py`). The cells are in
+`tests/hosts/cells.py`. The exit status is 1 if an effect happened twice, was lost, or a run did not end with Holdfast.
+"""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final, NamedTuple
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+PAGE: Final = ROOT / "docs" / "explanation" / "hosts.md"
+BEGIN, END = "<!-- the table of make hosts -->\n", "<!-- end of the table -->\n"
+
+
+class Host(NamedTuple):
+    """A framework: the module of its desk in `tests/hosts`, its environment, and its distribution."""
+
+    module: str
+    environment: str
+    distribution: str
+    title: str
+
+
+HOSTS: Final = (
+    Host("pydantic_ai", "host-pydantic-ai", "pydantic-ai-slim", "Pydantic AI"),
+    Host("langchain", "host-langchain", "langchain", "LangChain"),
+)
+
+
+def main() -> None:
+    """Run every cell, print each as it ends, and write the table where all hosts were run in full."""
+    words = sys.argv[1:]
+    trials = int(words[0]) if words else 20
+    chosen = [host for host in HOSTS if not words[1:] or host.module in words[1:]]
+    columns: dict[str, dict[str, dict[str, object]]] = {}
+    for host in chosen:
+        columns[f"{host.title} {version_of(host)}"] = cells_of(host, trials)
+    if len(chosen) == len(HOSTS):
+        write(columns, trials)
+    wrong = [
+        f"{title}, {name}: {cell['wrong']}"
+        for title, cells in columns.items()
+        for name, cell in cells.items()
+        if cell["wrong"]
+    ]
+    print("\n".join(wrong) or f"every effect once, {trials} trials a cell")
+    sys.exit(bool(wrong))
+
+
+def python_of(host: Host) -> str:
+    """The interpreter of the host's environment, which is made if it is missing."""
+    return _said(host, "import sys; print(sys.executable)")
+
+
+def version_of(host: Host) -> str:
+    """The version of the framework that is tried."""
+    return _said(host, f"from importlib.metadata import version; print(version({host.distribution!r}))")
+
+
+def _said(host: Host, program: str) -> str:
+    command = [sys.executable, str(ROOT / "scripts" / "environment.py"), host.environment, "python", "-c", program]
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, cwd=ROOT).stdout.strip()
+
+
+def cells_of(host: Host, trials: int) -> dict[str, dict[str, object]]:
+    """Every cell of one host by name, printed as it ends."""
+    found: dict[str, dict[str, object]] = {}
+    command = [sys.executable, "-m", "tests.hosts.cells", str(trials), host.module, python_of(host)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as running:
+        assert running.stdout is not None
+        for line in running.stdout:
+            cell: dict[str, object] = json.loads(line)
+            found[str(cell["cell"])] = cell
+            ended, without = cell["wrong"] or "once", cell["without"] or "once"
+            print(f"{host.title}: {cell['cell']}: {ended} (without Holdfast: {without})", flush=True)
+    if running.returncode:
+        sys.exit(f"{host.title}: the cells ended with {running.returncode}")
+    return found
+
+
+def write(columns: dict[str, dict[str, dict[str, object]]], trials: int) -> None:
+    """Put the table into the page."""
+    names = list(next(iter(columns.values())))
+    head = "| killed, and resumed | " + " | ".join(f"{title} | with Holdfast" for title in columns) + " |"
+    rows = [head, "|---|" + "---|---|" * len(columns)]
+    for name in names:
+        parts = [f"{_shown(cells[name]['without'])} | {_with(cells[name], trials)}" for cells in columns.values()]
+        rows.append(f"| {name} | " + " | ".join(parts) + " |")
+    text = PAGE.read_text(encoding="utf-8")
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    PAGE.write_text(before + BEGIN + "\n".join(rows) + "\n" + END + after, encoding="utf-8")
+
+
+def _shown(wrong: object) -> str:
+    return str(wrong).split(";")[0].splitlines()[0][:40] if wrong else "once"
+
+
+def _with(cell: dict[str, object], trials: int) -> str:
+    wrong = cell["wrong"]
+    return f"**wrong: {wrong}**" if wrong else f"once, {trials} of {trials}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,169 @@
+"""Cases of the adapter of LangChain, each in a process: `python -m tests.hosts.langchain_cases CASE DIRECTORY`."""
+# ruff: noqa: BLE001, C901, PT017 - a program of one table of cases, in an environment without pytest
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Any
+
+from langchain.agents import create_agent
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.outputs import ChatGeneration, ChatResult
+from pydantic import BaseModel
+
+from holdfast import Holdfast, Run, RunSuspended, agent, tool
+from holdfast.errors import UsageError
+from holdfast.hosts.langchain import HoldfastMiddleware
+
+CASE, DIRECTORY = sys.argv[1], Path(sys.argv[2])
+SENT: list[str] = []
+ASKED: list[int] = []
+
+
+class Model(BaseChatModel):
+    """A model that makes these calls, one turn after the other, and then says what the tools returned."""
+
+    turns: Any
+
+    @property
+    def _llm_type(self) -> str:
+        return "scripted"
+
+    def bind_tools(self, tools: Any, **_: Any) -> Any:
+        return self
+
+    def _generate(self, messages: list[Any], *_: Any, **__: Any) -> ChatResult:
+        ASKED.append(len(messages))
+        turn = sum(isinstance(one, AIMessage) for one in messages)
+        said = "; ".join(str(one.content) for one in messages if isinstance(one, ToolMessage))
+        calls = self.turns[turn] if turn < len(self.turns) else []
+        named = [{"name": name, "args": args, "id": f"call_{turn}_{at}"} for at, (name, args) in enumerate(calls)]
+        return ChatResult(generations=[ChatGeneration(message=AIMessage("" if named else said, tool_calls=named))])
+
+
+@tool
+async def mail(to: str) -> str:
+    """Send a mail."""
+    SENT.append(to)
+    return f"mail to {to}"
+
+
+def pay(cents: int) -> str:
+    """Pay."""
+    SENT.append(str(cents))
+    return f"paid {cents}"
+
+
+class Sum(BaseModel):
+    """What was paid in all."""
+
+    cents: int
+
+
+def graph(*turns: Any, **more: Any) -> Any:
+    settings = {"approve": ("pay",)} if CASE == "approval declined" else {}
+    return create_agent(Model(turns=turns), [mail, pay], middleware=[HoldfastMiddleware(**settings)], **more)
+
+
+GO = {"messages": [("user", "go")]}
+
+
+async def converse(task: str) -> Any:
+    match CASE:
+        case "parallel" | "outside a run":
+            ended = await graph([("mail", {"to": "ann"}), ("pay", {"cents": 5})], [("mail", {"to": "bob"})]).ainvoke(GO)
+        case "arguments that do not fit":
+            ended = await graph([("mail", {"to": 5}), ("pay", {"cents": "many"})]).ainvoke(GO)
+        case "no such tool":
+            ended = await graph([("nothing", {})]).ainvoke(GO)
+        case "structured answer":
+            made = graph([("pay", {"cents": 5})], [("Sum", {"cents": 5})], response_format=Sum)
+            return (await made.ainvoke(GO))["structured_response"].cents
+        case "a checkpointer":
+            from langgraph.checkpoint.memory import InMemorySaver
+
+            made = graph([("pay", {"cents": 5})], checkpointer=InMemorySaver())
+            ended = await made.ainvoke(GO, {"configurable": {"thread_id": "t1"}})
+        case "in a thread":
+            ended = await asyncio.to_thread(graph([("mail", {"to": "ann"}), ("pay", {"cents": 5})]).invoke, GO)
+        case "on the loop":
+            ended = graph([("pay", {"cents": 5})]).invoke(GO)
+        case "two conversations":
+            one = await graph([("pay", {"cents": 5})]).ainvoke(GO)
+            ended = await graph([("pay", {"cents": 6})]).ainvoke(GO)
+            return [one["messages"][-1].content, ended["messages"][-1].content]
+        case _:
+            ended = await graph([("pay", {"cents": 5})]).ainvoke(GO)
+    return ended["messages"][-1].content
+
+
+@agent(tools=[mail])
+async def desk(run: Run, task: str) -> Any:
+    return await converse(task)
+
+
+async def run(then: Any = None) -> Any:
+    async with Holdfast(DIRECTORY / "desk.db", agents=[desk], recover=False) as app:
+        try:
+            return await asyncio.wait_for(app.run(desk, "go", run_id="r1"), 60)
+        except RunSuspended as waits:
+            if then is not None:
+                await then(app)
+            return f"waits: {waits.message}"
+
+
+async def refused(text: str) -> None:
+    try:
+        said = await run()
+    except UsageError as error:
+        assert text in str(error), error
+        assert SENT == []
+    else:
+        raise AssertionError(said)
+
+
+async def decline(app: Holdfast) -> None:
+    await app.service.decline("r1/call_0_0/pay#1", by="ann", why="too much")
+
+
+async def main() -> None:
+    match CASE:
+        case "parallel":
+            said = [await run(), await run()]
+            assert said == ["mail to ann; paid 5; mail to bob"] * 2, said
+            assert (sorted(SENT), len(ASKED)) == (["5", "ann", "bob"], 3)
+        case "approval declined":
+            assert 'may pay {"cents":5} be sent?' in await run(decline)
+            assert "too much" in await run()
+            assert SENT == []
+        case "arguments that do not fit":
+            said = await run()
+            assert "to" in said, said
+            assert "cents" in said, said
+            assert (said, SENT) == (await run(), [])
+        case "no such tool":
+            assert "nothing is not a valid tool" in await run()
+        case "structured answer":
+            assert [await run(), await run()] == [5, 5]
+        case "a checkpointer":
+            await refused("without checkpointer=")
+        case "in a thread":
+            assert [await run(), await run()] == ["mail to ann; paid 5"] * 2
+            assert sorted(SENT) == ["5", "ann"]
+        case "on the loop":
+            await refused("agent.ainvoke")
+        case "two conversations":
+            assert [await run(), await run()] == [["paid 5", "paid 6"]] * 2
+            assert SENT == ["5", "6"]
+        case "outside a run":
+            try:
+                await converse("go")
+            except Exception as error:
+                assert "was called outside a run" in str(error), error
+            else:
+                raise AssertionError
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,22 @@
+"""The adapter of LangChain, against the library itself: the cases are a program in the environment that has it."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.hosts.environments import ROOT, python_of
+
+CASES = [
+    "parallel", "approval declined", "arguments that do not fit", "no such tool", "structured answer", "a checkpointer",
+    "in a thread", "on the loop", "two conversations", "outside a run",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_langchain(case: str, tmp_path: Path):
+    done = subprocess.run(
+        [python_of("host-langchain"), "-W", "ignore", "-m", "tests.hosts.langchain_cases", case, str(tmp_path)],
+        cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
