@@ -189,7 +189,7 @@ def _settled(reader: EventReader, record: r.OperationSettled) -> StreamEvent:
 
 
 def _resolved(reader: EventReader, record: r.Resolved) -> StreamEvent:
-    """What a person says about a call: what became of it, or that it is attempted again."""
+    """The word of a person about a call: what became of it, or that it is attempted again."""
     step, tool = record.step, reader.tool(record.step)
     if record.orders:
         return StreamEvent("answered", 0, step, record.evidence, tool, value=record.word)
