@@ -50,6 +50,29 @@ def test_a_commit_of_another_connection_changes_the_mark(tmp_path: Path, folded:
     asyncio.run(story())
 
 
+def test_there_is_no_mark_while_a_process_commits(tmp_path: Path):
+    """Its rows are in the log, with their time, and seen only when its sync has ended: on a slow disk much later."""
+
+    async def story() -> None:
+        path = tmp_path / "journal.db"
+        mine, other = SqliteJournal(path), SqliteJournal(path)
+        await mine.open()
+        await other.open()
+        await other.post(Post("a", "", b"1"))
+        while other._store.anchor_is_old or mine._store.anchor_is_old:  # noqa: ASYNC110 - no event says so  # pyright: ignore[reportPrivateUsage]
+            await asyncio.sleep(0.01)
+        age(path)
+        lock = other._store._lock  # pyright: ignore[reportPrivateUsage]  # held as during a commit
+        assert lock.take(5)
+        assert mine.mark() is None
+        lock.release()
+        assert mine.mark() is not None
+        await other.close()
+        await mine.close()
+
+    asyncio.run(story())
+
+
 def test_without_a_log_there_is_no_mark(tmp_path: Path):
     async def story() -> None:
         journal = SqliteJournal(tmp_path / "journal.db", mode="rollback")

@@ -175,7 +175,13 @@ class SqliteJournal:
         return self._read(lambda database: ledger.news(database, after))
 
     def mark(self) -> object | None:
-        return self._store.mark()
+        mutex = self._committer.mutex
+        if self._group is None or not mutex.acquire(blocking=False):
+            return None
+        try:
+            return self._store.mark()
+        finally:
+            mutex.release()
 
     async def head(self) -> Head:
         return self._read(lambda _: self._store.head())

@@ -47,6 +47,7 @@ class JournalFile:
         self._files: Connections | None = None
         self._batch: BatchWriter | None = None
         self._head: Head | None = None  # how far it was followed; None where there is no anchor to start from
+        self._calm: tuple[int, int, int] | None = None  # the last mark at which no process was committing
         self._anchored: Head | None = None  # the head that the anchor was last compared with as a whole
         self._missing = 0  # rows that the log lacked when it was confirmed
         self._written_pages = 0.0  # estimated, since the last checkpoint
@@ -282,8 +283,9 @@ class JournalFile:
     def mark(self) -> object | None:
         """A value that changes when any process commits, from the time and the size of the log.
 
-        None while the last write is so recent that the next one could bear the same time, and without a log: processes
-        that share one are on one machine, and see the same times.
+        None while the last write is so recent that the next one could bear the same time; while a process commits,
+        because what it wrote is seen only after its sync, which does not change the time; and without a log: processes
+        that share one are on one machine, and see the same times. The caller holds the committer's mutex.
         """
         if self._files is None or not self._files.wal:
             return None
@@ -293,7 +295,13 @@ class JournalFile:
             return None
         if wall_ms() - log.st_mtime_ns // 1_000_000 < _SAME_TIME_MS:
             return None
-        return log.st_ino, log.st_size, log.st_mtime_ns
+        mark = log.st_ino, log.st_size, log.st_mtime_ns
+        if mark != self._calm:
+            if not self._lock.try_take():
+                return None
+            self._lock.release()
+            self._calm = mark  # the last writer has ended: a read from here on finds what it committed
+        return mark
 
     def head(self) -> Head:
         """The head of the log as it is stored now. A journal that is distrusted is read from the beginning."""
