@@ -63,7 +63,7 @@ def _encoded_wait(pause: Pause) -> dict[str, object]:
 
 
 EndingKind: TypeAlias = StopReason | Literal["suspended", "shutdown", "unavailable", "lost"]
-"""What ends the driving of a run: a reason to stop it, or what lets it go on later, here or elsewhere."""
+"""The kinds of endings: a reason to stop the run, or one after which it goes on later, here or elsewhere."""
 
 
 class Ending(msgspec.Struct, frozen=True):
