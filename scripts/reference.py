@@ -254,8 +254,8 @@ def errors() -> str:
         seen.add(name)
     assert seen == NEXT.keys(), seen ^ NEXT.keys()
     about = (
-        "Every error of the package, in `holdfast.errors`; some are exported by `holdfast` too. The text of an error says what\n"
-        "happened, what is known, and what to do next; `message`, `known` and `next_step` hold the parts."
+        "Every error of the package, in `holdfast.errors`; `holdfast` exports some. The text of an error says\n"
+        "what happened, what is known, and what to do next; `message`, `known` and `next_step` hold the parts."
     )
     return page("Errors", about, *parts)
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from holdfast.journal.port import Post
 from holdfast.model.decision.moves import Settle
-from holdfast.model.tool_history import Deed, deed_of, deeds_stream, past_of
+from holdfast.model.tool_history import HistoryEntry, history_entry, history_stream, past_of
 from simulator.mutations.mutation import Mutant, always, replaced
 
 
@@ -67,9 +67,11 @@ def counted_at_each_attempt(_original: Any) -> Any:
 
     def posts(flight: Any, at: int) -> Any:
         operation = flight.operation
-        deed = deed_of(operation.judgement.facts, "sent", flight.id, at)
-        stream = "" if deed is None else deeds_stream(operation.judgement.facts.tool, operation.judgement.facts.subject)
-        return () if deed is None else (Post(stream, "", msgspec.json.encode(deed)),)
+        entry = history_entry(operation.judgement.facts, "sent", flight.id, at)
+        stream = (
+            "" if entry is None else history_stream(operation.judgement.facts.tool, operation.judgement.facts.subject)
+        )
+        return () if entry is None else (Post(stream, "", msgspec.json.encode(entry)),)
 
     return posts
 
@@ -77,10 +79,11 @@ def counted_at_each_attempt(_original: Any) -> Any:
 def of_the_same_run(_original: Any) -> Any:
     """The past of a subject is what this run knows of it."""
 
-    async def past(flight: Any, subject: str, since_ms: int) -> Any:
-        entries = await flight.instance.process.journal.entries(deeds_stream(flight.operation.intent.tool, subject))
-        deeds = [msgspec.json.decode(entry.body, type=Deed) for entry in entries]
-        own = [deed for deed in deeds if deed.operation.startswith(f"{flight.instance.run}/")]
+    async def past(driver: Any, subject: str, since_ms: int) -> Any:
+        journal = driver.log.process.journal
+        entries = await journal.entries(history_stream(driver.operation.intent.tool, subject))
+        found = [msgspec.json.decode(entry.body, type=HistoryEntry) for entry in entries]
+        own = [entry for entry in found if entry.operation.startswith(f"{driver.id.partition('/')[0]}/")]
         return past_of(own, since_ms)
 
     return past

@@ -31,7 +31,7 @@ from holdfast.model.operation import OTHERWISE, OperationState
 from holdfast.model.policy import WEEKDAYS, Past, PolicyFacts, Ruling, asked_before, chance, policy_stream, terms
 from holdfast.model.shadow import Left, Traits, asked_afterwards, shadow_stream
 from holdfast.model.standing_permission import GIVEN, Spent, StandingPermission, Use, spent_by, uses_stream, why_not
-from holdfast.model.tool_history import Deed, deed_of, deeds_stream, past_of
+from holdfast.model.tool_history import HistoryEntry, history_entry, history_stream, past_of
 from holdfast.model.waits import call_text
 
 if TYPE_CHECKING:
@@ -339,8 +339,8 @@ async def _facts(
 
 async def _past(driver: OperationDriver, subject: str, since_ms: int) -> Past:
     journal = driver.log.process.journal
-    entries = await journal.entries(deeds_stream(driver.operation.intent.tool, subject))
-    return past_of((read(entry, Deed) for entry in entries), since_ms)
+    entries = await journal.entries(history_stream(driver.operation.intent.tool, subject))
+    return past_of((read(entry, HistoryEntry) for entry in entries), since_ms)
 
 
 # --- history for later operations ---------------------------------------------------------------------------------
@@ -350,7 +350,7 @@ def sent_posts(driver: OperationDriver, at: int) -> tuple[Post, ...]:
     """The ledger entries that go with the first attempt: it was sent."""
     operation = driver.operation
     return (
-        _history_posts(operation, deed_of(operation.judgement.facts, "sent", driver.id, at))
+        _history_posts(operation, history_entry(operation.judgement.facts, "sent", driver.id, at))
         if not operation.attempts
         else ()
     )
@@ -361,18 +361,18 @@ def decision_posts(operation: OperationState, record: r.Record, run: str) -> tup
     name = operation_id(run, operation.step)
     match record:
         case r.ApprovalGranted() if len(operation.approval.approvers) + 1 >= operation.approval.people:
-            return _history_posts(operation, deed_of(operation.judgement.facts, "approved", name, record.at))
+            return _history_posts(operation, history_entry(operation.judgement.facts, "approved", name, record.at))
         case r.ApprovalRefused(code=""):
-            return _history_posts(operation, deed_of(operation.judgement.facts, "declined", name, record.at))
+            return _history_posts(operation, history_entry(operation.judgement.facts, "declined", name, record.at))
         case _:
             return ()
 
 
-def _history_posts(operation: OperationState, deed: Deed | None) -> tuple[Post, ...]:
+def _history_posts(operation: OperationState, deed: HistoryEntry | None) -> tuple[Post, ...]:
     facts = operation.judgement.facts
     if deed is None or facts is None:
         return ()
-    return (Post(deeds_stream(facts.tool, facts.subject), "", written(deed)),)
+    return (Post(history_stream(facts.tool, facts.subject), "", written(deed)),)
 
 
 _TEXT: Final = "text"

@@ -29,7 +29,7 @@ from holdfast.model.questions import Answered
 from holdfast.model.shadow import Judged, Left
 from holdfast.model.standing_permission import GIVEN, StandingPermission, Use
 from holdfast.model.thresholds import Move
-from holdfast.model.tool_history import Deed
+from holdfast.model.tool_history import HistoryEntry
 from holdfast.model.webhooks import ENDPOINTS, OUTBOX, Note, Notice
 from holdfast.people.assignments import Handing
 from holdfast.webhooks.access_log import Access
@@ -45,7 +45,7 @@ KINDS: Final[Mapping[str, Any]] = {
     "door": str,
     ENDPOINTS: Note,
     "event": Any,
-    "history": Deed,
+    "history": HistoryEntry,
     "items": Handing,
     "journal": dict[str, str],
     "lessons": Heeded,

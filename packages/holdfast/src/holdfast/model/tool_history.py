@@ -15,7 +15,7 @@ from holdfast.model.ids import stream
 from holdfast.model.policy import Past, PolicyFacts
 
 
-class Deed(msgspec.Struct, frozen=True, omit_defaults=True):
+class HistoryEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     """One operation was sent, or people said yes or no to it, at this wall clock (milliseconds)."""
 
     word: Literal["sent", "approved", "declined"]
@@ -24,21 +24,21 @@ class Deed(msgspec.Struct, frozen=True, omit_defaults=True):
     amount: float = 0.0
 
 
-def deeds_stream(tool: str, subject: str) -> str:
+def history_stream(tool: str, subject: str) -> str:
     """The ledger stream of one tool and one subject."""
     return stream("history", tool, subject)
 
 
-def past_of(deeds: Iterable[Deed], since_ms: int) -> Past:
+def past_of(entries: Iterable[HistoryEntry], since_ms: int) -> Past:
     """The past that a policy judges by: the entries since that wall clock."""
-    found = [deed for deed in deeds if deed.at >= since_ms]
-    sent = [deed for deed in found if deed.word == "sent"]
-    approved, declined = (sum(deed.word == word for deed in found) for word in ("approved", "declined"))
-    return Past(len(sent), sum((deed.amount for deed in sent), 0.0), approved, declined)
+    found = [entry for entry in entries if entry.at >= since_ms]
+    sent = [entry for entry in found if entry.word == "sent"]
+    approved, declined = (sum(entry.word == word for entry in found) for word in ("approved", "declined"))
+    return Past(len(sent), sum((entry.amount for entry in sent), 0.0), approved, declined)
 
 
-def deed_of(
+def history_entry(
     facts: PolicyFacts | None, word: Literal["sent", "approved", "declined"], operation: str, at: int
-) -> Deed | None:
+) -> HistoryEntry | None:
     """The history entry of an operation; None where its policy does not say whom it concerns."""
-    return None if facts is None or not facts.subject else Deed(word, at, operation, facts.amount or 0.0)
+    return None if facts is None or not facts.subject else HistoryEntry(word, at, operation, facts.amount or 0.0)
