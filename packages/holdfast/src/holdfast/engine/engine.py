@@ -94,20 +94,24 @@ class Engine(Process):
 
     async def _keep_house(self) -> None:
         """Check for input from outside: commands for our runs, pauses, breakers."""
-        poll, mark, looked, whole, stale = self.settings.poll_ms, None, 0, self.journal.now().ms, True
+        poll, mark, looked, whole, stale, marked = self.settings.poll_ms, None, 0, self.journal.now().ms, True, False
         while True:
             await self.environment.clock.sleep(poll / 1000)
             # The mark is read before the journal: what is committed meanwhile changes the next one.
             before, mark, now = mark, self.journal.mark(), self.journal.now().ms
             changed = mark is None or mark != before or self._has_work_left()
-            stale = stale or changed
-            everything = stale and now - whole >= _EVERYTHING_EVERY * poll
-            if not (changed or everything or now - looked >= _LOOK_ANYWAY_MS):
+            stale, marked = stale or changed, marked or mark is not None
+            if not changed and now - looked < _LOOK_ANYWAY_MS:
                 continue
             looked = now
+            everything = stale and now - whole >= _EVERYTHING_EVERY * poll and (not marked or self._works())
             if everything:
                 whole, stale = now, False
             await self.look(everything=everything)
+
+    def _works(self) -> bool:
+        """True if a run is at work. While all wait, nothing is sent, and no breaker is asked for."""
+        return any(not active.waiters.at_rest() for active in self.active_runs.values())
 
     def _has_work_left(self) -> bool:
         """True if something failed and is tried again at the next look, whether or not the journal has changed."""
