@@ -1,7 +1,7 @@
 """A turn of the ready loop with two tools, beside the same in Pydantic AI without durability: `python bench/loop.py`.
 
-Both ask a model that answers at once, so the figure is the time of the library alone, as processor time: the disk is not
-in it. Then the time from a piece of a streamed answer to the caller. Exit status 1 where a bound is missed.
+Both ask a model that answers at once: the figure is processor time of the library alone, and the disk is not in it.
+Then the time from a piece of a streamed answer to the caller. Exit status 1 where a bound is missed.
 """
 
 import asyncio

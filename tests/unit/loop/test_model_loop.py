@@ -170,6 +170,22 @@ def test_an_answer_that_is_nonsense_is_asked_for_again_and_then_an_error(nonsens
     assert "the model's answer has" in decisions(records)[0].reason
 
 
+def test_a_tool_that_the_model_is_not_offered_is_not_called():
+    model = ScriptedModel(REFUND, "sorry")
+    result, records = told(ModelLoop(model, tools=("send_email",)))
+    assert (result, sent) == ("sorry", [])
+    assert "there is no tool 'refund'; the tools are: send_email" in model.asked[1].messages[-1].text
+    assert not [one for one in records if isinstance(one, r.AttemptStarted)]
+
+
+def test_a_loop_that_names_a_tool_which_the_agent_does_not_have():
+    model = ScriptedModel("x")
+    result, _ = told(ModelLoop(model, tools=("refund", "pay")))
+    assert isinstance(result, UsageError)
+    assert "does not have: pay" in str(result)
+    assert not model.asked
+
+
 # --- a model that repeats itself --------------------------------------------------------------------------------------
 
 
@@ -263,6 +279,14 @@ def test_a_fallback_is_not_asked_after_other_errors():
     result, _ = told(ModelLoop(first, fallbacks=(Fallback(second),)))
     assert isinstance(result, DecisionFailed)
     assert not second.asked
+
+
+@pytest.mark.parametrize(("error", "falls_back"), [(TimeoutError("slow"), True), (KeyError("a bug"), False)])
+def test_an_error_of_another_client_is_an_outage_or_has_no_class(error: Exception, falls_back: bool):
+    first, second = ScriptedModel(error), ScriptedModel("here")
+    result, records = told(ModelLoop(first, fallbacks=(Fallback(second),)))
+    assert (result == "here") is falls_back
+    assert decisions(records)[0].code == ("unavailable" if falls_back else "")
 
 
 def test_a_fallback_after_a_refusal():

@@ -326,7 +326,7 @@ class RetryBudget:
     def failed(self, error: Exception, why: str, took_ms: int) -> None:
         """Count a try that failed."""
         self.why = why
-        self.code = error.code if isinstance(error, ModelError) else ""
+        self.code = error.code if isinstance(error, ModelError) else "unavailable" if is_outage(error) else ""
         self._spent_ms += min(took_ms, self._limit_ms)
         self._refusals += 0 if is_outage(error) else 1
         self._asked_ms = _asked_s(error) * 1000

@@ -149,7 +149,14 @@ class Chat:
 
     async def _performed(self, named: tuple[str, ModelCall]) -> Outcome[Any]:
         _, call = named
-        return await self._run.call(call.tool, call.arguments)
+        if self._loop.tools is None or call.tool in self._loop.tools:
+            return await self._run.call(call.tool, call.arguments)
+        # The agent may have the tool; this model may not use it. Recorded, as `run.call` records its refusals.
+        refusal = {"reason": f"there is no tool {call.tool!r}; the tools are: {', '.join(self._loop.tools)}"}
+        context = RunContext.current()
+        found: dict[str, Any] = await context.value("refused", lambda: refusal)
+        name = f"{context.run}/{context.path}{call.tool}"
+        return Outcome("failed", name, call.tool, reason=found["reason"], code="unknown_tool")
 
     async def _next_reply(self) -> ModelReply:
         limits = self._loop.limits
@@ -178,7 +185,7 @@ class Chat:
         refused: ModelReply | None = None
         before, why = "", ""
         for fallback in (Fallback(self._loop.model), *self._loop.fallbacks):
-            if before and before not in fallback.after:
+            if (failed is not None or refused is not None) and before not in fallback.after:
                 continue
             try:
                 reply = await self._ask(fallback.model, why)
@@ -210,8 +217,16 @@ class Chat:
         return await settings.decide(asked, self._request())
 
     def _request(self) -> ModelRequest:
-        offered, loop = self._run.tools.schemas("json"), self._loop
-        tools = [tool for tool in offered if loop.tools is None or tool["name"] in loop.tools]
+        loop, tools = self._loop, self._run.tools.schemas("json")
+        if loop.tools is not None:
+            by_name = {tool["name"]: tool for tool in tools}
+            if missing := [name for name in loop.tools if name not in by_name]:
+                raise UsageError(
+                    f"the loop names tools that the agent does not have: {', '.join(missing)}",
+                    known="the model was not asked",
+                    next_step="declare them: @agent(tools=[...])",
+                )
+            tools = [by_name[name] for name in loop.tools]
         return ModelRequest(
             loop.instructions, tuple(tools), self._schema(), loop.limits.answer_tokens, tuple(self.messages)
         )
