@@ -40,7 +40,7 @@ class Witness:
     live: dict[int, int] = field(default_factory=dict[int, int])
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while line := await reader.readline():
+        while line := await line_of(reader):
             told: dict[str, Any] = json.loads(line)
             if "live" in told:
                 self.live[told["pid"]] = told["live"]
@@ -173,6 +173,14 @@ def judged(samples: list[tuple[float, float]], minutes: float) -> dict[str, Any]
         "growth": round(growth, 4),
         "minutes": round(took / 60, 1),
     }
+
+
+async def line_of(reader: asyncio.StreamReader) -> bytes:
+    """The next line of a worker; empty when it has ended or was killed."""
+    try:
+        return await reader.readline()
+    except ConnectionResetError:
+        return b""
 
 
 def resident_kib(pid: int) -> float:
