@@ -19,6 +19,7 @@ GROUPS: Final[dict[str, dict[str, tuple[str, str]]]] = {
     "Run agents": {
         "demo": ("demo", "Watch a refund desk survive kills, with and without Holdfast."),
         "run": ("run", "Run an agent on one input, or on a file of them."),
+        "init": ("init", "Write a new project: an agent, its tools, and a test."),
         "dev": ("dev", "Drive agents, serve the inbox, and reload when a file changes."),
         "worker": ("run", "Drive the runs that are due: abandoned runs, retries, timers."),
         "resume": ("run", "Continue a run from its record; reopen it if it stopped."),

@@ -1,0 +1,73 @@
+"""`holdfast init`: write a project that runs: tools with contracts, an agent, a test with crashes, and its settings."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from importlib.resources import files
+from pathlib import Path
+from typing import Final
+
+import click
+
+from holdfast.cli.common import CommandCall, command
+from holdfast.cli.config import shown_path
+from holdfast.cli.exit_status import DONE
+from holdfast.errors import UsageError
+
+HOSTS: Final = {
+    "loop": "the ready loop of Holdfast",
+    "pydantic-ai": "Pydantic AI",
+}
+"""The directories of `projects/`, one for each way to drive a model."""
+_TEMPLATE: Final = ".txt"
+_NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
+
+
+@command("init", examples=("holdfast init refunds", "holdfast init refunds --host pydantic-ai", "holdfast init ."))
+@click.argument("directory", metavar="DIRECTORY")
+@click.option(
+    "--host",
+    default="loop",
+    show_default=True,
+    type=click.Choice([*HOSTS]),
+    help="What asks the model: " + "; ".join(f"{name}: {meaning}" for name, meaning in HOSTS.items()) + ".",
+)
+def init(call: CommandCall, directory: str, host: str) -> int:
+    """Write a new project into DIRECTORY: an agent with two tools, and a test.
+
+    The project runs without a key, with a model that follows a script. No file is
+    overwritten: where one exists, nothing is written.
+    """
+    place = Path(directory)
+    name = place.resolve().name
+    if _NAME.fullmatch(name) is None:
+        raise UsageError(f"{name!r} cannot name a project", next_step="use letters, digits, and - _ . between them")
+    texts = {place / path: text.replace("NAME", name) for path, text in _templates(host).items()}
+    if there := [shown_path(path) for path in texts if path.exists()]:
+        raise UsageError(f"{', '.join(there)} would be overwritten", next_step="name a new directory")
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        for path, text in texts.items():
+            path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(
+            f"{directory} cannot be written: {error.strerror}", next_step="name a directory of yours"
+        ) from error
+    if call.screen.as_json:
+        call.screen.document({"project": name, "host": host, "files": [str(path) for path in texts]})
+        return DONE
+    call.screen.line(f"Wrote {', '.join(path.name for path in texts)} to {shown_path(place)}.")
+    into = () if place.resolve() == Path.cwd() else (f"cd {shlex.quote(shown_path(place))}",)
+    given = """'{"id": "17", "text": "My order A-17 came late."}'"""
+    call.screen.commands(
+        *into, f"holdfast run desk.py:desk {given}", "holdfast show ticket-17", "pytest", "holdfast dev"
+    )
+    return DONE
+
+
+def _templates(host: str) -> dict[str, str]:
+    """The files of one kind of project, by name."""
+    projects = files("holdfast.cli").joinpath("projects")
+    found = {one.name.removesuffix(_TEMPLATE): one.read_text("utf-8") for one in projects.joinpath(host).iterdir()}
+    return {**dict(sorted(found.items())), ".gitignore": projects.joinpath(f"gitignore{_TEMPLATE}").read_text("utf-8")}
