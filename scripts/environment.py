@@ -46,6 +46,7 @@ ENVIRONMENTS: Final = {
     # Each framework that hosts runs, at its newest supported version: two of them do not fit into one environment.
     "host-pydantic-ai": Environment(".venv-host-pydantic-ai", "pydantic-ai", ()),
     "host-langchain": Environment(".venv-host-langchain", "langchain", ()),
+    "host-openai-agents": Environment(".venv-host-openai-agents", "openai-agents", ()),
 }
 
 

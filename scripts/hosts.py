@@ -29,6 +29,7 @@ class Host(NamedTuple):
 HOSTS: Final = (
     Host("pydantic_ai", "host-pydantic-ai", "pydantic-ai-slim", "Pydantic AI"),
     Host("langchain", "host-langchain", "langchain", "LangChain"),
+    Host("openai_agents", "host-openai-agents", "openai-agents", "OpenAI Agents"),
 )
 
 

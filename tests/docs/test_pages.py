@@ -14,7 +14,7 @@ PLAYER = Path(__file__).with_name("play.py")
 COMMANDS = Path(sys.executable).parent  # where installing the package put `holdfast`
 
 
-OF_HOSTS = {"docs/how-to/langchain.md": "host-langchain"}
+OF_HOSTS = {"docs/how-to/langchain.md": "host-langchain", "docs/how-to/openai-agents.md": "host-openai-agents"}
 """Pages about frameworks, with the environment that has the framework."""
 
 

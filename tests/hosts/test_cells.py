@@ -20,6 +20,12 @@ def test_langchain_keeps_every_effect_once(cell: Cell):
     assert not ended.wrong, ended
 
 
+@pytest.mark.parametrize("cell", cells(), ids=lambda cell: cell.name)
+def test_openai_agents_keeps_every_effect_once(cell: Cell):
+    ended = trial("openai_agents", python_of("host-openai-agents"), cell)
+    assert not ended.wrong, ended
+
+
 def test_without_holdfast_an_effect_is_repeated():
     doubled = next(cell for cell in cells() if cell.name == "killed after the effect, one by one")
     assert trial("pydantic_ai", sys.executable, doubled, durable=False).wrong == "twice: a, b"

@@ -89,7 +89,7 @@ class HostedRun:
         with self.step(name):
             return await outcome_of(tool, tool.shape.bind((), arguments), None, model=True)
 
-    async def call_checked(self, name: str, tool: Tool[..., Any], arguments: Mapping[str, Any]) -> Outcome[Any]:
+    async def call_checked(self, name: str, tool: Tool[..., Any], arguments: str | Mapping[str, Any]) -> Outcome[Any]:
         """As `call`, with arguments that the host did not check. The model is told those that do not fit."""
         try:
             parsed = parse_arguments(arguments, tool.shape.types, tool.shape.required)

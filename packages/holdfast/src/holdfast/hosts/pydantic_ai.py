@@ -47,7 +47,7 @@ try:
     from pydantic_ai.run import AgentRunResult
     from pydantic_ai.tools import ToolDefinition
 except ImportError as error:
-    raise too_old("pydantic-ai-slim", "2.67", "holdfast[pydantic-ai]") from error
+    raise too_old("pydantic-ai-slim", "2.68", "holdfast[pydantic-ai]") from error
 
 Deps = TypeVar("Deps")
 AnyTool = Tool[..., Any]

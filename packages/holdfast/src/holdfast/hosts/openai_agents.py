@@ -1,0 +1,231 @@
+"""The OpenAI Agents SDK 0.24: `durable(agent)`.
+
+Inside a run of Holdfast each model call of the agent is a recorded decision and each call of a function tool an
+operation. Outside a run the agent works as without this. A tool declared with `@holdfast.tool` may stand in the list of
+tools as it is, and keeps its contract; any other one is a plain write. A tool with `needs_approval` asks a person in
+Holdfast's inbox.
+"""
+# pyright: basic, reportMissingImports=false
+# The host is in an environment of its own, so its types are not known to the checkers here.
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import functools
+import inspect
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from datetime import timedelta
+from typing import Any, Final, Literal, TypeVar, cast
+
+from holdfast.agent.hosted import ALWAYS, HostControl, HostedRun, tool_from_schema
+from holdfast.agent.model_calls import ToolBox
+from holdfast.agent.tool import Tool
+from holdfast.errors import UsageError
+from holdfast.hosts import too_old
+from holdfast.policies import Retry
+
+try:
+    from agents import FunctionTool, Model, ModelBehaviorError, ModelResponse, MultiProvider
+    from openai.types.responses import Response, ResponseCompletedEvent
+    from pydantic import TypeAdapter
+except ImportError as error:
+    raise too_old("openai-agents", "0.24", "holdfast[openai-agents]") from error
+
+AgentT = TypeVar("AgentT")
+AnyTool = Tool[..., Any]
+_LOCAL: Final = frozenset({"ApplyPatchTool", "ComputerTool", "CustomTool", "LocalShellTool", "ShellTool"})
+"""Tools of the host that act on this machine, and for which it has no call that could be recorded."""
+
+
+def durable(
+    agent: AgentT,
+    *,
+    clauses: Mapping[str, Mapping[str, Any]] | None = None,
+    differs: Literal["diverge", "note"] = "diverge",
+    timeout: timedelta | None = None,
+    retry: Retry | None = None,
+) -> AgentT:
+    """The agent, and those that it hands off to, with everything recorded that they do in a run.
+
+    `clauses` are those of `@holdfast.tool` for functions of the host, by name: `clauses={"look": {"effect": "read"}}`.
+    `differs="note"` accepts that a question differs from the recorded one after a crash. `timeout` and `retry` are
+    those of one model call. Raises `UsageError` for tools that cannot be recorded.
+    """
+    turn = functools.partial(HostedRun.turn, differs=differs, timeout=timeout, retry=retry)
+    return cast("AgentT", _Durable(clauses or {}, turn).agent(agent))
+
+
+class _Durable:
+    """Makes copies of agents; each is copied once, as agents may hand off to each other."""
+
+    def __init__(self, clauses: Mapping[str, Mapping[str, Any]], turn: Callable[..., Awaitable[Any]]) -> None:
+        self._clauses = clauses
+        self._turn = turn
+        self._copies: dict[int, Any] = {}
+
+    def agent(self, agent: Any) -> Any:
+        if (known := self._copies.get(id(agent))) is not None:
+            return known
+        if agent.mcp_servers:
+            raise UsageError(
+                f"the agent {agent.name} takes tools from MCP servers, which are not recorded",
+                known="nothing was sent",
+                next_step="declare each of these tools with @holdfast.tool, or use the agent outside a run",
+            )
+        model = _DurableModel(agent.model, self._turn)
+        made = self._copies[id(agent)] = agent.clone(model=model, tools=[self._tool(one) for one in agent.tools])
+        made.handoffs = [self.agent(one) if hasattr(one, "handoffs") else one for one in agent.handoffs]
+        return made
+
+    def _tool(self, one: Any) -> Any:
+        if isinstance(one, Tool):
+            (described,) = ToolBox({one.name: one}).schemas()
+            return FunctionTool(
+                name=one.name, description=described["description"], params_json_schema=described["parameters"],
+                on_invoke_tool=functools.partial(_call_declared, one), strict_json_schema=False,
+            )  # fmt: skip
+        if type(one).__name__ in _LOCAL:
+            raise UsageError(
+                f"{type(one).__name__} acts on this machine, and its calls cannot be recorded",
+                known="nothing was sent",
+                next_step="offer the same as a function with @holdfast.tool",
+            )
+        if not isinstance(one, FunctionTool):
+            return one  # the provider of the model performs it, as a part of its answer
+        # The host would turn an exception into a text for the model, as if the call had succeeded.
+        bare = dataclasses.replace(one, _failure_error_function=None, _use_default_failure_error_function=False)
+        return dataclasses.replace(
+            one, on_invoke_tool=functools.partial(self._call, bare, one.needs_approval), needs_approval=False
+        )
+
+    async def _call(self, bare: Any, needs_approval: Any, context: Any, sent: str) -> Any:
+        """A call of a function of the host: an operation whose body is the host's."""
+        hosted = HostedRun.current()
+        if hosted is None:
+            return await bare.on_invoke_tool(context, sent)
+        arguments = _parsed(sent)
+        asked = needs_approval
+        if callable(needs_approval):
+            asked = needs_approval(context, arguments, context.tool_call_id)
+            asked = await asked if inspect.isawaitable(asked) else asked
+        clauses: dict[str, Any] = {**self._clauses.get(bare.name, {})}
+        if asked:
+            clauses.setdefault("gate", ALWAYS)
+        schema = bare.params_json_schema
+        properties = {**{one: {} for one in arguments}, **schema.get("properties", {})}
+        described = tool_from_schema(
+            _unused, name=bare.name, parameters={**schema, "properties": properties, "required": []},
+            description=bare.description, late=True, **clauses,
+        )  # fmt: skip
+        outcome, control = await hosted.call_body(
+            context.tool_call_id, described, arguments, lambda: _performed(bare, context, sent)
+        )
+        if control is not None:
+            return control["message"]
+        plain = outcome.status == "succeeded" and not outcome.code and not outcome.reused
+        return outcome.value if plain else outcome.as_text()
+
+
+async def _call_declared(tool: AnyTool, context: Any, sent: str) -> Any:
+    """A call of a Holdfast tool."""
+    hosted = HostedRun.current()
+    if hosted is None:
+        return await tool(**_parsed(sent))
+    outcome = await hosted.call_checked(context.tool_call_id, tool, sent)
+    plain = outcome.status == "succeeded" and not outcome.code and not outcome.reused
+    return outcome.value if plain else outcome.as_text()
+
+
+async def _performed(bare: Any, context: Any, sent: str) -> Any:
+    """The result of a function of the host, as plain JSON. Raises `HostControl` if the host refused the arguments."""
+    try:
+        value = await bare.on_invoke_tool(context, sent)
+    except ModelBehaviorError as error:
+        if getattr(bare, "_is_agent_tool", False):
+            raise  # of an agent that is a tool: it may have done anything before
+        raise HostControl("error", str(error), {"message": str(error)}) from error
+    return TypeAdapter(Any).dump_python(value, mode="json")
+
+
+def _parsed(sent: str) -> dict[str, Any]:
+    """The arguments of the model; the host judges those that are no object."""
+    try:
+        values: object = json.loads(sent or "{}")
+    except ValueError:
+        values = None
+    return cast("dict[str, Any]", values) if isinstance(values, dict) else {"input": sent}
+
+
+async def _unused() -> None:
+    """Stands where the body of a host's tool is missing; it is never called."""
+
+
+class _DurableModel(Model):  # type: ignore[misc]  # the checkers do not know the host
+    """A model whose answers are recorded. Without one, and by name, it is the host's own."""
+
+    def __init__(self, inner: Any, turn: Callable[..., Awaitable[Any]]) -> None:
+        self._inner = inner
+        self._turn = turn
+
+    def _resolved(self) -> Any:
+        return self._inner if isinstance(self._inner, Model) else MultiProvider().get_model(self._inner)
+
+    async def get_response(self, *args: Any, **kwargs: Any) -> Any:
+        """The answer, from the record where it is there."""
+        inner, hosted = self._resolved(), HostedRun.current()
+        if hosted is None:
+            return await inner.get_response(*args, **kwargs)
+
+        async def model() -> Any:
+            return _ANSWER.dump_python(await inner.get_response(*args, **kwargs), mode="json", warnings=False)
+
+        stored = await self._turn(hosted, hosted.begin("turn"), _seen(args, kwargs), model)
+        return _ANSWER.validate_python(stored)
+
+    async def stream_response(self, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        """The events of the answer as they come; from the record, only the last one, which holds the whole answer."""
+        inner, hosted = self._resolved(), HostedRun.current()
+        if hosted is None:
+            async for event in inner.stream_response(*args, **kwargs):
+                yield event
+            return
+        events: asyncio.Queue[Any] = asyncio.Queue()
+
+        async def model() -> Any:
+            last = None
+            async for event in inner.stream_response(*args, **kwargs):
+                if isinstance(event, ResponseCompletedEvent):
+                    last = event.response
+                else:
+                    events.put_nowait(event)
+            if last is None:
+                raise ConnectionError("the stream of the model ended before its answer was complete")
+            return last.model_dump(mode="json", warnings=False)
+
+        async def turn() -> Any:
+            return await self._turn(hosted, hosted.begin("turn"), _seen(args, kwargs), model)
+
+        asked = asyncio.get_running_loop().create_task(turn())
+        asked.add_done_callback(lambda _: events.put_nowait(None))
+        try:
+            while (event := await events.get()) is not None:
+                yield event
+            response = Response.model_validate(await asked)
+        finally:
+            asked.cancel()
+        yield ResponseCompletedEvent(response=response, sequence_number=0, type="response.completed")
+
+
+_ANSWER: Final[Any] = TypeAdapter(ModelResponse)
+
+
+_QUESTION: Final = inspect.signature(Model.get_response)
+
+
+def _seen(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """The question to the model, as plain JSON."""
+    asked = _QUESTION.bind(None, *args, **kwargs).arguments
+    plain = TypeAdapter(Any).dump_python(asked["input"], mode="json", warnings=False)
+    return {"input": plain, "system": asked["system_instructions"], "tools": [one.name for one in asked["tools"]]}

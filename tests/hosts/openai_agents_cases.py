@@ -1,0 +1,138 @@
+"""Cases of the adapter of OpenAI Agents, each in a process: `python -m tests.hosts.openai_agents_cases CASE DIRECTORY`."""
+# ruff: noqa: C901, PT017 - a program of one table of cases, in an environment without pytest
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from agents import Agent, Model, ModelResponse, RunConfig, Runner, Usage, function_tool
+from agents.testing import ScriptedModel
+from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
+
+from holdfast import Holdfast, Run, RunSuspended, agent, tool
+from holdfast.errors import UsageError
+from holdfast.hosts.openai_agents import durable
+
+CASE, DIRECTORY = sys.argv[1], Path(sys.argv[2])
+SENT: list[str] = []
+QUIET = RunConfig(tracing_disabled=True)
+
+
+class Scripted(Model):
+    """A model that pays once, and then says what the tool returned."""
+
+    def __init__(self, arguments: dict[str, Any]) -> None:
+        self.arguments = arguments
+
+    async def get_response(self, system_instructions: Any, input: Any, *_: Any, **__: Any) -> ModelResponse:  # noqa: A002
+        items = [] if isinstance(input, str) else input
+        ended = [item for item in items if item.get("type") == "function_call_output"]
+        call = ResponseFunctionToolCall(
+            call_id="call_1", name="pay", arguments=json.dumps(self.arguments), type="function_call"
+        )
+        text = "; ".join(str(item["output"]) for item in ended)
+        part = ResponseOutputText(text=text, annotations=[], type="output_text", logprobs=[])
+        said = ResponseOutputMessage(id="m1", content=[part], role="assistant", status="completed", type="message")
+        return ModelResponse(output=[said if ended else call], usage=Usage(), response_id=None)
+
+    def stream_response(self, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+        async def events() -> AsyncIterator[Any]:
+            answer = await self.get_response(*args, **kwargs)
+            async for event in ScriptedModel([answer.output]).stream_response(*args, **kwargs):
+                yield event
+
+        return events()
+
+
+async def paying(cents: int) -> str:
+    """Pay."""
+    SENT.append(str(cents))
+    if CASE == "an exception is no success":
+        raise OSError("the connection broke")
+    return f"paid {cents}"
+
+
+async def converse(task: str) -> str:
+    wrong = CASE == "arguments that do not fit"
+    pay = function_tool(paying, name_override="pay", needs_approval=CASE == "approval")
+    made = durable(Agent(name="desk", model=Scripted({"cents": "many" if wrong else 5}), tools=[pay]))
+    if CASE == "a stream":
+        streamed = Runner.run_streamed(made, task, run_config=QUIET)
+        async for _ in streamed.stream_events():
+            pass
+        return str(streamed.final_output)
+    return str((await Runner.run(made, task, run_config=QUIET)).final_output)
+
+
+@agent
+async def desk(run: Run, task: str) -> str:
+    return await converse(task)
+
+
+async def run(then: Any = None) -> str:
+    async with Holdfast(DIRECTORY / "desk.db", agents=[desk], recover=False) as app:
+        try:
+            return await asyncio.wait_for(app.run(desk, "go", run_id="r1"), 60)
+        except RunSuspended as waits:
+            if then is not None:
+                await then(app.service)
+            return f"waits: {waits.message}"
+
+
+async def main() -> None:
+    match CASE:
+        case "approval":
+            assert 'may pay {"cents":5} be sent?' in await run(
+                lambda service: service.approve("r1/call_1/pay#1", by="ann")
+            )
+            assert [await run(), SENT] == ["paid 5", ["5"]]
+        case "an exception is no success":
+
+            async def happened(service: Any) -> None:
+                await service.resolve("r1/call_1/pay#1", "happened", by="ann", result="paid, says ann")
+
+            assert "an attempt may have landed" in await run(happened)
+            assert [await run(), SENT] == ["paid, says ann", ["5"]]
+        case "arguments that do not fit":
+            said = await run()
+            assert "Invalid JSON input for tool pay" in said, said
+            assert (said, SENT) == (await run(), [])
+        case "a stream":
+            assert [await run(), await run(), SENT] == ["paid 5", "paid 5", ["5"]]
+        case "outside a run":
+            assert [await converse("go"), SENT] == ["paid 5", ["5"]]
+        case "servers and local tools":
+            from agents import ComputerTool
+
+            one = Agent(name="desk", tools=[])
+            one.tools = [object.__new__(ComputerTool)]
+            other = Agent(name="desk", tools=[])
+            other.mcp_servers = [object()]
+            for wrong, text in ((one, "ComputerTool acts on this machine"), (other, "MCP servers")):
+                try:
+                    durable(wrong)
+                except UsageError as error:
+                    assert text in str(error), error
+                else:
+                    raise AssertionError(text)
+        case "tools of holdfast, and a handoff":
+
+            @tool
+            async def pay(cents: int) -> str:
+                """Pay."""
+                return "paid"
+
+            last = Agent(name="last", tools=[pay])
+            first = Agent(name="first", handoffs=[last])
+            last.handoffs = [first]
+            made = durable(first)
+            assert [one.name for one in made.handoffs] == ["last"]
+            assert made.handoffs[0].handoffs == [made]
+            assert made.handoffs[0].tools[0].params_json_schema["properties"] == {"cents": {"type": "integer"}}
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,22 @@
+"""The adapter of OpenAI Agents, against the library itself: the cases are a program in the environment that has it."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.hosts.environments import ROOT, python_of
+
+CASES = [
+    "approval", "an exception is no success", "arguments that do not fit", "a stream", "outside a run",
+    "servers and local tools", "tools of holdfast, and a handoff",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_openai_agents(case: str, tmp_path: Path):
+    done = subprocess.run(
+        [python_of("host-openai-agents"), "-W", "ignore", "-m", "tests.hosts.openai_agents_cases", case, str(tmp_path)],
+        cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
