@@ -45,7 +45,7 @@ async def work(path: Path, *, rides: bool, steps: int, runs: int) -> None:
     identity = await journal.open()
     worker = Worker("bench-worker", pid=1)
     await journal.beat(worker, LEASE_MS)
-    logs = [await claim(journal, identity.namespace, worker, f"run-{steps}-{number}") for number in range(runs)]
+    logs = [await claim(journal, identity.namespace, worker, f"run-{runs}-{steps}-{number}") for number in range(runs)]
     await asyncio.gather(*(make_steps(log, steps, rides=rides) for log in logs))
     await journal.close()
 

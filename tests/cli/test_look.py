@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import time
 from collections.abc import Iterator
 
 import click
@@ -18,6 +19,21 @@ LOOKING = [
     ("verify",),
     ("doctor",),
 ]
+
+SLOW = """
+import asyncio
+from pathlib import Path
+from holdfast import Run, agent, tool
+
+@tool
+async def pay(cents: int) -> None:
+    Path(__file__).with_name("world.txt").write_text("paying")
+    await asyncio.sleep(600)  # until the test kills it
+
+@agent(run_id="slow-{name}")
+async def desk(run: Run, name: str) -> None:
+    await pay(900)
+"""
 
 
 def test_ps_lists_runs_with_what_they_wait_for(asking: Lab):
@@ -190,6 +206,20 @@ def test_why_of_a_refusal_says_that_a_retry_is_harmless(holdfast: Lab):
     found = holdfast("why", "ticket-1/refund#1", "--json").json
     assert found["acknowledged"]["because"] == "attempt 1 refused: over the limit [limit]"
     assert (found["landed"]["answer"], found["retry"]["answer"]) == ("no", "yes")
+
+
+def test_why_of_a_call_that_another_process_makes_says_that_it_is_open(holdfast: Lab):
+    holdfast.write("slow.py", SLOW)
+    driving = holdfast.start("run", "slow.py:desk", '"17"')
+    try:
+        while not holdfast.world:
+            assert driving.poll() is None
+            time.sleep(0.05)  # until the tool is at work in that process
+        said = holdfast("why", "slow-17/pay#1")
+        assert (said.status, "next move: wait (a call is still open)" in said.words) == (0, True)
+    finally:
+        driving.kill()
+        driving.communicate()
 
 
 def test_why_of_a_keyed_write_after_a_death_says_that_the_key_protects_it(holdfast: Lab):

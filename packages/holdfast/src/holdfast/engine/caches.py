@@ -10,7 +10,6 @@ from holdfast.errors import ChainBroken
 from holdfast.journal.entry_codec import readable, written
 from holdfast.journal.port import Journal, Post, Row
 from holdfast.journal.record_codec import decode_all
-from holdfast.journal.run_log import genesis, verify_chain
 from holdfast.model.ids import parts_of
 from holdfast.model.pending import WAYS, ways_stream
 from holdfast.model.policy import Queue
@@ -108,6 +107,8 @@ class StoredHistory:
     """The history of a run, folded from its stored records, with the head of the chain that these make."""
 
     def __init__(self, history: RunHistory, namespace: str) -> None:
+        from holdfast.journal.run_log import genesis  # noqa: PLC0415 - as in `read_on`
+
         self.history: Final = history
         self.head = genesis(namespace, history.run)
         self.size = 0
@@ -118,6 +119,8 @@ class StoredHistory:
         Raises `ChainBroken` where records were changed or taken out: what is not on record is done again. A run is
         stored together with its first records, so one without any has lost them.
         """
+        from holdfast.journal.run_log import verify_chain  # noqa: PLC0415 - `holdfast why` imports no asyncio
+
         history = self.history
         while rows := await journal.read(history.run, history.records, _PAGE):
             bad = verify_chain(rows, self.head, history.records + 1)

@@ -7,17 +7,23 @@ opened later need not wait for the end of the process.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias
-from weakref import WeakSet
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from weakref import WeakKeyDictionary, WeakSet
 
 import msgspec
 
-from holdfast.engine.environment import thread_of
 from holdfast.journal.port import Worker, WorkerState
 from holdfast.model import records as r
 from holdfast.model.operation import Attempt
+
+if TYPE_CHECKING:
+    import asyncio
+    import threading
+
+
+THREADS: Final[WeakKeyDictionary[asyncio.Future[Any], threading.Thread]] = WeakKeyDictionary()
+"""The thread of each call that runs in one."""
 
 
 class Calls:
@@ -51,7 +57,7 @@ class Calls:
 
     def ended(self, call: asyncio.Future[Any]) -> None:
         """Note the end of a call. A thread goes on after its future was cancelled."""
-        if not call.cancelled() or thread_of(call) is None:
+        if not call.cancelled() or call not in THREADS:
             self.open.discard(call)
 
     def late(self, operation: str) -> dict[int, asyncio.Future[Any]] | None:
@@ -127,7 +133,7 @@ def call_still_runs(here: Worker, owner: str) -> bool | None:
 
 def _still_runs(call: asyncio.Future[Any]) -> bool:
     """True for a thread until it ends. A coroutine no longer runs once its loop is closed."""
-    thread = thread_of(call)
+    thread = THREADS.get(call)
     if thread is not None:
         return thread.is_alive()
     return not call.done() and not call.get_loop().is_closed()

@@ -6,21 +6,18 @@ A test or a simulator passes its own; the product uses the ones here.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import contextvars
 import gc
-import os
 import random
 import secrets
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
-from pathlib import Path
 from typing import Any, Final, Protocol, TypedDict, TypeVar
-from weakref import WeakKeyDictionary
 
 import msgspec
 
+from holdfast.engine.calls import THREADS
 from holdfast.errors import UsageError
 
 T = TypeVar("T")
@@ -137,17 +134,9 @@ class DaemonThreads:
             else:
                 _tell(loop, report, lambda: future.set_result(result))
 
-        thread = _THREADS[future] = threading.Thread(target=body, name="holdfast-tool", daemon=True)
+        thread = THREADS[future] = threading.Thread(target=body, name="holdfast-tool", daemon=True)
         thread.start()
         return future
-
-
-_THREADS: Final[WeakKeyDictionary[asyncio.Future[Any], threading.Thread]] = WeakKeyDictionary()
-
-
-def thread_of(call: asyncio.Future[Any]) -> threading.Thread | None:
-    """The thread in which a call runs, if it has one."""
-    return _THREADS.get(call)
 
 
 def _tell(
@@ -207,19 +196,7 @@ def checked_loop() -> None:
         ) from None
 
 
-# --- the memory of this machine, and the collector of this interpreter -------------------------------------------
-
-_CGROUP_LIMIT: Final = Path("/sys/fs/cgroup/memory.max")
-
-
-def memory_kib() -> int | None:
-    """The memory that this process may use, KiB: that of the machine, or its container's; None if unknown."""
-    found: list[int] = []
-    with contextlib.suppress(OSError, ValueError, AttributeError):
-        found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 1024)
-    with contextlib.suppress(OSError, ValueError):  # there is no limit, or no such file on this system
-        found.append(int(_CGROUP_LIMIT.read_text()) // 1024)
-    return min((kib for kib in found if kib > 0), default=None)
+# --- the collector of this interpreter ----------------------------------------------------------------------------
 
 
 class GarbageCollector:

@@ -7,7 +7,6 @@ The functions below show the operation as its tool and its handlers see it.
 
 from __future__ import annotations
 
-import asyncio
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
@@ -21,6 +20,8 @@ from holdfast.model.saga import CONFIRM, serving
 from holdfast.model.view import Operation
 
 if TYPE_CHECKING:
+    import asyncio
+
     from holdfast.engine.active_run.log import RunRecorder
     from holdfast.engine.approvals import CoveringPermission
     from holdfast.engine.conflicts import ClaimHolder

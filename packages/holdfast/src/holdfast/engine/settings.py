@@ -6,8 +6,8 @@ from typing import Final
 
 import msgspec
 
-from holdfast.engine.environment import memory_kib
 from holdfast.errors import UsageError
+from holdfast.journal.host import memory_kib
 
 _SWITCHES: Final = ("private_webhooks", "fast_path")
 _AT_LEAST_ONE: Final = (

@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
@@ -31,6 +32,7 @@ __all__ = [
     "file_identity",
     "lock_holder",
     "machine_id",
+    "memory_kib",
     "network_filesystem",
     "queued_ns",
     "this_process",
@@ -425,3 +427,18 @@ class HostFacts(msgspec.Struct, frozen=True):
 def this_host() -> HostFacts:
     """The real machine."""
     return HostFacts(machine=machine_id(), boot=boot_id(), uptime_ms=uptime_ms, wall_ms=wall_ms, fate=fate)
+
+
+# --- memory --------------------------------------------------------------------------------------------------------
+
+_CGROUP_LIMIT: Final = Path("/sys/fs/cgroup/memory.max")
+
+
+def memory_kib() -> int | None:
+    """The memory that this process may use, KiB: that of the machine, or its container's; None if unknown."""
+    found: list[int] = []
+    with suppress(OSError, ValueError, AttributeError):
+        found.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 1024)
+    with suppress(OSError, ValueError):  # there is no limit, or no such file on this system
+        found.append(int(_CGROUP_LIMIT.read_text()) // 1024)
+    return min((kib for kib in found if kib > 0), default=None)

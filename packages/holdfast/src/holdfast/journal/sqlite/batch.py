@@ -330,14 +330,15 @@ def _is_stored(write: Write, database: Database) -> bool:
 def _change_run(database: Database, write: Write, change: RunChange, wall_ms: int) -> None:
     database.change(
         # Giving the lease back fences it out as well: nothing may follow under the old token.
-        "update run set status = ?1, reason = ?2, due_ms = ?3, waits = cast(?4 as text), updated_ms = ?5,"
-        " owner = case when ?6 then null else owner end, token = token + ?6 where id = ?7 and token = ?8",
+        "update run set status = ?, reason = ?, due_ms = ?, waits = cast(? as text), updated_ms = ?,"
+        " owner = case when ? then null else owner end, token = token + ? where id = ? and token = ?",
         (
             change.status,
             change.reason,
             change.due_ms,
             change.waits,
             wall_ms,
+            change.release,
             change.release,
             write.lease.row,
             write.lease.token,
