@@ -66,6 +66,19 @@ def test_another_distribution_adds_a_command(monkeypatch: pytest.MonkeyPatch, ca
     assert "Added by other distributions:" in capsys.readouterr().out
 
 
+def test_a_command_with_the_name_of_ours_is_not_used_and_the_help_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(metadata, "entry_points", entries(ps=GREETING))
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    _, _, said = capsys.readouterr().out.partition("Not used, for Holdfast has a command of that name:")
+    assert said.split()[0] == "ps"
+    with pytest.raises(SystemExit):
+        main(["ps", "--help"])
+    assert "List the runs" in capsys.readouterr().out
+
+
 def test_an_extension_that_cannot_be_imported_says_so(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(metadata, "entry_points", entries(serve="no.such.module:serve"))
     with pytest.raises(UsageError, match="holdfast serve cannot be loaded: No module named 'no'"):

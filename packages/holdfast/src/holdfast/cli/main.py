@@ -122,6 +122,9 @@ class Root(click.Group):
         if added := _added():
             with formatter.section("Added by other distributions"):
                 formatter.write_dl([(name.ljust(width), f"From {source}.") for name, source in added.items()])
+        if hidden := _added(used=False):
+            with formatter.section("Not used, for Holdfast has a command of that name"):
+                formatter.write_dl([(name.ljust(width), f"From {source}.") for name, source in hidden.items()])
 
     def main(
         self,
@@ -142,10 +145,16 @@ class Root(click.Group):
         sys.exit(status)
 
 
-def _added() -> dict[str, str]:
-    """The commands of distributions other than the console, each with its distribution."""
+def _added(*, used: bool = True) -> dict[str, str]:
+    """The commands of distributions other than the console, each with its distribution; or those that are not `used`.
+
+    A command of ours is never replaced by one of the same name.
+    """
     found = {one.name: one.dist.name if one.dist else "" for one in extensions("holdfast.commands")}
-    return {name: source for name, source in found.items() if name not in COMMANDS}
+    ours = {name for name, (module, _) in COMMANDS.items() if module != CONSOLE}
+    if used:
+        return {name: source for name, source in found.items() if name not in COMMANDS}
+    return {name: source for name, source in found.items() if name in ours}
 
 
 def _by_entry_point(name: str) -> click.Command:
