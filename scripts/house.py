@@ -214,7 +214,9 @@ MEASURES: Final = (
     # `holdfast dev`.
     Measure("lines of Python that `pip install holdfast` brings", 54_450, 42_000, lambda: lines(runtime())),
     Measure("files of them", 300, 240, lambda: len(runtime())),
-    Measure("lines of the ready loop, its clients and streams, beside these", 1_600, 1_500, lambda: lines(additions())),
+    # Raised from 1,600 for the checks of what a model returns and of what a caller passes, for names of calls that are
+    # unique within an answer, and for the errors' next steps.
+    Measure("lines of the ready loop, its clients and streams, beside these", 1_640, 1_500, lambda: lines(additions())),
     Measure("lines of the adapters for agent frameworks, beside these", 1_050, 1_000, lambda: lines(adapters())),
     Measure("lines of Python that `holdfast-console` adds", 8_130, 7_500, lambda: lines(product()) - lines(sources())),
     Measure("files of these", 60, 50, lambda: len(product()) - len(sources())),

@@ -7,20 +7,22 @@ receipts come from the records of the run, not from the model, so a call that is
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
 from holdfast.agent.run import Run
 from holdfast.agent.run_context import RunContext
 from holdfast.errors import DecisionFailed, UsageError
-from holdfast.loop.model import ChatMessage, Model, ModelReply, ModelRequest, checked_reply, user
+from holdfast.loop.model import ChatMessage, ModelReply, ModelRequest, user
 
 _SUMMARIZE: Final = (
     "Summarize the conversation for the one who continues it: the goal, what was decided and why, what is still to do. "
     "Leave out what was done: that is listed from the records."
 )
 _CHARACTERS_OF_A_TOKEN: Final = 4
+Summarize: TypeAlias = Callable[[tuple[ChatMessage, ...]], Awaitable[ModelReply]]
+"""Asks a model for a summary of the messages. Raises `DecisionFailed` where none gives one."""
 
 
 class Compaction(msgspec.Struct, frozen=True):
@@ -47,30 +49,28 @@ class ChatHistory:
         self.messages = list(messages)
         self._summaries = 0
 
-    async def compact(self, run: Run, rule: Compaction, model: Model) -> None:
+    async def compact(self, run: Run, rule: Compaction, summarize: Summarize) -> None:
         """Replace the first messages by a summary and the receipts, where the rule applies."""
         size = _estimated(self.messages[self._summaries :])
         cut = _cut(self.messages, rule.keep)
         if size <= rule.above or cut <= self._summaries:
             return
         try:
-            summary = (await run.decide(_summarizer(model), tuple(self.messages[:cut]))).text
+            reply = await summarize(tuple(self.messages[:cut]))
+            summary = "" if reply.stop == "refusal" else reply.text
         except DecisionFailed:
-            summary = "(no summary could be made)"
+            summary = ""
         receipts = await run.digest()
         await RunContext.current().value(
             "compacted", lambda: {"above": rule.above, "keep": rule.keep, "tokens": size, "messages": cut}
         )
-        first = user(f"{receipts}\n\nThe conversation until here, in short:\n{summary}")
+        first = user(f"{receipts}\n\nThe conversation until here, in short:\n{summary or '(no summary could be made)'}")
         self.messages, self._summaries = [first, *self.messages[cut:]], 1
 
 
-def _summarizer(model: Model) -> Callable[[tuple[ChatMessage, ...]], Awaitable[ModelReply]]:
-    async def summary(messages: tuple[ChatMessage, ...]) -> ModelReply:
-        request = ModelRequest(messages=(*messages, user(_SUMMARIZE)))
-        return checked_reply(await model.answer(request, lambda _text: None))
-
-    return summary
+def summary_request(messages: tuple[ChatMessage, ...]) -> ModelRequest:
+    """The question for a summary of the messages."""
+    return ModelRequest(messages=(*messages, user(_SUMMARIZE)))
 
 
 def _estimated(messages: list[ChatMessage]) -> int:

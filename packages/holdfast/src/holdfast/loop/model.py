@@ -6,7 +6,8 @@ as any object with `answer`; `holdfast.testing.services.ScriptedModel` is one wi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import count
 from typing import Any, Literal, Protocol, TypeAlias
 
 import msgspec
@@ -93,23 +94,47 @@ def user(text: str) -> ChatMessage:
     return ChatMessage("user", text)
 
 
-def checked_reply(reply: ModelReply) -> ModelReply:
-    """The reply, if its calls can be performed. Raises `ModelError` for one without a tool, or an id given twice."""
+def checked_reply(reply: object) -> ModelReply:
+    """The reply, if it can be used; a call without an id is named by its place. Raises `ModelError` otherwise."""
+    if not isinstance(reply, ModelReply):
+        raise ModelError(
+            f"answer() must return a ModelReply, and it returned {type(reply).__name__}",
+            code="malformed",
+            known="no call was performed",
+            next_step="correct the model's client",
+        )
     seen: set[str] = set()
     for call in reply.calls:
         if not call.tool:
             raise _malformed("a call without the name of a tool")
-        if call.id in seen:
+        if call.id and call.id in seen:
             raise _malformed(f"two calls with the id {call.id!r}")
         seen.add(call.id)
-    if reply.stop == "end" and not reply.text and not reply.calls:
+    if reply.stop not in {"length", "refusal"} and not reply.text.strip() and not reply.calls:
         raise _malformed("no text and no call")
-    return reply
+    if "" not in seen:
+        return reply
+    # The outcomes are matched to their calls by id, so each call needs one of its own.
+    named = zip(reply.calls, steps_of(reply.calls), strict=True)
+    calls = tuple(call if call.id else msgspec.structs.replace(call, id=step) for call, step in named)
+    return msgspec.structs.replace(reply, calls=calls)
 
 
-def step_of(call: ModelCall, place: int) -> str:
-    """The name of the branch that performs the call: its id, or its place in the answer where that names no step."""
-    return call.id if can_name(call.id) else f"call-{place}"
+def steps_of(calls: Sequence[ModelCall]) -> list[str]:
+    """The names of the branches that perform the calls of one answer: each call's id, where that can name a step.
+
+    Another id is replaced by the call's place, with a number behind it where another call has that name. The names
+    depend on the recorded answer alone, so that a replay gives the same.
+    """
+    ids = {call.id for call in calls}
+    names: list[str] = []
+    for place, call in enumerate(calls, 1):
+        if can_name(call.id) and call.id not in names:
+            names.append(call.id)
+        else:
+            numbered = (f"call-{place}" if number == 1 else f"call-{place}-{number}" for number in count(1))
+            names.append(next(name for name in numbered if name not in ids and name not in names))
+    return names
 
 
 def _malformed(found: str) -> ModelError:

@@ -13,17 +13,17 @@ each in a branch that has the model's id of the call. A replay asks no model.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import Any, Literal, TypeVar, cast
 
 import msgspec
 
-from holdfast.agent.run import Run
+from holdfast.agent.run import Decide, Run
 from holdfast.agent.run_context import RunContext
 from holdfast.errors import DecisionFailed, LoopStopped, UsageError
-from holdfast.loop.compaction import ChatHistory, Compaction
-from holdfast.loop.model import ChatMessage, Model, ModelCall, ModelReply, ModelRequest, checked_reply, step_of, user
+from holdfast.loop.compaction import ChatHistory, Compaction, summary_request
+from holdfast.loop.model import ChatMessage, Model, ModelCall, ModelReply, ModelRequest, checked_reply, steps_of, user
 from holdfast.model.outcome import Outcome
 from holdfast.model.parameters import parameters_schema
 from holdfast.model.values import codec_for
@@ -131,7 +131,7 @@ class Chat:
 
     async def perform(self, calls: Sequence[ModelCall]) -> list[Outcome[Any]]:
         """Perform the calls of one answer at once, and append their outcomes to the conversation."""
-        named = [(step_of(call, place), call) for place, call in enumerate(calls, 1)]
+        named = list(zip(steps_of(calls), calls, strict=True))
         assert self._section is not None, "a turn comes first"
         with self._section.inside():
             outcomes = await self._run.map(self._performed, named, id=lambda one: one[0])
@@ -178,9 +178,13 @@ class Chat:
         return reply
 
     async def _asked(self) -> ModelReply:
-        """The reply of the model, or that of the first fallback which the error before it leads to."""
+        """The reply to the conversation, which is compacted first where the rule applies."""
         if self._loop.compaction is not None:
-            await self._history.compact(self._run, self._loop.compaction, self._loop.model)
+            await self._history.compact(self._run, self._loop.compaction, self._summary)
+        return await self._first_reply(self._turn_of)
+
+    async def _first_reply(self, ask: Callable[[Model, str], Awaitable[ModelReply]]) -> ModelReply:
+        """The reply of the model, or that of the first fallback which the error before it leads to."""
         failed: DecisionFailed | None = None
         refused: ModelReply | None = None
         before, why = "", ""
@@ -188,7 +192,7 @@ class Chat:
             if (failed is not None or refused is not None) and before not in fallback.after:
                 continue
             try:
-                reply = await self._ask(fallback.model, why)
+                reply = await ask(fallback.model, why)
             except DecisionFailed as error:
                 failed, (before, reason) = error, _class_of(error)
                 why = f"{fallback.model.name} failed ({before or 'error'}): {reason}"
@@ -201,10 +205,22 @@ class Chat:
         assert failed is not None, "a turn without a reply failed"
         raise failed
 
-    async def _ask(self, model: Model, why: str) -> ModelReply:
-        settings = self._run.options(
-            retry=self._loop.retry or (FALLBACK_RETRY if self._loop.fallbacks else None), timeout=self._loop.timeout
-        )
+    def _settings(self) -> Decide:
+        """The settings of one call of a model, for a turn and for a summary."""
+        retry = self._loop.retry or (FALLBACK_RETRY if self._loop.fallbacks else None)
+        return self._run.options(retry=retry, timeout=self._loop.timeout)
+
+    async def _summary(self, messages: tuple[ChatMessage, ...]) -> ModelReply:
+        async def of(model: Model, why: str) -> ModelReply:
+            async def summary(messages: tuple[ChatMessage, ...]) -> ModelReply:
+                reply = checked_reply(await model.answer(summary_request(messages), lambda _text: None))
+                return msgspec.structs.replace(reply, model=reply.model or model.name, why=why)
+
+            return await self._settings().decide(summary, messages)
+
+        return await self._first_reply(of)
+
+    async def _turn_of(self, model: Model, why: str) -> ModelReply:
         context = RunContext.current()
         step = context.next_step("model")
 
@@ -214,7 +230,7 @@ class Chat:
             return msgspec.structs.replace(reply, model=reply.model or model.name, why=why)
 
         asked.__name__ = "model"
-        return await settings.decide(asked, self._request())
+        return await self._settings().decide(asked, self._request())
 
     def _request(self) -> ModelRequest:
         loop, tools = self._loop, self._run.tools.schemas("json")
