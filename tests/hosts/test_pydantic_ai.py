@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
@@ -281,3 +283,68 @@ def test_outside_a_run_the_agent_works_as_without(tmp_path: Path):
 
     script = Script([("pay", {"cents": 5})])
     assert asyncio.run(host(script, pay).run("go")).output == "paid"
+
+
+@pytest.mark.parametrize(
+    "ids", [["a/b", "", "x#2", "y" * 201], ["a", "a", "a"], ["", "call-1"]], ids=["unusable", "twice", "mixed"]
+)
+def test_ids_of_a_model_that_cannot_name_a_step_are_replaced(tmp_path: Path, ids: list[str]):
+    sent: list[int] = []
+
+    async def pay(cents: int) -> str:
+        sent.append(cents)
+        if len(sent) == len(ids):
+            raise OSError("the connection broke")
+        return "paid"
+
+    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        if len(messages) > 1:
+            return ModelResponse(parts=[TextPart("all paid")])
+        return ModelResponse(parts=[ToolCallPart("pay", {"cents": at}, one) for at, one in enumerate(ids)])
+
+    desk = Desk(tmp_path / "desk.db", Agent(FunctionModel(model), tools=[pay], capabilities=[HoldfastDurability()]))
+    assert desk.run().startswith("waits: ")
+    first = desk.steps()
+    assert desk.run().startswith("waits: ")
+    assert (desk.steps(), sorted(sent)) == (first, list(range(len(ids))))
+    assert len(first) == len(ids)
+    usable = {one for one in ids if one and len(one) < 201 and not set(one) & set("/#")}
+    assert usable <= {step.partition("/")[0] for step in first}
+
+
+SYNCHRONOUS = """
+from holdfast import Run, agent
+from holdfast.hosts.pydantic_ai import HoldfastDurability
+from pydantic_ai import Agent
+from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
+from pydantic_ai.models.function import FunctionModel
+
+def model(messages, info):
+    return ModelResponse(parts=[TextPart("seen") if len(messages) > 1 else ToolCallPart("look", {}, "a")])
+
+host = Agent(FunctionModel(model), capabilities=[HoldfastDurability()])
+
+@host.tool_plain(metadata={"holdfast": {"effect": "read"}})
+def look() -> str:
+    return "seen"
+
+@agent
+async def desk(run: Run, task: str) -> str:
+    return (await host.run(task)).output
+
+def test_it(world):
+    world.explore(desk, "go")
+"""
+
+
+def test_a_new_project_explores_crashes_without_a_warning_and_its_tests_end(tmp_path: Path):
+    def python(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, *arguments], capture_output=True, text=True, check=False, cwd=tmp_path, timeout=120
+        )
+
+    made = python("-m", "holdfast", "init", "pp", "--host", "pydantic-ai")
+    assert made.returncode == 0, made.stderr
+    (tmp_path / "pp" / "test_synchronous.py").write_text(SYNCHRONOUS)
+    ended = python("-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", "pp")
+    assert (ended.returncode, "2 passed in" in ended.stdout) == (0, True), ended.stdout + ended.stderr

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import hashlib
 import keyword
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from inspect import Parameter, Signature
@@ -24,6 +25,7 @@ from holdfast.engine import steps
 from holdfast.engine.active_run.scopes import SCOPE, Scope
 from holdfast.engine.current_operation import AT
 from holdfast.errors import ArgumentError, ContractError, OutsideRun, Rejected, UsageError
+from holdfast.model.ids import can_name
 from holdfast.model.outcome import Outcome
 from holdfast.model.parameters import parse_arguments
 from holdfast.policies import Gate
@@ -66,6 +68,11 @@ class HostedRun:
     def id(self) -> str:
         """The run's name."""
         return self._scope.active.run
+
+    @property
+    def inline(self) -> bool:
+        """True in a simulated process, which has no threads: the host must call synchronous functions in the loop."""
+        return self._scope.active.process.environment.threads.inline
 
     def begin(self, name: str) -> str:
         """A name for one more conversation of the host in this branch: `assistant`, then `assistant-2`."""
@@ -184,6 +191,20 @@ class HostedRun:
         )
         with self.step(name) as scope:
             return await decide(scope, settings, ask, (), {})
+
+
+def name_calls(turn: str, calls: list[dict[str, Any]], field: str) -> None:
+    """Give each call of a recorded answer an id in `field` that can name a step, and that no other call of it has.
+
+    Usable ids of the model stay. A new one follows from the turn and the place of the call, so it is the same after a
+    crash; it has the letters and the length that the services of models accept.
+    """
+    taken: set[object] = set()
+    for place, call in enumerate(calls):
+        known: object = call.get(field)
+        if not isinstance(known, str) or not can_name(known) or known in taken:
+            call[field] = "call_" + hashlib.sha256(f"{turn}/{place}".encode()).hexdigest()[:24]
+        taken.add(call[field])
 
 
 async def _in_context(context: contextvars.Context, body: Callable[[], Awaitable[Any]]) -> Any:

@@ -57,6 +57,11 @@ class Rng(Protocol):
 class Threads(Protocol):
     """Where synchronous tools run."""
 
+    @property
+    def inline(self) -> bool:
+        """True if there are no threads: functions run in the loop itself."""
+        ...
+
     def call(self, function: Callable[[], T]) -> asyncio.Future[T]:
         """Run `function` in a thread of its own, with this context. The future never abandons it."""
         ...
@@ -114,6 +119,8 @@ class SystemRng:
 
 class DaemonThreads:
     """One daemon thread per call: a tool that never returns must not keep the process from ending."""
+
+    inline = False
 
     def call(self, function: Callable[[], T]) -> asyncio.Future[T]:
         """Run `function` in a new thread that sees the caller's context variables."""

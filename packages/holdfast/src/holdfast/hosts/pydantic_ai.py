@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from datetime import timedelta
 from typing import Any, Literal, TypeVar, cast
 
 import msgspec
 
-from holdfast.agent.hosted import ALWAYS, HostControl, HostedRun, tool_from_schema
+from holdfast.agent.hosted import ALWAYS, HostControl, HostedRun, name_calls, tool_from_schema
 from holdfast.agent.tool import Tool
 from holdfast.errors import ContractError
 from holdfast.hosts import too_old
@@ -121,10 +122,13 @@ class HoldfastDurability(BaseDurabilityCapability[Deps]):
     async def wrap_run(
         self, ctx: RunContext[Deps], *, handler: Callable[[], Awaitable[AgentRunResult[Any]]]
     ) -> AgentRunResult[Any]:
-        """Keep the telemetry of what is replayed out of traces."""
+        """Keep the telemetry of what is replayed out of traces, and threads out of a simulated process."""
         with ExitStack() as stack:
-            if self.in_durable_context:
+            hosted = HostedRun.current()
+            if hosted is not None:
                 stack.enter_context(replay_scope())
+                if hosted.inline:  # its loop calls at once what an executor is given; the host's own threads never end
+                    stack.enter_context(AbstractAgent.using_thread_executor(ThreadPoolExecutor()))
             return await super().wrap_run(ctx, handler=handler)
 
     async def handle_deferred_tool_calls(
@@ -188,16 +192,17 @@ class _Backend(JournalCallableOperationBackend[Any]):
         _, messages, settings, parameters, context = cast("tuple[Any, Any, Any, ModelRequestParameters, Any]", key)
         run_id = str(context.run_id).removeprefix(f"{hosted.id}/")
         turn = f"turn-{context.run_step}"
+        name = turn if run_id == self._agent else f"{run_id}.{turn}".replace("/", ".")
         plain = ModelMessagesTypeAdapter.dump_python(messages, mode="json")
         seen: dict[str, Any] = {
             "messages": _without_process(plain),
             "settings": {one: repr(value) for one, value in sorted(cast("dict[str, Any]", settings or {}).items())},
             "tools": [tool.name for tool in parameters.function_tools],
         }
-        return await hosted.turn(
-            turn if run_id == self._agent else f"{run_id}.{turn}".replace("/", "."), seen, body,
-            differs=self._turns.differs, timeout=self._turns.timeout, retry=self._turns.retry,
-        )  # fmt: skip
+        turns = self._turns
+        answer = await hosted.turn(name, seen, body, differs=turns.differs, timeout=turns.timeout, retry=turns.retry)
+        name_calls(name, [one for one in answer["parts"] if one["part_kind"] == "tool-call"], "tool_call_id")
+        return answer
 
     async def _call(self, hosted: HostedRun, body: Callable[[], Awaitable[object]], key: tuple[object, ...]) -> object:
         name, arguments, context, known = cast("tuple[str, dict[str, Any], RunContext[Any], Any]", key)

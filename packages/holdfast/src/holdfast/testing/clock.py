@@ -120,6 +120,8 @@ class SeededRng:
 class InlineThreads:
     """Runs synchronous tools in the loop itself: no other thread, one order of events."""
 
+    inline = True
+
     def call(self, function: Callable[[], T]) -> asyncio.Future[T]:
         """Run `function` now, in a copy of this context; the future is done when this returns."""
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
@@ -132,6 +134,8 @@ class InlineThreads:
 
 class HeldThreads:
     """Real threads. Virtual time stops while one of them runs."""
+
+    inline = False
 
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop

@@ -8,10 +8,13 @@ timer when no process can take a step. A paused actor keeps its queue; a dead on
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import heapq
+import inspect
+import sys
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextvars import Context, ContextVar
 from typing import Any, Final, TypeVar
 
@@ -72,6 +75,7 @@ class Actor:
         self.ready.clear()
 
 
+_MOST_CLOSES: Final = 1_000
 ACTOR: Final[ContextVar[Actor]] = ContextVar("holdfast_actor")
 
 
@@ -90,6 +94,7 @@ class SimLoop(asyncio.BaseEventLoop):
         self._pick = pick
         self._actors = [self.world]
         self._graves = [self.world]
+        self._generators: dict[int, Actor] = {}
         self._most_steps = most_steps
         self.set_task_factory(_kept)
 
@@ -166,6 +171,8 @@ class SimLoop(asyncio.BaseEventLoop):
     def run(self, main: Coroutine[Any, Any, T], *, until: float) -> T | None:
         """Run until `main` has ended. Raises `Stuck` after `until` seconds, or if nothing can happen any more."""
         asyncio._set_running_loop(self)  # noqa: SLF001 - as every event loop does
+        hooks = sys.get_asyncgen_hooks()
+        sys.set_asyncgen_hooks(self._begun, self._abandoned)
         try:
             task: asyncio.Task[T] = self.create_task(main)
             while not task.done() and not self.halted:
@@ -173,8 +180,18 @@ class SimLoop(asyncio.BaseEventLoop):
             return task.result() if task.done() else None
         finally:
             self._bury()
+            sys.set_asyncgen_hooks(*hooks)
             asyncio._set_running_loop(None)  # noqa: SLF001 - as above
             self.close()
+
+    def _begun(self, generator: AsyncGenerator[Any, Any]) -> None:
+        self._generators[id(generator)] = ACTOR.get(self.world)
+
+    def _abandoned(self, generator: AsyncGenerator[Any, Any]) -> None:
+        """Close a generator that its process dropped, as asyncio does. In a dead process no cleanup code runs."""
+        actor = self._generators.pop(id(generator), self.world)
+        if actor.alive and asyncio._get_running_loop() is self:  # noqa: SLF001 - None, not an error, after the end
+            self.inside(actor, generator.aclose())
 
     def _step(self, until: float) -> None:
         runnable = [actor for actor in self._actors if actor.ready and not actor.paused]
@@ -236,7 +253,19 @@ def _kept(
 
 
 def _close(coroutine: Any) -> None:
-    try:
-        coroutine.close()
-    except BaseException:  # noqa: BLE001 - cleanup code of a dead process: its exceptions are ignored
-        return
+    """Close a coroutine of a dead process, and first what it awaits: a part left open would complain when collected.
+
+    Each `await` of its cleanup code needs one more attempt to end it.
+    """
+    for _ in range(_MOST_CLOSES):
+        inner: Any = coroutine
+        while _open(awaited := inner.cr_await):
+            inner = awaited
+        with contextlib.suppress(BaseException):  # of cleanup code of a dead process
+            inner.close()
+        if not _open(coroutine):
+            return
+
+
+def _open(awaited: object) -> bool:
+    return inspect.iscoroutine(awaited) and inspect.getcoroutinestate(awaited) != inspect.CORO_CLOSED
