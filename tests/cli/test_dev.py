@@ -93,6 +93,43 @@ def test_a_file_that_cannot_be_loaded_is_waited_for(holdfast: Lab):
         assert screen.process.wait(SECONDS) == 0
 
 
+def test_code_that_never_ends_at_module_level_is_named_and_can_be_corrected_or_ended(holdfast: Lab):
+    desk = (holdfast.directory / "desk.py").read_text()
+    (holdfast.directory / "desk.py").write_text(desk + "\nwhile True:\n    pass\n")
+    with developing(holdfast, "desk.py:desk", "--no-inbox") as screen:
+        screen.until("Still loading desk.py:desk")
+        (holdfast.directory / "desk.py").write_text(desk + "\nimport time\ntime.sleep(600)\n")
+        screen.until("Reloading: desk.py changed.")
+        screen.until("Still loading desk.py:desk")
+        screen.process.send_signal(signal.SIGINT)
+        assert screen.process.wait(SECONDS) == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (("desk.py", "import newmod\n"), "No module named 'newmod'"),
+        (("pyproject.toml", "[[["), "pyproject.toml cannot be read"),
+        (("desk.py", "raise SystemExit('bye')\n"), "ends the process when it is loaded: sys.exit('bye')"),
+    ],
+    ids=["a new module", "settings", "an exit"],
+)
+def test_nothing_in_the_program_ends_it_and_a_new_file_is_seen(holdfast: Lab, change: tuple[str, str], says: str):
+    name, text = change
+    holdfast.write("pyproject.toml", "")
+    before = (holdfast.directory / name).read_text()
+    with developing(holdfast, "desk.py:desk", "--no-inbox") as screen:
+        screen.until("Driving desk")
+        (holdfast.directory / name).write_text(text + before)
+        assert says in screen.until("Waiting for a file to change")
+        if "newmod" in text:
+            holdfast.write("newmod.py", "")
+        else:
+            (holdfast.directory / name).write_text(before)
+        screen.until("Reloading")
+        screen.until("Driving desk")
+
+
 def test_a_question_is_shown_once_with_the_commands_that_answer_it(asking: Lab):
     with developing(asking, "desk.py:desk", "--no-inbox") as screen:
         said = screen.until("--did-not-happen")

@@ -33,7 +33,7 @@ def test_its_test_passes_and_fails_without_the_key_of_the_refund(holdfast: Lab, 
     place = holdfast.directory / "desk"
 
     def tested() -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=native"]
         return subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=300, check=False)
 
     passed = tested()

@@ -217,6 +217,7 @@ def test_why_of_a_call_that_another_process_makes_says_that_it_is_open(holdfast:
             time.sleep(0.05)  # until the tool is at work in that process
         said = holdfast("why", "slow-17/pay#1")
         assert (said.status, "next move: wait (a call is still open)" in said.words) == (0, True)
+        assert said.lines[-1] == "  holdfast show slow-17 --follow"
     finally:
         driving.kill()
         driving.communicate()

@@ -18,7 +18,7 @@ class Scripted(Model):
     def __init__(self, world: Scene) -> None:
         self.world = world
 
-    async def get_response(self, system_instructions: Any, input: Any, *_: Any, **__: Any) -> ModelResponse:  # noqa: A002
+    async def get_response(self, system_instructions: Any, input: Any, *_: Any, **__: Any) -> ModelResponse:  # noqa: A002 - the name is the SDK's
         items = [] if isinstance(input, str) else input
         ended = [item for item in items if item.get("type") == "function_call_output"]
         calls: list[Any] = [

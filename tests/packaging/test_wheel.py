@@ -262,12 +262,18 @@ def test_nothing_of_the_runtime_imports_what_is_not_installed(runtime: Installed
     modules = sorted(
         ".".join(path.relative_to(runtime.packages).with_suffix("").parts)
         for path in (runtime.packages / "holdfast").rglob("*.py")
-        if path.name != "__main__.py"
+        if path.name != "__main__.py" and path.parent.name != "hosts"  # an adapter stands on its framework
     )
     program = f"import importlib, sys\nfor name in {modules}: importlib.import_module(name)\n"
     program += f"print(sorted(set({sorted(NEVER_INSTALLED | {'holdfast_console'})}) & set(sys.modules)))"
     ran = runtime("python", "-c", program, cwd=tmp_path)
     assert (ran.stdout, ran.returncode) == ("[]\n", 0), ran.stderr[-2000:]
+
+
+def test_an_adapter_without_its_framework_says_what_to_install(runtime: Installed, tmp_path: Path):
+    for name in ("langchain", "openai_agents"):  # that of Pydantic AI imports it when it is used
+        ran = runtime("python", "-c", f"import holdfast.hosts.{name}", cwd=tmp_path)
+        assert (ran.returncode, f"pip install 'holdfast[{name.replace('_', '-')}]'" in ran.stderr) == (1, True), name
 
 
 def test_the_inbox_is_served_in_a_browser_with_both(both: Installed, tmp_path: Path):

@@ -46,7 +46,7 @@ def load_agent(target: str, directory: str = "") -> AnyAgent:
     if directory and directory not in sys.path:
         sys.path.insert(0, directory)
     place, name = _split(target)
-    module = _module(place, target)
+    module = _module(place)
     if not name:
         return _only_agent(module, target)
     found: object = module
@@ -71,7 +71,7 @@ def load_agents(targets: Iterable[str]) -> list[AnyAgent]:
 def load_function(target: str) -> Callable[..., Any]:
     """A function of yours, named as an agent is. Raises `UsageError` saying what is wrong with it."""
     place, name = _split(target)
-    found: object = _module(place, target)
+    found: object = _module(place)
     for part in name.split("."):
         found = getattr(found, part, None)
     if not name or not callable(found):
@@ -88,16 +88,23 @@ def _split(target: str) -> tuple[str, str]:
     return place, name
 
 
-def _module(place: str, target: str) -> ModuleType:
+def _module(place: str) -> ModuleType:
     try:
         return _outside_a_loop(lambda: _from_file(Path(place)) if place.endswith(".py") else _by_name(place))
     except HoldfastError:
         raise
+    except SystemExit as end:
+        raise UsageError(
+            f"{place} ends the process when it is loaded: sys.exit({end.code!r})",
+            known=_where(end, place),
+            next_step="end it under: if __name__ == '__main__':",
+        ) from end
     except Exception as error:
+        shows = f"python {place}" if place.endswith(".py") else f"python -c 'import {place}'"
         raise UsageError(
             f"{place} could not be loaded: {type(error).__name__}: {error}",
             known=_where(error, place),
-            next_step=f"correct it and try again; python -c 'import ...' of {target} shows the whole traceback",
+            next_step=f"correct it and try again; {shows} shows the whole traceback",
         ) from error
 
 

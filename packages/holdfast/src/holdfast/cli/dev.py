@@ -25,6 +25,7 @@ from holdfast.cli.config import policy_source, project_settings, project_targets
 from holdfast.cli.exit_status import DONE, problem_of, tell
 from holdfast.cli.inbox import show_item
 from holdfast.cli.worker import WorkerLoop, drive_until
+from holdfast.engine.environment import DaemonThreads
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.extensions import CONSOLE, extension, has_extension
 from holdfast.people.items import items
@@ -38,6 +39,8 @@ _PART: Final = "dev.inbox"
 _LOOK_S: Final = 0.5
 """How often the files are looked at. Their times are compared: that works on every file system, and for dozens of files
 it costs less than a millisecond."""
+_SLOW_S: Final = 3
+"""After this time a person is told that the code is still loading."""
 
 
 class DevOptions(msgspec.Struct, frozen=True):
@@ -68,7 +71,7 @@ def dev(call: CommandCall, targets: tuple[str, ...], **options: Any) -> int:
     in it. The web inbox is on this machine only, and needs holdfast-console. A reload
     suspends what runs and continues it with the new code.
     """
-    if wait_for(_develop(call, targets or tuple(project_targets()), msgspec.convert(options, DevOptions))):
+    if wait_for(_develop(call, targets, msgspec.convert(options, DevOptions))):
         sys.stdout.flush()
         sys.stderr.flush()
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])  # noqa: S606 - this very command, no shell
@@ -77,17 +80,23 @@ def dev(call: CommandCall, targets: tuple[str, ...], **options: Any) -> int:
 
 async def _develop(call: CommandCall, targets: tuple[str, ...], options: DevOptions) -> bool:
     """Drive and serve until a signal comes or a file changes. True if a file changed. Raises `UsageError`."""
-    if not targets:
-        raise UsageError("dev needs the agents to drive", next_step="holdfast dev desk.py:refund_desk")
+    agents: list[AnyAgent] = []
+    files = SourceFiles(_of_targets(targets))  # before they are read: a change while they load is one, too
     with ending_by_signal() as stop:
         try:
-            agents = load_agents(targets)
+            targets = targets or tuple(project_targets())
+            files.watch(_of_targets(targets))
+            if (loaded := await _loaded(call, targets, files, stop)) is None:
+                return True
+            agents = loaded
+            files.watch((*_own_modules(), *_settings_files(call, options.reach)))
         except HoldfastError as error:
-            files = SourceFiles(_of_targets(targets))
             tell(call.screen, problem_of(error))
             call.screen.note(("Waiting for a file to change. Press Ctrl-C to end.", "dim"))
+            files.watch(_own_modules(), beside=_of_targets(targets))
             return await _changed(call, files, stop)
-        files = SourceFiles((*_of_targets(targets), *_settings_files(call, options.reach)))
+        if not targets:
+            raise UsageError("dev needs the agents to drive", next_step="holdfast dev desk.py:refund_desk")
         async with app_of(call, agents, create=True, reach=reach_of(options.reach)) as app:
             _tell_first_step(call, app, targets, agents)
             async with _beside(_inbox(call, app, options), _report_items(call, app)):
@@ -99,6 +108,32 @@ async def _develop(call: CommandCall, targets: tuple[str, ...], options: DevOpti
             if shift.failed is not None:
                 raise shift.failed
             return await changing
+
+
+async def _loaded(
+    call: CommandCall, targets: tuple[str, ...], files: SourceFiles, stop: asyncio.Event
+) -> list[AnyAgent] | None:
+    """The agents; None where a file changed while their code was loading. Raises `UsageError`.
+
+    Code at module level may never end: the thread that loads it is left behind by the next start, or by the end of
+    the process, which waits for no thread then.
+    """
+    loading = DaemonThreads().call(lambda: load_agents(targets))
+    await asyncio.wait({loading}, timeout=_SLOW_S)
+    if loading.done():
+        return loading.result()
+    call.screen.note(("Still loading ", "yellow"), f"{', '.join(targets)}: its code at module level has not ended.")
+    changing = asyncio.create_task(_changed(call, files, stop))
+    both: set[asyncio.Future[Any]] = {loading, changing}
+    await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
+    if not changing.done():
+        changing.cancel()
+        return loading.result()
+    if not changing.result():
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(DONE)  # nothing is open yet
+    return None
 
 
 @asynccontextmanager
@@ -199,14 +234,23 @@ def _sample_of(schema: Mapping[str, Any], known: Mapping[str, Any]) -> object:
 
 
 class SourceFiles:
-    """The files whose change means that the program changed: its own modules, and `more`. Libraries are left out."""
+    """The files whose change means that the program changed, each as it was when its watch began."""
 
-    def __init__(self, more: Iterable[Path]) -> None:
-        self._state = {path: _state_of(path) for path in {*more, *_own_modules()}}
+    def __init__(self, paths: Iterable[Path]) -> None:
+        self._state: dict[Path, tuple[int, int] | None] = {}
+        self._directories: set[Path] = set()
+        self.watch(paths)
+
+    def watch(self, paths: Iterable[Path], *, beside: Iterable[Path] = ()) -> None:
+        """Watch more files. A new Python file next to one of `beside` counts: one that failed to load may miss it."""
+        for path in paths:
+            self._state.setdefault(path, _state_of(path))
+        self._directories.update(path.parent for path in beside if path.suffix == ".py")
 
     def changed(self) -> list[Path]:
-        """The files that are other than they were at the start, or gone."""
-        return sorted(path for path, state in self._state.items() if _state_of(path) != state)
+        """The files that are other than they were, or new, or gone."""
+        new = {path for directory in self._directories for path in directory.glob("*.py")} - self._state.keys()
+        return sorted(new | {path for path, state in self._state.items() if _state_of(path) != state})
 
 
 def _state_of(path: Path) -> tuple[int, int] | None:
@@ -229,9 +273,11 @@ def _own_modules() -> set[Path]:
 
 
 def _of_targets(targets: Iterable[str]) -> list[Path]:
-    """The files that targets name, and those beside them: one that failed to load may have failed in any of them."""
+    """The files that targets name, those beside them (one that failed to load may have failed in any), and settings."""
     named = [Path(one.rpartition(":")[0] if not one.endswith(".py") else one).resolve() for one in targets]
-    return [*named, *(one for path in named if path.suffix == ".py" for one in path.parent.glob("*.py"))]
+    beside = [one for path in named if path.suffix == ".py" for one in path.parent.glob("*.py")]
+    here = Path.cwd()
+    return [*named, *beside, *(directory / "pyproject.toml" for directory in (here, *here.parents))]
 
 
 def _settings_files(call: CommandCall, reach: str | None) -> list[Path]:

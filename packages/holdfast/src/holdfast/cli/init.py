@@ -21,6 +21,7 @@ HOSTS: Final = {
 }
 """The directories of `projects/`, one for each way to drive a model."""
 _TEMPLATE: Final = ".txt"
+_PROJECT: Final = "{{project}}"
 _NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 
 
@@ -43,7 +44,7 @@ def init(call: CommandCall, directory: str, host: str) -> int:
     name = place.resolve().name
     if _NAME.fullmatch(name) is None:
         raise UsageError(f"{name!r} cannot name a project", next_step="use letters, digits, and - _ . between them")
-    texts = {place / path: text.replace("NAME", name) for path, text in _templates(host).items()}
+    texts = {place / path: text.replace(_PROJECT, name) for path, text in _templates(host).items()}
     if there := [shown_path(path) for path in texts if path.exists()]:
         raise UsageError(f"{', '.join(there)} would be overwritten", next_step="name a new directory")
     try:
@@ -57,7 +58,8 @@ def init(call: CommandCall, directory: str, host: str) -> int:
     if call.screen.as_json:
         call.screen.document({"project": name, "host": host, "files": [str(path) for path in texts]})
         return DONE
-    call.screen.line(f"Wrote {', '.join(path.name for path in texts)} to {shown_path(place)}.")
+    where = "this directory" if place.resolve() == Path.cwd() else shown_path(place)
+    call.screen.line(f"Wrote {', '.join(path.name for path in texts)} to {where}.")
     into = () if place.resolve() == Path.cwd() else (f"cd {shlex.quote(shown_path(place))}",)
     given = """'{"id": "17", "text": "My order A-17 came late."}'"""
     call.screen.commands(

@@ -8,7 +8,7 @@ opened later need not wait for the end of the process.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 from weakref import WeakKeyDictionary, WeakSet
 
 import msgspec
@@ -19,10 +19,17 @@ from holdfast.model.operation import Attempt
 
 if TYPE_CHECKING:
     import asyncio
-    import threading
 
 
-THREADS: Final[WeakKeyDictionary[asyncio.Future[Any], threading.Thread]] = WeakKeyDictionary()
+class RunningThread(Protocol):
+    """A thread in which a call runs."""
+
+    def is_alive(self) -> bool:
+        """True until it has ended."""
+        ...
+
+
+THREADS: Final[WeakKeyDictionary[asyncio.Future[Any], RunningThread]] = WeakKeyDictionary()
 """The thread of each call that runs in one."""
 
 

@@ -150,7 +150,7 @@ async def explain(looking: JournalReader, operation: str, now: Now, settings: Se
         unread=[] if state.final else await unread(recorded, move),
         next_step=await _next_of_contradicted(looking, history, state)
         if state.final and state.links.contradicted
-        else _next(operation, history, state, move),
+        else _next(operation, history, state, move, driven=bool(situation.live)),
         relied_on=None if state.observed == r.NOTHING else state.observed,
         expected=None if state.intent.expected == r.NOTHING else state.intent.expected,
         contradicted=state.links.contradicted,
@@ -359,7 +359,8 @@ async def _next_of_contradicted(looking: JournalReader, history: RunHistory, sta
     return [f"holdfast inbox --item {name}", *(f"holdfast resolve {name} {word} --by NAME" for word in words)]
 
 
-def _next(operation: str, history: RunHistory, state: OperationState, move: m.Move) -> list[str]:
+def _next(operation: str, history: RunHistory, state: OperationState, move: m.Move, *, driven: bool) -> list[str]:
+    """The commands that help now. `driven`: a process still makes a call of it, so no other one can take the run."""
     run = history.run
     if state.final:
         return [f"holdfast show {run}"]
@@ -379,4 +380,4 @@ def _next(operation: str, history: RunHistory, state: OperationState, move: m.Mo
         return ["holdfast doctor"]
     if isinstance(move, m.Wait) and move.why == "paused":
         return [f"holdfast unpause --tool {state.intent.tool}"]
-    return [f"holdfast resume {run}"]
+    return [f"holdfast show {run} --follow" if driven else f"holdfast resume {run}"]
