@@ -216,7 +216,7 @@ MEASURES: Final = (
     Measure("files of them", 300, 240, lambda: len(runtime())),
     # Raised from 1,600 for the checks of what a model returns and of what a caller passes, for names of calls that are
     # unique within an answer, and for the errors' next steps.
-    Measure("lines of the ready loop, its clients and streams, beside these", 1_640, 1_500, lambda: lines(additions())),
+    Measure("lines of the ready loop, its clients and streams, beside these", 1_710, 1_500, lambda: lines(additions())),
     # Raised from 1,050 for ids of calls that can name a step, and for simulated processes without threads.
     Measure("lines of the adapters for agent frameworks, beside these", 1_090, 1_000, lambda: lines(adapters())),
     Measure("lines of Python that `holdfast-console` adds", 8_130, 7_500, lambda: lines(product()) - lines(sources())),

@@ -272,7 +272,7 @@ NEXT: Final[dict[str, str]] = {
     "PlanStepFailed": "Look at the reasons, one for each call that was tried; plan anew.",
     "NewPlanNeeded": "Make a new plan with `results`: what they rely on has changed.",
     "ModelError": "A client raises it. The run asks again, then raises `DecisionFailed`. Fallbacks depend on `code`.",
-    "LoopStopped": "Look at `code`: raise the limit, ask another way, or catch it and continue without a model.",
+    "LoopStopped": "Look at `code`: raise `turns` or `tokens` and resume, else change new runs, or catch it.",
     "NotAllowed": "Let a person who has the role do it; an admin assigns roles: `holdfast accounts role NAME ROLE`.",
     "SignInNeeded": "Sign in with your password on the page (`holdfast serve`), and approve it there.",
     "SignInRefused": "Try again after `retry_after` seconds; `holdfast accounts password NAME` sets a new password.",

@@ -8,8 +8,8 @@ from datetime import timedelta
 import pytest
 
 from holdfast import Key, Run, agent, current_operation, tool
-from holdfast.errors import DecisionFailed, ModelError
-from holdfast.loop import Compaction, Fallback, ModelCall, ModelLoop, ModelReply
+from holdfast.errors import DecisionFailed, LoopStopped, ModelError, ReplayDiverged, UsageError
+from holdfast.loop import Chat, Compaction, Fallback, LoopLimits, ModelCall, ModelLoop, ModelReply
 from holdfast.loop.model import steps_of
 from holdfast.model import records as r
 from holdfast.policies import Retry
@@ -164,3 +164,139 @@ def test_a_refusal_is_no_summary():
     model = Replying(ModelReply("", (call("c1", "x" * 400),), "calls"), ModelReply("I cannot", (), "refusal"))
     _, records = told(ModelLoop(model, compaction=RULE))
     assert b"(no summary could be made)" in bytes(decisions(records)[-1].seen)
+
+
+# --- what a caller passes ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said", "advice"),
+    [
+        (lambda: ModelLoop("gpt-5"), "'gpt-5' is not a model", "ModelLoop(OpenAIChat('gpt-5'))"),
+        (lambda: ModelLoop(Replying), "is not a model", "give a client"),
+        (lambda: ModelLoop(ScriptedModel("x"), fallbacks=(Fallback("small"),)), "'small' is not a model", "client"),
+        (lambda: ModelLoop(ScriptedModel("x"), fallbacks=(ScriptedModel("y"),)), "a tuple of Fallback", "Fallback("),
+        (lambda: ModelLoop(ScriptedModel("x"), tools="refund"), "tools='refund'", "tools=('refund',)"),
+        (lambda: ModelLoop(ScriptedModel("x"), tools=(refund,)), "names of tools", "tools=('refund',)"),
+    ],
+)
+def test_a_loop_of_something_else_is_refused_when_it_is_made(wrong, said: str, advice: str):
+    with pytest.raises(UsageError) as refused:
+        wrong()
+    assert said in str(refused.value)
+    assert refused.value.known == "the model was not asked"
+    assert advice in refused.value.next_step
+
+
+def refused_in_a_run(code) -> UsageError:
+    model = ScriptedModel("x")
+
+    async def run() -> object:
+        @agent(run_id="misuse-{text}", tools=[refund])
+        async def misused(run: Run, text: str) -> str:
+            await code(run, ModelLoop(model))
+            return "not reached"
+
+        async with Lab().app(misused) as app:
+            with pytest.raises(UsageError) as refused:
+                await app.run(misused, "x")
+            return refused.value
+
+    error = run_virtual(run())
+    assert isinstance(error, UsageError)
+    assert not model.asked
+    assert error.known
+    assert error.next_step
+    return error
+
+
+@pytest.mark.parametrize("said", [None, ["hi"], 5])
+def test_a_conversation_begins_with_text_or_messages(said):
+    error = refused_in_a_run(lambda run, loop: loop(run, said))
+    assert f"not with {said!r}" in str(error)
+
+
+class Plain:
+    pass
+
+
+@pytest.mark.parametrize("returns", [None, "Ruling", 5, Plain])
+def test_an_answer_has_a_type(returns):
+    error = refused_in_a_run(lambda run, loop: loop.ask(run, "x", returns))
+    assert error.known == "the model was not asked"
+
+
+def test_calls_are_performed_after_a_turn():
+    error = refused_in_a_run(lambda run, loop: Chat(run, loop, "x").perform((call("c1"),)))
+    assert "before turn()" in str(error)
+
+
+def test_the_position_of_a_stream_is_a_number():
+    @agent(run_id="stream-{text}")
+    async def silent(run: Run, text: str) -> str:
+        return text
+
+    async def run() -> None:
+        async with Lab().app(silent) as app:
+            with pytest.raises(UsageError, match="after='x'"):
+                app.stream(silent, "x", after="x")
+            assert [event.kind async for event in app.stream(silent, "x")] == ["started", "completed"]
+
+    run_virtual(run())
+
+
+# --- what an error says -----------------------------------------------------------------------------------------------
+
+
+def resumed(first: ModelLoop, then: ModelLoop) -> tuple[LoopStopped, object]:
+    """The error of a run with the first loop, and what a resume with the other one ends with."""
+    loops = [first, then]
+
+    @agent(run_id="edge-{text}", tools=[refund])
+    async def support(run: Run, text: str) -> str:
+        return await loops[0](run, text)
+
+    async def run() -> tuple[LoopStopped, object]:
+        async with Lab().app(support) as app:
+            with pytest.raises(LoopStopped) as stopped:
+                await app.run(support, "hello")
+            loops.pop(0)
+            try:
+                return stopped.value, await app.resume("edge-hello")
+            except ReplayDiverged as error:
+                return stopped.value, error
+
+    return run_virtual(run())
+
+
+@pytest.mark.parametrize("few", [LoopLimits(turns=1), LoopLimits(tokens=1)])
+def test_a_conversation_at_its_limit_continues_with_a_higher_one(few: LoopLimits):
+    model = ScriptedModel(call("c1"), "done")
+    stopped, result = resumed(ModelLoop(model, limits=few), ModelLoop(model))
+    assert (result, sent) == ("done", ["A"])
+    assert stopped.known == "on record: 1 turn, and the outcome of every call"
+    assert "and resume the run" in stopped.next_step
+
+
+@pytest.mark.parametrize(
+    ("reply", "then"),
+    [
+        (ModelReply("I", (), "length"), {"limits": LoopLimits(answer_tokens=9000)}),
+        (ModelReply("I cannot", (), "refusal"), {"instructions": "Please."}),
+    ],
+)
+def test_a_changed_question_holds_for_new_runs(reply: ModelReply, then: dict):
+    model = Replying(reply)
+    stopped, result = resumed(ModelLoop(model), ModelLoop(model, **then))
+    assert isinstance(result, ReplayDiverged)
+    assert "raise the limit" not in stopped.next_step
+    assert "hold for new runs" in stopped.next_step
+
+
+def test_a_model_over_its_time_names_the_limit():
+    class Silent(Replying):
+        async def answer(self, request, on_text):
+            await asyncio.sleep(3600)
+
+    _, records = told(ModelLoop(Silent(None), retry=Retry(attempts=1), timeout=timedelta(seconds=7)))
+    assert decisions(records)[0].reason.startswith("TimeoutError: no answer within 7 s (timeout=)")

@@ -210,7 +210,7 @@ def test_the_most_turns():
     result, _ = told(ModelLoop(model, limits=LoopLimits(turns=3)))
     assert isinstance(result, LoopStopped)
     assert (result.code, len(sent)) == ("turns", 3)
-    assert "all its 3 turns" in str(result)
+    assert "the limit of 3 turns is reached" in str(result)
     assert "holdfast show chat-hello" in result.next_step
 
 

@@ -286,7 +286,7 @@ class Holdfast:
             raise UsageError(f"concurrency={concurrency}", next_step="give at least 1")
         return gather_bounded((self._one(agent, given) for given in inputs), concurrency)
 
-    async def stream(
+    def stream(
         self, agent: Agent[T, R], given: T, *, run_id: str | None = None, after: int = 0
     ) -> AsyncGenerator[StreamEvent]:
         """Run the agent as `run` does, and give the events of the run, until it is completed, suspended or stopped.
@@ -295,6 +295,12 @@ class Holdfast:
         deltas are provisional; an `answer` replaces them, and `turn_restarted` says that those of its step are void. A
         caller that leaves early does not end the run.
         """
+        check("after", after, int)
+        return self._events(agent, given, run_id, after)
+
+    async def _events(
+        self, agent: Agent[T, R], given: T, run_id: str | None, after: int
+    ) -> AsyncGenerator[StreamEvent]:
         checked_loop()
         name = checked_run_id(run_id) if run_id is not None else agent.run_id_for(given)
         stored = agent.stored_input(given, self.engine.identity.secret)

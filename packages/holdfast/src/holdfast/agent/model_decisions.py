@@ -169,9 +169,14 @@ async def _waited(scope: Scope, question: ModelQuestion, patience: RetryBudget) 
 async def _limited(scope: Scope, question: ModelQuestion, seconds: float) -> Any:
     token = SCOPE.set(None)  # tasks that a model client starts are not branches of the run
     scope.host.working += 1
+    limit = asyncio.timeout(seconds)
     try:
-        async with asyncio.timeout(seconds):
+        async with limit:
             return await question.function(*question.args, **question.kwargs)
+    except TimeoutError as error:
+        if not limit.expired():
+            raise  # of the model's client: its own limit
+        raise TimeoutError(f"no answer within {seconds:g} s (timeout=)") from error
     finally:
         scope.host.working -= 1
         SCOPE.reset(token)

@@ -21,7 +21,7 @@ import msgspec
 
 from holdfast.agent.run import Decide, Run
 from holdfast.agent.run_context import RunContext
-from holdfast.errors import DecisionFailed, LoopStopped, UsageError
+from holdfast.errors import ArgumentError, DecisionFailed, LoopStopped, UsageError
 from holdfast.loop.compaction import ChatHistory, Compaction, summary_request
 from holdfast.loop.model import ChatMessage, Model, ModelCall, ModelReply, ModelRequest, checked_reply, steps_of, user
 from holdfast.model.outcome import Outcome
@@ -35,6 +35,7 @@ FALLBACK_RETRY = Retry(attempts=3, elapsed=timedelta(seconds=30))
 """How often a model is tried that has a fallback, where the loop sets no `retry`."""
 ANY_OUTAGE: tuple[ErrorClass, ...] = ("unavailable", "rate_limited", "unauthorized")
 _VALUE = "value"
+_NOT_ASKED = "the model was not asked"
 
 
 class Fallback(msgspec.Struct, frozen=True):
@@ -81,12 +82,29 @@ class ModelLoop(msgspec.Struct, frozen=True):
     timeout: timedelta | None = None
     compaction: Compaction | None = Compaction()
 
+    def __post_init__(self) -> None:
+        for model in (self.model, *_fallback_models(self.fallbacks)):
+            _check_model(model)
+        tools: object = self.tools
+        if tools is not None and (isinstance(tools, str) or not _all_are(tools, str)):
+            raise UsageError(
+                f"ModelLoop(tools={tools!r}) is not a tuple of the names of tools",
+                known=_NOT_ASKED,
+                next_step="give names, such as tools=('refund',); tools=None offers all tools of the agent",
+            )
+
     async def __call__(self, run: Run, said: str | Sequence[ChatMessage]) -> str:
         """The text with which the model ends. Raises `LoopStopped` at a limit, a refusal, or an unusable answer."""
         return await self._ended(Chat(run, self, said))
 
     async def ask(self, run: Run, said: str | Sequence[ChatMessage], returns: type[T]) -> T:
         """As a call of the loop, with an answer of that type. The model is told where its answer does not fit."""
+        if isinstance(cast("object", returns), (str, int, float, list, tuple, dict, type(None))):
+            raise UsageError(
+                f"ask(..., {returns!r}) names no type of the answer",
+                known=_NOT_ASKED,
+                next_step="give a type, such as a dataclass or list[int]; for text: await loop(run, text)",
+            )
         chat = Chat(run, self, said, returns)
         text = await self._ended(chat)
         return cast("T", chat.value(text))
@@ -106,6 +124,13 @@ class Chat:
         self._run = run
         self._loop = loop
         self._returns = returns
+        if not isinstance(said, str) and not _all_are(said, ChatMessage):
+            raise UsageError(
+                f"a conversation begins with text or a list of ChatMessage, not with {said!r}",
+                known=_NOT_ASKED,
+                next_step="give text, or messages such as [user('hello')]: from holdfast.loop import user",
+            )
+        self._schema()  # raises for a type that has no schema, before anything is asked
         self._history = ChatHistory([user(said)] if isinstance(said, str) else said)
         self.turns = 0
         self.tokens = 0
@@ -131,8 +156,13 @@ class Chat:
 
     async def perform(self, calls: Sequence[ModelCall]) -> list[Outcome[Any]]:
         """Perform the calls of one answer at once, and append their outcomes to the conversation."""
+        if self._section is None:
+            raise UsageError(
+                "perform() was called before turn()",
+                known="no call was performed",
+                next_step="perform the calls of a turn: reply = await chat.turn(); await chat.perform(reply.calls)",
+            )
         named = list(zip(steps_of(calls), calls, strict=True))
-        assert self._section is not None, "a turn comes first"
         with self._section.inside():
             outcomes = await self._run.map(self._performed, named, id=lambda one: one[0])
         for call, outcome in zip(calls, outcomes, strict=True):
@@ -161,7 +191,7 @@ class Chat:
     async def _next_reply(self) -> ModelReply:
         limits = self._loop.limits
         if self.turns >= limits.turns:
-            raise self._stopped("turns", f"the model used all its {limits.turns} turns")
+            raise self._stopped("turns", f"the limit of {_turns(limits.turns)} is reached")
         if limits.tokens and self.tokens >= limits.tokens:
             raise self._stopped("tokens", f"the conversation used {self.tokens} tokens of {limits.tokens}")
         self.turns += 1
@@ -239,7 +269,7 @@ class Chat:
             if missing := [name for name in loop.tools if name not in by_name]:
                 raise UsageError(
                     f"the loop names tools that the agent does not have: {', '.join(missing)}",
-                    known="the model was not asked",
+                    known=_NOT_ASKED,
                     next_step="declare them: @agent(tools=[...])",
                 )
             tools = [by_name[name] for name in loop.tools]
@@ -250,7 +280,11 @@ class Chat:
     def _schema(self) -> dict[str, Any]:
         if self._returns is None:
             return {}
-        schema = parameters_schema({_VALUE: self._returns}, {_VALUE})
+        try:
+            schema = parameters_schema({_VALUE: self._returns}, {_VALUE})
+        except ArgumentError as error:
+            error.known = _NOT_ASKED
+            raise
         if self._wrapped():
             return schema
         return {**schema["$defs"][self._returns.__name__], "$defs": schema["$defs"]}
@@ -278,9 +312,47 @@ class Chat:
         return LoopStopped(
             f"run {self._run.id}: {message}",
             code=code,
-            known=f"{self.turns} turns are on record, and every call of them has its outcome",
-            next_step=f"holdfast show {self._run.id}; raise the limit, or catch LoopStopped",
+            known=f"on record: {_turns(self.turns)}, and the outcome of every call",
+            next_step=f"holdfast show {self._run.id}; {_AFTER[code]}",
         )
+
+
+_CHANGED = "changed settings hold for new runs, since a resume of this one with them can raise ReplayDiverged"
+_AFTER = {
+    "turns": "raise LoopLimits(turns=) and resume the run, or catch LoopStopped",
+    "tokens": "raise LoopLimits(tokens=) and resume the run, or catch LoopStopped",
+    "refusal": f"catch LoopStopped, or ask another way or another model: {_CHANGED}",
+    "unusable": f"catch LoopStopped, or raise answer_tokens= or simplify the type: {_CHANGED}",
+}
+
+
+def _check_model(model: object) -> None:
+    """Raise `UsageError` for a value that is not a `Model`."""
+    if isinstance(model, type) or not callable(getattr(model, "answer", None)) or not hasattr(model, "name"):
+        client = f"OpenAIChat({model!r})" if isinstance(model, str) else "OpenAIChat('MODEL')"
+        raise UsageError(
+            f"{model!r} is not a model: it has no name, or no answer()",
+            known=_NOT_ASKED,
+            next_step=f"give a client, such as ModelLoop({client}), or an object of your own with both",
+        )
+
+
+def _fallback_models(fallbacks: tuple[Fallback, ...]) -> list[Model]:
+    if _all_are(fallbacks, Fallback):
+        return [one.model for one in fallbacks]
+    raise UsageError(
+        f"ModelLoop(fallbacks={fallbacks!r}) is not a tuple of Fallback",
+        known=_NOT_ASKED,
+        next_step="write fallbacks=(Fallback(model),)",
+    )
+
+
+def _turns(number: int) -> str:
+    return "1 turn" if number == 1 else f"{number} turns"
+
+
+def _all_are(values: object, kind: type) -> bool:
+    return isinstance(values, Sequence) and all(isinstance(one, kind) for one in cast("Sequence[object]", values))
 
 
 def _class_of(error: DecisionFailed) -> tuple[str, str]:
