@@ -38,7 +38,11 @@ class Model(BaseChatModel):
         turn = sum(isinstance(one, AIMessage) for one in messages)
         said = "; ".join(str(one.content) for one in messages if isinstance(one, ToolMessage))
         calls = self.turns[turn] if turn < len(self.turns) else []
-        named = [{"name": name, "args": args, "id": f"call_{turn}_{at}"} for at, (name, args) in enumerate(calls)]
+        wrong = CASE == "ids that cannot name a step"
+        named = [
+            {"name": name, "args": args, "id": "a/b" if wrong else f"call_{turn}_{at}"}
+            for at, (name, args) in enumerate(calls)
+        ]
         return ChatResult(generations=[ChatGeneration(message=AIMessage("" if named else said, tool_calls=named))])
 
 
@@ -71,7 +75,7 @@ GO = {"messages": [("user", "go")]}
 
 async def converse(task: str) -> Any:
     match CASE:
-        case "parallel" | "outside a run":
+        case "parallel" | "outside a run" | "ids that cannot name a step":
             ended = await graph([("mail", {"to": "ann"}), ("pay", {"cents": 5})], [("mail", {"to": "bob"})]).ainvoke(GO)
         case "arguments that do not fit":
             ended = await graph([("mail", {"to": 5}), ("pay", {"cents": "many"})]).ainvoke(GO)
@@ -129,7 +133,7 @@ async def decline(app: Holdfast) -> None:
 
 async def main() -> None:
     match CASE:
-        case "parallel":
+        case "parallel" | "ids that cannot name a step":
             said = [await run(), await run()]
             assert said == ["mail to ann; paid 5; mail to bob"] * 2, said
             assert (sorted(SENT), len(ASKED)) == (["5", "ann", "bob"], 3)

@@ -17,7 +17,7 @@ from typing import Any, Final, Literal, cast
 
 import msgspec
 
-from holdfast.agent.hosted import ALWAYS, HostControl, HostedRun, tool_from_schema
+from holdfast.agent.hosted import ALWAYS, HostControl, HostedRun, name_calls, tool_from_schema
 from holdfast.agent.tool import Tool
 from holdfast.errors import ContractError, UsageError
 from holdfast.hosts import too_old
@@ -104,6 +104,8 @@ class HoldfastMiddleware(AgentMiddleware):  # type: ignore[misc]  # as above
         }
         name = turn if conversation == "agent" else f"{conversation}.{turn}"
         stored = cast("dict[str, Any]", await self._turn(hosted, name, seen, model))
+        calls = [call for one in stored["messages"] for call in one["data"].get("tool_calls") or []]
+        name_calls(name, calls, "id")
         structured = _structured(request, stored["structured"])
         return ModelResponse(result=messages_from_dict(stored["messages"]), structured_response=structured)
 

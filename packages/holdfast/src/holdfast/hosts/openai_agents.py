@@ -19,7 +19,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import timedelta
 from typing import Any, Final, Literal, TypeVar, cast
 
-from holdfast.agent.hosted import ALWAYS, HostControl, HostedRun, tool_from_schema
+from holdfast.agent.hosted import ALWAYS, HostControl, HostedRun, name_calls, tool_from_schema
 from holdfast.agent.model_calls import ToolBox
 from holdfast.agent.tool import Tool
 from holdfast.errors import UsageError
@@ -181,8 +181,13 @@ class _DurableModel(Model):  # type: ignore[misc]  # the checkers do not know th
         async def model() -> Any:
             return _ANSWER.dump_python(await inner.get_response(*args, **kwargs), mode="json", warnings=False)
 
-        stored = await self._turn(hosted, hosted.begin("turn"), _seen(args, kwargs), model)
-        return _ANSWER.validate_python(stored)
+        return _ANSWER.validate_python(await self._answer(hosted, args, kwargs, model))
+
+    async def _answer(self, hosted: HostedRun, args: Any, kwargs: Any, model: Callable[[], Awaitable[Any]]) -> Any:
+        name = hosted.begin("turn")
+        stored = await self._turn(hosted, name, _seen(args, kwargs), model)
+        name_calls(name, [one for one in stored["output"] if one["type"] == "function_call"], "call_id")
+        return stored
 
     async def stream_response(self, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
         """The events of the answer as they come; from the record, only the last one, which holds the whole answer."""
@@ -204,10 +209,7 @@ class _DurableModel(Model):  # type: ignore[misc]  # the checkers do not know th
                 raise ConnectionError("the stream of the model ended before its answer was complete")
             return last.model_dump(mode="json", warnings=False)
 
-        async def turn() -> Any:
-            return await self._turn(hosted, hosted.begin("turn"), _seen(args, kwargs), model)
-
-        asked = asyncio.get_running_loop().create_task(turn())
+        asked = asyncio.get_running_loop().create_task(self._answer(hosted, args, kwargs, model))
         asked.add_done_callback(lambda _: events.put_nowait(None))
         try:
             while (event := await events.get()) is not None:
