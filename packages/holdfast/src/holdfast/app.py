@@ -296,19 +296,9 @@ class Holdfast:
         caller that leaves early does not end the run.
         """
         check("after", after, int)
-        return self._events(agent, given, run_id, after)
-
-    async def _events(
-        self, agent: Agent[T, R], given: T, run_id: str | None, after: int
-    ) -> AsyncGenerator[StreamEvent]:
-        checked_loop()
         name = checked_run_id(run_id) if run_id is not None else agent.run_id_for(given)
         stored = agent.stored_input(given, self.engine.identity.secret)
-        ended = asyncio.ensure_future(self._conclude(name, agent, stored))
-        ended.add_done_callback(_looked_at)
-        async for event in events_of(self.engine, name, ended, after):
-            yield event
-        ended.result()
+        return events_of(self.engine, name, lambda: self._conclude(name, agent, stored), after)
 
     async def resume(self, run_id: str, *, by: str = "operator") -> Any:
         """Drive an existing run again, and give its result as `run` does. One that stopped is reopened by `by`."""

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
 from holdfast.engine.engine import Engine
+from holdfast.engine.environment import checked_loop
 from holdfast.engine.process import Piece
 from holdfast.inspect.reader import JournalReader
 from holdfast.loop.model import ModelCall, ModelReply
@@ -48,9 +49,12 @@ class StreamEvent(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 async def events_of(
-    engine: Engine, run: str, ended: asyncio.Future[Any], after: int = 0
+    engine: Engine, run: str, conclude: Callable[[], Awaitable[Any]], after: int = 0
 ) -> AsyncGenerator[StreamEvent]:
-    """The events of a run after that position, until `ended` is done and every record has been read."""
+    """The events of a run after that position, until `conclude` is done and every record has been read."""
+    checked_loop()
+    ended = asyncio.ensure_future(conclude())
+    ended.add_done_callback(lambda done: done.cancelled() or done.exception())  # on record: asyncio must not warn
     stream = _Stream(engine, run, after)
     remove = engine.live_text.read(run, stream.take)
     try:
@@ -59,6 +63,7 @@ async def events_of(
             async for event in stream.recorded() if last else stream.due():
                 yield event
             if last:
+                ended.result()
                 return
             await stream.news(ended)
             async for event in stream.said():
