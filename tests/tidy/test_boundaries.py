@@ -22,6 +22,7 @@ DOMAIN = ("errors", "model", "policies")
 DOORS = {
     "holdfast.agent.run_context.RunContext": "steps, tools, branches, facts, records and ledger entries of a run",
     "holdfast.agent.run.Run": "the production loop is agent code",
+    "holdfast.agent.run.Decide": "what `run.decide` is with settings: the loop asks every model with the same",
     "holdfast.agent.tool.Tool": "a plan names tools, and its schema is made of their parameters",
     "holdfast.agent.conditions": "conditions of plans, in CEL",
     "holdfast.engine.exceptions.http.seconds_asked": "how long a provider asks to wait",

@@ -45,6 +45,9 @@ HOMES = (
     Home("sync.py", THREADS, "the synchronous face: its loop lives in a thread of its own"),
     Home("cli/apps.py", THREADS, "loads programs that call asyncio.run where they are loaded"),
     Home("cli/dev.py", {"os._exit"}, "ends while a program never finishes loading: its thread cannot be stopped"),
+    Home(
+        "hosts/pydantic_ai.py", THREADS, "names the executor of a world, whose loop calls at once: no thread is begun"
+    ),
     Home("demo/", BANNED, "plays the world: services, faults and kills"),
     Home("testing/", BANNED, "replaces the environment for tests, and kills for real"),
 )
