@@ -2,7 +2,7 @@
 
 from scripts.house import MEASURES, ROOT, imports, keyed_write, largest_cycle, table
 
-LOOSE = 1.1  # a bound further above its measure holds nothing; a write takes one of several ways to the disk
+LOOSE = 1.15  # a bound further above holds nothing; a write takes one of two ways to the disk (151 or 169 functions)
 
 
 def test_no_measure_of_the_house_grows():
