@@ -34,7 +34,7 @@ class Scripted(Model):
         return ModelResponse(output=calls or [said], usage=Usage(), response_id=None)
 
     def stream_response(self, *_: Any, **__: Any) -> AsyncIterator[Any]:
-        raise NotImplementedError
+        raise NotImplementedError  # no scene streams with this model; those that do have their own
 
 
 async def converse(world: Scene, payer: Any, task: str) -> str:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 ALWAYS: Final = Gate("true")
 CONTROL: Final = "host:"
-"""Begins the code of a call that ended with control flow of its host: nothing landed, and it is no success."""
+"""Begins the code of a call that ended with control flow of its host: nothing landed, and it did not succeed."""
 
 
 class HostControl(Rejected):

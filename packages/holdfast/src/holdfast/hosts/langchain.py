@@ -162,7 +162,7 @@ class HoldfastMiddleware(AgentMiddleware):  # type: ignore[misc]  # as above
 
 
 async def _performed(request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
-    """The content of what the tool returned. Raises `HostControl` for what is no success."""
+    """The content of what the tool returned. Raises `HostControl` for what is not a success."""
     try:
         answer = await handler(request)
     except GraphBubbleUp as bubble:

@@ -226,7 +226,7 @@ class _Backend(JournalCallableOperationBackend[Any]):
 
 
 async def _controlled(body: Callable[[], Awaitable[object]]) -> object:
-    """The result of a call that returned. Raises `HostControl` for control flow of Pydantic AI: it is no success."""
+    """The result of a call that returned. Raises `HostControl` for control flow of Pydantic AI, which is no result."""
     payload = cast("dict[str, Any]", await body())
     kind = payload["kind"]
     if kind in _RETURNS:
