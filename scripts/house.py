@@ -212,7 +212,7 @@ MEASURES: Final = (
     # Raised from 53,400 for the names, the suspension and the late bodies of runs that a framework hosts, and for what
     # the ready loop needs of shared files: live text, classes of errors, `on_error=`, and `ScriptedModel`; and for
     # `holdfast dev`.
-    Measure("lines of Python that `pip install holdfast` brings", 54_500, 42_000, lambda: lines(runtime())),
+    Measure("lines of Python that `pip install holdfast` brings", 55_500, 42_000, lambda: lines(runtime())),
     Measure("files of them", 300, 240, lambda: len(runtime())),
     # Raised from 1,600 for the checks of what a model returns and of what a caller passes, for names of calls that are
     # unique within an answer, and for the errors' next steps.

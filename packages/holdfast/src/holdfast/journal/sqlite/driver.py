@@ -144,7 +144,7 @@ class StandardDatabase:
                 uri=True,
                 timeout=0,
                 isolation_level=None,
-                check_same_thread=False,  # the mutex of the committer keeps threads apart
+                check_same_thread=False,  # threads are kept apart as `opening.Connections` says
                 cached_statements=256,
             )
         except sqlite3.Error as error:

@@ -1,7 +1,7 @@
 """One journal file as one process sees it: its connections, its lock, and what to do when the disk fails.
 
-Nothing here knows of event loops. The caller holds a mutex, so one thread at a time is inside; only
-`reader` is used without it.
+Nothing here knows of event loops. The caller holds a mutex, so one thread at a time is inside. Without it `reader` and
+`head` are used, on one thread only, and `follow` and `count_rows`, which open a connection of their own.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -233,7 +233,8 @@ class JournalFile:
     def _landed(self, batch: BatchWriter, items: Sequence[CommitItem]) -> bool:
         """True if the transaction was committed although its end was reported as a failure."""
         try:
-            return batch.recheck(items, self.reader)
+            with self._own_connection() as database:
+                return batch.recheck(items, database)
         except DatabaseFailure:
             return False
 
@@ -315,28 +316,32 @@ class JournalFile:
 
     def follow(self) -> None:
         """Bring the head up to what is stored. Only reads, so it is called without the lock and delays no writer."""
-        if self._files is not None and self._head is not None and self.failure is None:
-            with contextlib.suppress(DatabaseFailure):
-                self.head()
+        head = self._head
+        if self._files is not None and head is not None and self.failure is None:
+            with contextlib.suppress(DatabaseFailure), self._own_connection() as database:
+                self._head = heads.follow(database, head)
 
     def count_rows(self) -> None:
-        """Take no more writes once rows were removed from the open file: what was decided on them is unknown.
-
-        A connection of its own counts, so that readers on the event loop do not wait for it.
-        """
+        """Take no more writes once rows were removed from the open file: what was decided on them is unknown."""
         if self._files is None or self._head is None or self.failure is not None:
             return
         try:
-            database = self.settings.parts.connect(self.settings.path, True)
-            try:
+            with self._own_connection() as database:
                 lost = heads.missing(database) - self._missing
-            finally:
-                database.close()
         except DatabaseFailure:
             return  # a file that cannot be read fails the next write
         if lost:
             self.failure = rows_gone(self.settings.path, lost)
             _log.error("%s", self.failure)
+
+    @contextlib.contextmanager
+    def _own_connection(self) -> Generator[Database]:
+        """A connection that only reads, apart from those of other threads: see `Connections`."""
+        database = self.settings.parts.connect(self.settings.path, True)
+        try:
+            yield database
+        finally:
+            database.close()
 
     def _start_head(self, files: Connections) -> None:
         """Start from the anchor, not from the file: what was changed before the anchor does not enter the head."""
@@ -371,14 +376,14 @@ class JournalFile:
         kept = anchor.load(path)
         if self._head is None or (kept and kept.incarnation != identity.incarnation):
             return
-        head = self.head()
+        self._head = head = heads.follow(files.writer, self._head)
         if kept and (kept.record > head.records or kept.entry > head.entries):
             # An anchor never goes back: rows were removed that another process has described, or our head met a gap.
             _log.warning("the anchor was not renewed: the log ends before it; check it with holdfast verify")
             return
         if kept and kept.head == head == self._anchored and kept.missing == self._missing:
             return  # nothing was added since: only a lease was renewed, for example
-        mark = opening.measure(files.reader, self.settings, identity.incarnation, head, self._missing)
+        mark = opening.measure(files.writer, self.settings, identity.incarnation, head, self._missing)
         if mark != kept:
             anchor.save(path, mark)
         self._anchored = head
@@ -403,11 +408,11 @@ class JournalFile:
         identity = replace(old, incarnation=fresh, trust=trust, reason=reason)
         self._files = replace(self._files, identity=identity)
         if trust != "distrustful":
-            reader = self._files.reader
+            writer = self._files.writer
             # The operator's decision makes the file the truth, gaps included: the head is computed anew over it.
-            self._head = heads.whole(reader, first_head(identity.namespace, identity.secret))
-            self._missing = heads.missing(reader)
-            mark = opening.measure(reader, self.settings, fresh, self._head, self._missing)
+            self._head = heads.whole(writer, first_head(identity.namespace, identity.secret))
+            self._missing = heads.missing(writer)
+            mark = opening.measure(writer, self.settings, fresh, self._head, self._missing)
             anchor.save(self.settings.anchor, mark)
         return identity
 

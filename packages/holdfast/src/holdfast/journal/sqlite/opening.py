@@ -65,7 +65,12 @@ class FileSettings(msgspec.Struct, frozen=True):
 
 
 class Connections(msgspec.Struct, frozen=True):
-    """An open journal: the connection that writes, the one that only reads, and the journal's identity."""
+    """An open journal: the connection that writes, the one that only reads, and the journal's identity.
+
+    The one that writes is used under the committer's mutex, the one that reads only on the event loop. A statement that
+    is under way on one thread keeps its snapshot: if two threads shared the connection, a read of the other one would
+    not see what was committed since.
+    """
 
     writer: Database
     reader: Database

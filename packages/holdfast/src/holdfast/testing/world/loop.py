@@ -255,11 +255,12 @@ def _kept(
 def _close(coroutine: Any) -> None:
     """Close a coroutine of a dead process, and first what it awaits: a part left open would complain when collected.
 
-    Each `await` of its cleanup code needs one more attempt to end it.
+    Each `await` of its cleanup code needs one more attempt to end it. The task that closes a collected asynchronous
+    generator runs no coroutine but an `aclose()` of its own type, which awaits nothing that could be seen.
     """
     for _ in range(_MOST_CLOSES):
         inner: Any = coroutine
-        while _open(awaited := inner.cr_await):
+        while _open(awaited := getattr(inner, "cr_await", None)):
             inner = awaited
         with contextlib.suppress(BaseException):  # of cleanup code of a dead process
             inner.close()
