@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 from uuid import UUID
 
 from holdfast.agent.call import ended_parts, metadata_of
+from holdfast.agent.inline_effect import InlineEffect, inline_tool
 from holdfast.agent.model_calls import ToolBox, call_by_model, offered_tools, tools_for
 from holdfast.agent.model_decisions import DecisionSettings, decide
 from holdfast.agent.questions import AnswerLimit, ask, question_of, to_people
@@ -106,6 +107,28 @@ class Run:
         pending about the same thing. `step` names the step explicitly, once per run: the model's own id of the call.
         """
         return await call_by_model(self.scope(), name, arguments, metadata_of(confidence, taint, again), step)
+
+    def effect(
+        self, name: str, arguments: Mapping[str, Any], /, *, step: str | None = None,
+        verify: Callable[..., Any] | None = None, settle_window: timedelta | None = None,
+        compensate: Tool[..., Any] | None = None, hold: bool = True, **clauses: Any,
+    ) -> InlineEffect:  # fmt: skip
+        """An effect that is written where it happens, for code that is not worth a tool of its own.
+
+            charge = run.effect("charge", {"order": "A-17", "cents": 1290}, idempotency=Key(ttl=timedelta(days=1)))
+            async for attempt in charge:
+                async with attempt:
+                    attempt.result = await pay("A-17", 1290, idempotency_key=attempt.key)
+            return charge.result
+
+        The intent is on record before the block, and the outcome after it. The loop is entered not at all if the
+        outcome is on record, and again if the contract allows it. `arguments` say what the effect is: a replay with
+        others diverges. The clauses are those of `@tool`; `verify` looks the effect up as `@tool.verify` does, with
+        `settle_window`. `compensate` and `hold=False` are those of `Tool.options`, for an effect inside a transaction.
+        Without a clause it is attempted once, and a person is asked if the block was cut off.
+        """
+        tool = inline_tool(name, arguments, verify, settle_window, clauses)
+        return InlineEffect(tool.options(step=step, compensate=compensate), arguments, hold=hold)
 
     async def wait_pending(self, outcome: Outcome[Any]) -> dict[str, Outcome[Any]]:
         """Wait until every part of a partial success (`outcome.pending`) has ended, and return how each did, by name.

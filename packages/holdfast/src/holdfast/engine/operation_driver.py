@@ -175,7 +175,10 @@ def decoded(driver: OperationDriver) -> dict[str, Any]:
     """
     operation = driver.operation
     given, intent = None if operation.edits else driver.arguments, operation.intent
-    tool = driver.of(intent.serves).tool if intent.serves else driver.tool
+    forward = served(driver) if intent.serves else driver
+    tool = forward.tool
+    if tool is None and forward.operation.intent.late:
+        return msgspec.json.decode(intent.arguments, type=dict[str, Any])  # only the code of a host has the tool
     if tool is None:
         raise ArgumentError(f"the tool {intent.tool} or the one that it serves is no longer in this app")
     if given is not None and PLAIN_TYPES.issuperset(map(type, given.values())):
@@ -203,8 +206,10 @@ def leading_arguments(driver: OperationDriver) -> tuple[Operation[Any], ...]:
 def view_of_outcome(driver: OperationDriver) -> Operation[Any]:
     """The operation with its decoded result, where it has one."""
     operation, tool = driver.operation, driver.tool
-    known = operation.phase == "succeeded" and not operation.settlement.lost and tool is not None
-    return view(driver, tool.codec.decode(operation.settlement.result) if known and tool is not None else None)
+    if operation.phase != "succeeded" or operation.settlement.lost or (tool is None and not operation.intent.late):
+        return view(driver)
+    result = operation.settlement.result
+    return view(driver, msgspec.json.decode(result) if tool is None else tool.codec.decode(result))
 
 
 def view(driver: OperationDriver, value: Any = None) -> Operation[Any]:

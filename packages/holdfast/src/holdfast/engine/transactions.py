@@ -320,7 +320,7 @@ def _start_companions(active: ActiveRun, boundary: TransactionState, steps: tupl
             forward.intent, tool=code.name, contract=code.digest, origin="code", claim="", generation=0, outside=0,
             words="", observed=r.NOTHING, expected=r.NOTHING, hold="",
             title=code.title_of(bytes(forward.intent.arguments)),
-            compensates=step if kind == UNDO else "", confirms=step if kind == CONFIRM else "",
+            compensates=step if kind == UNDO else "", confirms=step if kind == CONFIRM else "", late=False,
         )  # fmt: skip
         records.extend(active.log.contract_record(code))
         records.append(r.OperationPlanned(step=name, intent=intent, waits_for="its turn", **active.log.stamp()))

@@ -142,6 +142,14 @@ class Scope:
         self.host.children[scope] = None
         return scope
 
+    def beside(self) -> Scope:
+        """A branch for one step of this one, which runs the body of that step meanwhile. It shares names and limits."""
+        scope = Scope(self.active, self.path, self.host)
+        scope.counts, scope.limits = self.counts, self.host.limits
+        scope.heard, scope.authority = self.host.heard, self.authority
+        self.host.children[scope] = None
+        return scope
+
     def anchor(self) -> Scope:
         """The branch or section of agent code below which plain asyncio tasks (those of a host) made this one."""
         scope = self
