@@ -118,7 +118,7 @@ def recovered(scale: Scale) -> float:
     return statistics.median(scale.subject("recovering.py")["recovered_per_s"] for _ in range(3))
 
 
-def looking(*command: str) -> "Callable[[Scale], float]":
+def reading_command(*command: str) -> "Callable[[Scale], float]":
     """The processor time of a command that only looks to that of `--help`: medians of turns."""
 
     def measure(scale: Scale) -> float:
@@ -156,9 +156,9 @@ GROWTHS: Final = (
            lambda s: s.grown("behind")["seconds"], at_most=1),
     Growth("due-agent", "the same behind 10,000 due runs of another agent of its program", "s",
            lambda s: s.grown("behind", "--same-program")["seconds"], at_most=1),
-    Growth("ps", "holdfast ps, to --help", "x", looking("ps"), at_most=1.8),
-    Growth("show", "holdfast show, to --help", "x", looking("show", "ended-0000000"), at_most=1.8),
-    Growth("why", "holdfast why, to --help", "x", looking("why", "ended-0000000/charge#1"), at_most=1.8),
+    Growth("ps", "holdfast ps, to --help", "x", reading_command("ps"), at_most=1.8),
+    Growth("show", "holdfast show, to --help", "x", reading_command("show", "ended-0000000"), at_most=1.8),
+    Growth("why", "holdfast why, to --help", "x", reading_command("why", "ended-0000000/charge#1"), at_most=1.8),
     Growth("approval", "an approval at 5,000 recorded steps, to one in a new run", "x",
            lambda s: s.grown("approval")["ratio"], at_most=3),
     Growth("step", "steps a second with all these operations stored, to none", "x",

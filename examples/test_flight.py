@@ -35,7 +35,7 @@ async def told(place: Path, *answers: str) -> tuple[str, list[str], list[Timelin
                 asked.append(history.steps.questions[step].question.text)
                 await app.service.answer(f"flight-7/{step}", answer, by="traveller")
                 continue
-            records = [record async for _, record in app.service.looking.records("flight-7")]
+            records = [record async for _, record in app.service.reader.records("flight-7")]
             return result, asked, timeline("flight-7", records).entries
     raise AssertionError(f"still asks: {asked[-1]}")
 

@@ -284,7 +284,7 @@ async def approving(path: Path, steps: int) -> dict[str, float]:
             with contextlib.suppress(RunSuspended):
                 await desk.run(approved, length, run_id=name)
             start = time.perf_counter()
-            shown = (await dossier(desk.service.looking, f"{name}/pay#1")).digest
+            shown = (await dossier(desk.service.reader, f"{name}/pay#1")).digest
             await answers.answer(desk.service, f"{name}/pay#1", answers.Approve(), by="ann", shown=shown)
             times[length].append(time.perf_counter() - start)
     return {"ratio": statistics.median(times[steps]) / statistics.median(times[0])}

@@ -17,9 +17,9 @@ def forgotten_at_once(original: Any) -> Any:
     """A branch forgets what it has heard."""
 
     def hear(scope: Any, step: str) -> Any:
-        before = scope.host.heard
+        before = scope.host.last_received
         told = original(scope, step)
-        scope.host.heard = before
+        scope.host.last_received = before
         return told
 
     return hear
@@ -30,7 +30,7 @@ def one_ear(original: Any) -> Any:
 
     def news_for(scope: Any) -> bool:
         messages = scope.active.history.messages
-        return bool(original(scope)) and bool(messages.stop or messages.unheard)
+        return bool(original(scope)) and bool(messages.stop or messages.undelivered)
 
     return news_for
 
@@ -40,7 +40,7 @@ def stops_once(_original: Any) -> Any:
 
     def news_for(scope: Any) -> bool:
         messages = scope.active.history.messages
-        return messages is not None and messages.last > scope.host.heard
+        return messages is not None and messages.last > scope.host.last_received
 
     return news_for
 
@@ -57,10 +57,10 @@ def calls_nothing_off(original: Any) -> Any:
 def only_the_last(original: Any) -> Any:
     """Of what was said meanwhile the last word counts."""
 
-    def told_at(self: Any, step: str) -> Any:
+    def delivered_at(self: Any, step: str) -> Any:
         return original(self, step)[-1:]
 
-    return told_at
+    return delivered_at
 
 
 def without_its_name(original: Any) -> Any:
@@ -268,7 +268,7 @@ REVIEWS: Final = (
     Mutant(
         "only the last message",
         "of several messages code receives one",
-        "holdfast.model.messages:Messages.told_at",
+        "holdfast.model.messages:Messages.delivered_at",
         only_the_last,
     ),
     # What they are asked, and what is handed over to them.

@@ -72,9 +72,9 @@ async def cost_of(
     desk = desk_with(lab, STEPS)
     async with standing(lab, agents=[desk]) as stand, await stand.client("bea") as client:
         service = stand.app.service
-        looking = service.looking if shown_here else JournalReader(lab.journal, service.engine.identity)
-        shown = (await dossier(looking, PAY)).digest
-        before = [one async for one in service.looking.records("r-ann")]
+        reader = service.reader if shown_here else JournalReader(lab.journal, service.engine.identity)
+        shown = (await dossier(reader, PAY)).digest
+        before = [one async for one in service.reader.records("r-ann")]
         with monkeypatch.context() as patched:
             counted = Counted(patched)
             match way:
@@ -85,7 +85,7 @@ async def cost_of(
                     )
                     assert sent.status_code == 200, sent.text
                 case "command line":
-                    now = await load_item(service.looking, PAY)
+                    now = await load_item(service.reader, PAY)
                     await answer_idempotently(service, now, a.Approve(), by="bea", shown=shown)
                 case _:
                     await a.answer(service, PAY, a.Approve(), by="bea", shown=shown)
@@ -116,7 +116,7 @@ async def test_an_approval_of_what_this_process_has_shown_reads_only_new_records
 @virtual
 async def test_a_page_folds_the_run_once(lab: Lab, monkeypatch: pytest.MonkeyPatch):
     async with standing(lab, agents=[desk_with(lab, STEPS)]) as stand, await stand.client("bea") as client:
-        before = [one async for one in stand.app.service.looking.records("r-ann")]
+        before = [one async for one in stand.app.service.reader.records("r-ann")]
         with monkeypatch.context() as patched:
             counted = Counted(patched)
             for folds, reads in ((1, 3), (1, 5)):  # the fold, what is shown of its records, and what others answered

@@ -82,19 +82,19 @@ async def five_seconds(path: Path, statements: list[str], runs: int) -> Counter[
     """The statements of five seconds in which nothing comes in: looks, a renewed lease, a search for due runs."""
     async with Holdfast(path, agents=[desk], settings=QUIET, recover=False) as app:
         engine = app.engine
-        looking = Recovery(engine, app.drive, app.run_errands)
+        recovery = Recovery(engine, app.drive, app.run_errands)
         waiting = [asyncio.ensure_future(app.run(desk, number)) for number in range(runs)]
         while not all_wait(app, runs):  # noqa: ASYNC110 - no event says so
             await asyncio.sleep(0.01)
         store = app._journal._store  # type: ignore[attr-defined]  # the file under the journal
-        await look_for_due_runs(looking)
+        await look_for_due_runs(recovery)
         await kept(store)
         statements.clear()
         for _ in range(3):  # one in two seconds, while the journal is unchanged
             await engine.look(everything=False)
         await engine.beat()
         await kept(store)
-        await look_for_due_runs(looking)
+        await look_for_due_runs(recovery)
         found = Counter(statements)
         for task in waiting:
             task.cancel()

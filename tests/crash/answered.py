@@ -50,7 +50,7 @@ async def drive(app: Holdfast) -> tuple[list[str], list[int]]:
             heard.append(await app.run(desk, name))
         except RunSuspended as waits:
             heard.append(f"waits: {waits.message}")
-    used = [one.spent.times for one in await list_standing(app.service.looking, 0)]
+    used = [one.spent.times for one in await list_standing(app.service.reader, 0)]
     return heard, used
 
 
@@ -62,10 +62,10 @@ async def answer(app: Holdfast, what: str) -> str:
         elif what == "allow":
             await add_standing(app.engine, StandingPermission("", "pay", "bea", LATER, times=1))
         elif what == "revoke":
-            (one,) = await list_standing(app.service.looking, 0)
+            (one,) = await list_standing(app.service.reader, 0)
             await revoke_standing(app.engine, one.standing.id, by="bea")
         elif what == "agree":
-            now = await load_item(app.service.looking, ITEMS[0])
+            now = await load_item(app.service.reader, ITEMS[0])
             await a.answer(app.service, ITEMS[0], a.Approve(), by="cid", shown=now.digest)
         else:
             await a.answer(app.service, ITEMS[0], ANSWERS[what], by="bea")
@@ -76,7 +76,7 @@ async def answer(app: Holdfast, what: str) -> str:
 
 async def look(app: Holdfast) -> list[object]:
     """Whose the first run's question is, and for how long it rests."""
-    (item,) = [one for one in await items(app.service.looking) if one.item == ITEMS[0]]
+    (item,) = [one for one in await items(app.service.reader) if one.item == ITEMS[0]]
     return [item.to, item.queue, item.rests_ms, item.escalated]
 
 

@@ -34,7 +34,7 @@ async def act(app: Holdfast, what: str) -> object:
         if what.startswith("drive"):
             return await app.run(desk, "ann")
         if what == "look":
-            return [[item.kind, item.item] for item in await items(app.service.looking)]
+            return [[item.kind, item.item] for item in await items(app.service.reader)]
         await a.answer(app.service, ITEM, WORDS[what], by="bea")
     except RunSuspended as waits:
         return f"waits: {waits.message}"

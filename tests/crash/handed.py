@@ -39,7 +39,7 @@ async def act(app: Holdfast, what: str) -> object:
             case "drive":
                 return await app.run(desk, "ann")
             case "look":
-                return [[item.kind, item.item, item.queue] for item in await items(app.service.looking)]
+                return [[item.kind, item.item, item.queue] for item in await items(app.service.reader)]
             case city:
                 await a.answer(app.service, ITEM, a.ReplyAnswer(city), by="bea")
     except RunSuspended as waits:

@@ -77,7 +77,7 @@ async def act(app: Holdfast, what: str) -> str:
     try:
         if order == "drive":
             return await app.run(desk, case)
-        for item in await items(app.service.looking):
+        for item in await items(app.service.reader):
             await a.answer(app.service, item.item, ANSWERS[order], by="bea")
     except RunSuspended as waits:
         return f"waits: {waits.message}"

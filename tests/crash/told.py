@@ -51,7 +51,7 @@ async def order(app: Holdfast, what: str) -> str:
             case "tell":
                 await app.service.tell(RUN, "LaGuardia", by="ann", facts={"city": "LGA"}, once="m1")
             case "approve":
-                (item,) = await items(app.service.looking)
+                (item,) = await items(app.service.reader)
                 await app.service.approve(item.item, by="bea")
             case "answer":
                 await app.service.answer(f"{RUN}/hand_off#1", "signed", by="bea")

@@ -33,7 +33,7 @@ def test_the_scoreboard_follows_the_news():
         Progress("holdfast", 3),
         Progress("holdfast", 3),
     ):
-        scoreboard.hear(news)
+        scoreboard.show(news)
     lines = drawn(scoreboard).splitlines()
 
     assert max(map(len, lines)) <= 80

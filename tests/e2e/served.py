@@ -84,7 +84,7 @@ class Served:
 
     def records(self, run: str) -> list[Any]:
         async def read(app: Holdfast) -> list[Any]:
-            return [record async for _, record in app.service.looking.records(run)]
+            return [record async for _, record in app.service.reader.records(run)]
 
         return self.do(read)
 

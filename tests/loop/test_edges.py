@@ -45,7 +45,7 @@ async def talk(loop: ModelLoop) -> tuple[object, list[r.Record]]:
             result: object = await app.run(support, "hello")
         except Exception as error:  # noqa: BLE001 - the test looks at it
             result = error
-        return result, [record async for _, record in app.service.looking.records("edge-hello")]
+        return result, [record async for _, record in app.service.reader.records("edge-hello")]
 
 
 def told(loop: ModelLoop) -> tuple[object, list[r.Record]]:

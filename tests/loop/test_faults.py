@@ -58,7 +58,7 @@ def test_every_fault_is_tried_again_and_counted(tmp_path: Path):
             talk = desk(OpenAIChat("m", base_url=server.url))
             async with Holdfast(tmp_path / "x.db", agents=[talk]) as app:
                 kinds = [event.kind async for event in app.stream(talk, "x")]
-                records = [record async for _, record in app.service.looking.records("faults-x")]
+                records = [record async for _, record in app.service.reader.records("faults-x")]
             assert len(server.requests) == len(script)
             return kinds, records
 

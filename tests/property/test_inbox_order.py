@@ -88,12 +88,12 @@ def test_what_is_shown_is_what_the_whole_list_begins_with(
     runs: Runs, handings: list[tuple[int, str, Handing]], shadows: int, wanted: ItemFilter
 ):
     async def main() -> None:
-        looking = await filled(runs, handings, shadows)
-        whole = await items(looking, now_ms=NOW_MS)
+        reader = await filled(runs, handings, shadows)
+        whole = await items(reader, now_ms=NOW_MS)
         assert sorted(one.item for one in whole) == names(runs, shadows)
         assert whole == sorted(whole, key=place)
         mine = [one for one in whole if _is_wanted(one, wanted)]
-        cut = await placed(looking, wanted, now_ms=NOW_MS)
+        cut = await placed(reader, wanted, now_ms=NOW_MS)
         assert len(cut) == len(mine), "the count is that of all"
         for limit in range(len(mine) + 1):
             assert [worded(one) for one in cut[:limit]] == mine[:limit]
@@ -107,8 +107,8 @@ def _is_wanted(one: InboxItem, wanted: ItemFilter) -> bool:
 
 def test_a_listing_is_read_to_its_end_whatever_fits_a_page(monkeypatch):
     async def read(count: int) -> list[str]:
-        looking = await filled([("desk", "suspended", [])] * count, [], 0)
-        return [row.run async for row in looking.every_run(status="suspended")]
+        reader = await filled([("desk", "suspended", [])] * count, [], 0)
+        return [row.run async for row in reader.every_run(status="suspended")]
 
     monkeypatch.setattr(looking_module, "WHOLE", 3)
     for count in range(8):

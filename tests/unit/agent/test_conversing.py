@@ -73,7 +73,7 @@ async def test_no_message_is_stored_again_when_a_model_is_shown_it(lab: Lab):
         assert sum(b"long question" in entry.body for entry in entries) == 1
         assert len(entries) == 8
         assert await app.run(chat, "a")
-        fixture, _ = await export(app.service.looking, "chat-a")
+        fixture, _ = await export(app.service.reader, "chat-a")
     seen = [one for one in records if isinstance(one, r.DecisionRecorded)]
     assert b'"through"' in bytes(seen[0].seen)
     for replayed in (

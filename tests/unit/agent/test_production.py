@@ -133,7 +133,7 @@ def test_an_agent_of_pydantic_ai_thinks(tmp_path: Path):
         for _ in range(2):
             async with Holdfast(tmp_path / "journal.db", agents=[flying]) as app:
                 assert (await app.run(flying, "go"))[0] == {"seat": "JFK 8am"}
-                told = await app.service.looking.told("f-go")
+                told = await app.service.reader.all_records("f-go")
         return [record for _, record in told if isinstance(record, r.DecisionRecorded)]
 
     (decided,) = asyncio.run(twice())
@@ -151,7 +151,7 @@ def test_what_a_test_model_makes_up_from_the_schema_is_a_plan(tmp_path: Path):
         async with Holdfast(tmp_path / "journal.db", agents=[flying]) as app:
             with pytest.raises(RunSuspended, match="rounds so far: 12"):
                 await app.run(flying, "go")
-            state = await state_of(app.service.looking, "f-go", "hand_off#1")
+            state = await state_of(app.service.reader, "f-go", "hand_off#1")
             assert "no fact 'a'; known are: airport" in bytes(state.given).decode()
 
     asyncio.run(tried())
@@ -191,9 +191,9 @@ async def test_when_its_rounds_are_over_people_have_the_run_and_what_they_say_is
     async with lab.app(flying) as app:
         with pytest.raises(RunSuspended, match="rounds so far: 2"):
             await app.run(flying, "go")
-        (item,) = await items(app.service.looking)
+        (item,) = await items(app.service.reader)
         assert (item.kind, item.queue) == ("handoff", "travel")
-        state = await state_of(app.service.looking, "f-go", "hand_off#1")
+        state = await state_of(app.service.reader, "f-go", "hand_off#1")
         assert bytes(state.given).decode().count("there is no such flight") == 2
         await app.service.answer("f-go/hand_off#1", "take the one at nine", by="bea")
         assert await app.run(flying, "go") == "JFK 9am"

@@ -222,9 +222,9 @@ async def test_pages_the_api_and_mails_show_it(lab: Lab):
             assert html.escape(title) in (await client.get(path)).text, path
         (item,) = (await client.get("/api/v1/items")).json()["items"]
         assert item["asks"].startswith(f"{title}: may pay_back")
-        looking, identity = stand.app.service.looking, "p-ann/pay_back#1@"
-        asked_ms = (await looking.history("p-ann")).operations["pay_back#1"].approval.asked_at
-        line = await line_of(looking, NotifiedItem(f"{identity}{asked_ms}", "new"))
+        reader, identity = stand.app.service.reader, "p-ann/pay_back#1@"
+        asked_ms = (await reader.history("p-ann")).operations["pay_back#1"].approval.asked_at
+        line = await line_of(reader, NotifiedItem(f"{identity}{asked_ms}", "new"))
         assert line is not None
         assert line.asks.startswith(f"{title}: may pay_back")
         assert dict(line.facts)["Arguments"] == '{"cents":9000,"customer":"<b>Ada</b>"}'

@@ -24,7 +24,7 @@ async def asked(app: Any, desk: Any) -> tuple[InboxItem, Dossier]:
     """Let the run ask; how it stands in the list and in full."""
     with pytest.raises(RunSuspended):
         await app.run(desk, "ann")
-    (item,) = await items(app.service.looking)
+    (item,) = await items(app.service.reader)
     return item, await dossier(app.service, item.item)
 
 
@@ -55,7 +55,7 @@ async def test_a_later_setting_moves_no_deadline_that_is_on_record(lab: Lab):
             await lab.pass_time(days=2)
             with pytest.raises(RunSuspended):
                 await app.resume("r-ann")
-            (same,) = await items(app.service.looking)
+            (same,) = await items(app.service.reader)
             assert same.due_ms == item.due_ms
 
 
@@ -78,7 +78,7 @@ async def test_a_rule_may_say_only_what_happens_at_the_deadline(lab: Lab):
         await lab.pass_time(days=2)
         with pytest.raises(RunSuspended):
             await app.resume("r-ann")
-        assert (await items(app.service.looking))[0].due_ms == item.due_ms, "it is overdue, and is shown as such"
+        assert (await items(app.service.reader))[0].due_ms == item.due_ms, "it is overdue, and is shown as such"
         await a.answer(app.service, item.item, a.Approve(), by="bea")
         assert await app.run(desk, "ann") == "paid 9000"
 
@@ -141,7 +141,7 @@ async def test_a_review_is_overdue_and_waits_on_for_nobodys_silence_says_what_ha
         await lab.pass_time(days=2)
         with pytest.raises(RunSuspended):
             await app.resume("r-ann")
-        (late,) = await items(app.service.looking)
+        (late,) = await items(app.service.reader)
         assert late.due_ms == item.due_ms
         await a.answer(app.service, item.item, a.HappenedAnswer(result="m-1"), by="bea")
         assert await app.run(desk, "ann") == "m-1"
@@ -187,5 +187,5 @@ async def test_a_run_that_cannot_go_on_has_one_and_a_rebuilt_listing_keeps_it(la
         lab.changed = True
         with pytest.raises(ReplayDiverged):
             await app.resume("r-ann")
-        (item,) = await items(app.service.looking)
+        (item,) = await items(app.service.reader)
     assert (item.kind, item.due_ms, item.then) == ("handoff", lab.clock.wall_ms() + 3 * DAY_MS, "hold")

@@ -119,7 +119,7 @@ async def test_an_answer_that_is_contradicted_while_code_receives_it_is_an_item(
         active.log.checking.discard(attempt_checked)
         attempt_checked.set_result(None)
         await asyncio.sleep(1)
-        found = await items(app.service.looking)
+        found = await items(app.service.reader)
         assert [(item.kind, item.item) for item in found] == [("review", "p-ann/~1/pay#1")]
         ends.set()
         assert await driven == "succeeded"
@@ -131,7 +131,7 @@ async def test_a_contradicted_success_of_a_run_that_has_ended_is_an_item(lab: La
     async with lab.app(desk) as app:
         await contradicted(app, desk)
         assert (await app.service.row("p-ann")).status == "completed"
-        (item,) = await items(app.service.looking)
+        (item,) = await items(app.service.reader)
         assert (item.kind, item.item, item.tool, item.agent) == ("review", OPERATION, "pay", "desk")
         assert "bounced" in item.asks
         assert "recorded as succeeded" in item.asks
@@ -177,7 +177,7 @@ async def test_two_answers_before_there_is_an_outcome_are_a_contradiction(
         await clerk.service.deliver("P-ann", then)
     async with lab.app(desk) as app:
         assert await app.run(desk, "ann") == phase
-        (item,) = await items(app.service.looking)
+        (item,) = await items(app.service.reader)
         assert (item.kind, item.item) == ("review", OPERATION)
         assert f"recorded as {phase}" in item.asks
         about = await dossier(app.service, OPERATION)
@@ -186,7 +186,7 @@ async def test_two_answers_before_there_is_an_outcome_are_a_contradiction(
         _, operation = await app.service.operation(OPERATION)
         assert operation.phase == phase
         await a.answer(app.service, OPERATION, a.HappenedAnswer(), by="bea")
-        assert await items(app.service.looking) == []
+        assert await items(app.service.reader) == []
 
 
 @virtual
@@ -214,10 +214,10 @@ async def test_news_that_its_driver_did_not_look_at_before_the_run_ended_opens_a
         await lab.pass_time(seconds=30)
         await worker.service.deliver("P-ann", ArrivedAnswer("m2", "failed", why="bounced"))
         await lab.pass_time(seconds=20)
-        assert await items(worker.service.looking) == []
+        assert await items(worker.service.reader) == []
         await running
         await lab.pass_time(minutes=1)
-        assert [one.item for one in await items(worker.service.looking)] == [OPERATION]
+        assert [one.item for one in await items(worker.service.reader)] == [OPERATION]
         mark = await lab.journal.hint("cursor/deliveries")
         assert mark is not None
         assert not await lab.journal.entries("deliveries", int(mark)), "no worker looks at them again"
@@ -251,7 +251,7 @@ async def test_an_answer_is_on_record_and_closes_the_review(lab: Lab, given: Any
         await contradicted(app, desk)
         shown = (await dossier(app.service, OPERATION)).digest
         await a.answer(app.service, OPERATION, given, by="bea", shown=shown)
-        assert await items(app.service.looking) == []
+        assert await items(app.service.reader) == []
         assert not (await dossier(app.service, OPERATION)).open
         with pytest.raises(UsageError, match="answered by bea before"):
             await a.answer(app.service, OPERATION, a.HappenedAnswer(), by="cid")
@@ -269,10 +269,10 @@ async def test_new_evidence_after_an_answer_opens_it_again(lab: Lab):
         await contradicted(app, desk)
         await a.answer(app.service, OPERATION, a.HappenedAnswer(), by="bea")
         await app.service.deliver("P-ann", ArrivedAnswer("m3", "failed", why="bounced again"))
-        (item,) = await items(app.service.looking)
+        (item,) = await items(app.service.reader)
         assert "bounced again" in item.asks
         await a.answer(app.service, OPERATION, a.DidNotHappenAnswer(), by="cid")
-        assert await items(app.service.looking) == []
+        assert await items(app.service.reader) == []
 
 
 @virtual
@@ -284,7 +284,7 @@ async def test_an_answer_to_what_was_shown_before_new_evidence_is_refused(lab: L
         await app.service.deliver("P-ann", ArrivedAnswer("m3", "failed", why="bounced again"))
         with pytest.raises(UsageError, match="has changed since it was shown"):
             await a.answer(app.service, OPERATION, a.HappenedAnswer(), by="bea", shown=shown)
-        assert len(await items(app.service.looking)) == 1
+        assert len(await items(app.service.reader)) == 1
 
 
 @virtual
@@ -298,7 +298,7 @@ async def test_compensation_is_one_of_the_answers(lab: Lab):
             "p-ann/pay#1: compensated by take_back",
         )
         await a.answer(app.service, OPERATION, a.CompensateAnswer("the customer calls"), by="bea")
-        assert await items(app.service.looking) == []
+        assert await items(app.service.reader) == []
         with suppress(RunStopped):  # it is undone
             await app.resume("p-ann")
     assert [one for one in lab.sent if one.startswith("take back")] == ["take back ann"]
@@ -309,13 +309,13 @@ async def test_what_has_no_compensation_offers_none(lab: Lab):
     desk, _ = paying(lab, compensates=False)
     async with lab.app(desk) as app:
         await contradicted(app, desk)
-        (item,) = await items(app.service.looking)
+        (item,) = await items(app.service.reader)
         assert item.answers[-1] == f"holdfast resolve {OPERATION} --happened | --did-not-happen"
         with pytest.raises(UsageError, match="declares no compensation"):
             await a.answer(app.service, OPERATION, a.CompensateAnswer(), by="bea")
         with pytest.raises(UsageError, match="is not sent again"):
             await a.answer(app.service, OPERATION, a.DidNotHappenAnswer("retry"), by="bea")
-        assert len(await items(app.service.looking)) == 1
+        assert len(await items(app.service.reader)) == 1
 
 
 @pytest.mark.parametrize(
@@ -358,6 +358,6 @@ async def test_a_verdict_that_comes_after_a_persons_word_is_evidence_too(lab: La
         await app.service.resolve(OPERATION, word, by="bea", result=result("R-1"))
         await lab.pass_time(minutes=1)
         assert (await app.service.row("p-ann")).status == "completed"
-        assert [one.asks.partition("contradicted: ")[2] for one in await items(app.service.looking)] == (
+        assert [one.asks.partition("contradicted: ")[2] for one in await items(app.service.reader)] == (
             [says] if says else []
         )

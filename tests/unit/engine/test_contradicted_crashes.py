@@ -70,7 +70,7 @@ async def test_wherever_a_process_dies_a_contradiction_on_record_is_open_or_answ
         answered = [one for one in opened if one.key.startswith("answered/")]
         assert len(opened) - len(answered) == counted
         last = max((int(one.key.partition("/")[2]) for one in answered), default=0)
-        waits = await other.service.looking.contradictions()
+        waits = await other.service.reader.contradictions()
         assert [one.number for one in waits] == ([counted] if counted > last else [])
         await lab.pass_time(minutes=1)  # what was stored and not brought to the run yet is brought to it
         told = [one.entry for one in lab.of("p-ann", r.CommandApplied) if one.command == "review"]
@@ -118,5 +118,5 @@ async def test_no_kill_separates_a_late_report_from_its_review(lab: Lab, nth: in
     assert len(reports) == len(news)
     async with lab.app(desk, recover=True) as other:
         await lab.pass_time(minutes=20)
-        waits = await other.service.looking.contradictions()
+        waits = await other.service.reader.contradictions()
         assert len(waits) == len(lab.of("p-ann", r.LateReport))

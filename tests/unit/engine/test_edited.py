@@ -142,7 +142,7 @@ async def test_two_people_have_to_agree_on_the_same_arguments(lab: Lab):
         await app.service.approve(REFUND, by="cid")
         await a.answer(app.service, REFUND, a.Edit({"cents": 8000}), by="bea")
         await asked(app, desk)
-        (item,) = await items(app.service.looking)
+        (item,) = await items(app.service.reader)
         assert '"cents":8000' in item.asks
         assert "(2 people)" in item.asks, "who edited has not approved, and a yes to the first arguments is void"
         await a.answer(app.service, REFUND, a.Approve(), by="cid", shown=await digest(app))
@@ -231,7 +231,7 @@ async def test_what_does_not_fit_is_refused_at_once(lab: Lab, changes: dict[str,
         await asked(app, desk)
         with pytest.raises(UsageError, match=says):
             await a.answer(app.service, REFUND, a.Edit(changes), by="bea")
-        assert len(await items(app.service.looking)) == 1
+        assert len(await items(app.service.reader)) == 1
     assert lab.sent == []
 
 

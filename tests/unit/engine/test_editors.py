@@ -101,7 +101,7 @@ async def test_everyone_who_edited_is_a_proposer(lab: Lab):
         for by, cents in (("bea", 8000), ("cid", 7000), ("bea", 7001)):
             await a.answer(app.service, PAY, a.Edit({"cents": cents}), by=by)
             await go_on(app, desk)
-        now = await load_item(app.service.looking, PAY)
+        now = await load_item(app.service.reader, PAY)
         assert now.proposers == ("bea", "cid")
         for by in ("bea", "cid"):
             with pytest.raises(UsageError, match="cannot approve an edit"):
@@ -135,7 +135,7 @@ async def test_the_engine_refuses_the_word_of_an_editor_that_is_in_the_ledger(la
         await go_on(app, desk)
         await a.answer(app.service, PAY, a.Edit({"cents": 9001}), by="bea")
         await go_on(app, desk)
-        now = await load_item(app.service.looking, PAY)
+        now = await load_item(app.service.reader, PAY)
         said = Command("approve", "Bea", record=r.ApprovalGranted(step="pay#1", approval=now.digest, by="Bea"))
         await app.engine.journal.post(command_post("r-ann", msgspec.json.encode(said)))
         await go_on(app, desk)

@@ -66,7 +66,7 @@ async def test_what_was_approved_is_sent_also_where_the_record_does_not_hold_all
     async with lab.app(payer) as app:
         with pytest.raises(RunSuspended):
             await app.run(payer, "ann")
-        (item,) = await items(app.service.looking)
+        (item,) = await items(app.service.reader)
         await app.service.approve(item.item, by="bea")
         assert await app.run(payer, "ann") == "paid"
     assert lab.sent == ["pay [1] t", "pay [1] t"]

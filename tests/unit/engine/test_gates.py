@@ -40,11 +40,11 @@ async def test_it_waits_without_a_process_and_is_sent_once_it_is_approved(lab: L
         await asked(app, desk)
     assert lab.sent == []
     async with lab.app(desk) as app:
-        (item,) = await items(app.service.looking)
+        (item,) = await items(app.service.reader)
         assert (item.kind, item.item, item.agent) == ("approval", REFUND, "desk")
         assert 'may refund {"cents":9000} be sent? the contract asks for a person: cents > 5000' in item.asks
         await app.service.approve(REFUND, by="bea", why="fair enough")
-        assert await items(app.service.looking) == []
+        assert await items(app.service.reader) == []
         assert await app.run(desk, "ann") == "paid 9000"
     (attempt,) = lab.of("r-ann", r.AttemptStarted)
     assert attempt.approval == lab.of("r-ann", r.OperationParked)[0].asks, "the attempt consumes what was approved"
@@ -255,7 +255,7 @@ async def test_two_people_have_to_say_yes_under_two_names(lab: Lab):
         await app.service.approve(REFUND, by="bea")
         with pytest.raises(UsageError, match="bea approved it already"):
             await app.service.approve(REFUND, by="bea")
-        (item,) = await items(app.service.looking)
+        (item,) = await items(app.service.reader)
         assert "2 people, bea said yes" in item.asks
         await asked(app, desk)
         assert lab.sent == []
@@ -364,7 +364,7 @@ async def test_what_was_approved_and_is_unknown_now_is_asked_about_as_such(lab: 
             await app.service.approve("r-ann/pay#1", by=name)
         with pytest.raises(RunSuspended, match="holdfast resolve r-ann/pay#1 --happened"):
             await app.run(desk, "ann")
-        (item,) = await items(app.service.looking)
+        (item,) = await items(app.service.reader)
         assert (item.kind, item.due_ms, item.then) == ("review", EPOCH_MS + 7 * 24 * 3_600_000, "hold")
         assert "people" not in item.asks
         await app.service.resolve("r-ann/pay#1", "happened", by="eve", result="paid")

@@ -44,16 +44,16 @@ async def test_a_run_is_handed_to_people_with_its_state_and_goes_on_with_what_th
     desk = stuck(lab)
     async with lab.app(desk) as app:
         await handed(app, desk)
-        (item,) = await items(app.service.looking)
+        (item,) = await items(app.service.reader)
         assert (item.kind, item.item, item.due_ms) == ("handoff", ITEM, lab.clock.wall_ms() + 7 * 86_400_000)
-        assert (item.queue, await items(app.service.looking, ItemFilter(queue="travel"))) == ("travel", [item])
-        assert await items(app.service.looking, ItemFilter(queue="money")) == []
+        assert (item.queue, await items(app.service.reader, ItemFilter(queue="travel"))) == ("travel", [item])
+        assert await items(app.service.reader, ItemFilter(queue="money")) == []
         assert item.answers == (
             f"holdfast take-over {ITEM} --look",
             f"holdfast answer {ITEM} VALUE --by NAME",
             f"holdfast take-over {ITEM} --by NAME",
         )
-        state = await state_of(app.service.looking, "trip-ann", "hand_off#1")
+        state = await state_of(app.service.reader, "trip-ann", "hand_off#1")
         assert (state.why, state.queue, bytes(state.given)) == (
             "the airline wants a signature",
             "travel",
@@ -63,7 +63,7 @@ async def test_a_run_is_handed_to_people_with_its_state_and_goes_on_with_what_th
         assert [(done.operation, done.tool) for done in state.done] == [("trip-ann/book#1", "book")]
         assert (await dossier(app.service, ITEM)).kind == "handoff"
         await answer(app.service, ITEM, ReplyAnswer("Oslo"), by="bea")
-        assert await items(app.service.looking) == []
+        assert await items(app.service.reader) == []
         assert await app.run(desk, "ann") == "book Oslo"
     assert lab.sent == ["book Rome", "book Oslo"]
     await agrees(lab, desk)
@@ -75,7 +75,7 @@ async def test_whoever_takes_it_over_ends_it(lab: Lab):
     async with lab.app(desk) as app:
         await handed(app, desk)
         await answer(app.service, ITEM, TakeOver("I call them"), by="bea")
-        assert await items(app.service.looking) == []
+        assert await items(app.service.reader) == []
         for word in (ReplyAnswer("Oslo"), TakeOver()):
             with pytest.raises(UsageError):
                 await answer(app.service, ITEM, word, by="cid")
@@ -135,7 +135,7 @@ async def test_a_run_that_is_handed_over_can_be_called_off_or_told(lab: Lab):
     async with lab.app(desk) as app:
         await handed(app, desk)
         await app.service.cancel("trip-ann", by="bea", why="no need")
-        assert await items(app.service.looking) == []
+        assert await items(app.service.reader) == []
         with pytest.raises(RunStopped, match="no need"):
             await app.run(desk, "ann")
         with pytest.raises(UsageError):
@@ -185,7 +185,7 @@ async def test_what_is_no_hand_off_is_not_taken_over(lab: Lab):
         with pytest.raises(UsageError, match="does not take this answer"):
             await answer(app.service, "trip-ann/ask#1", TakeOver(), by="bea")
         with pytest.raises(UsageError, match="was not handed over"):
-            await state_of(app.service.looking, "trip-ann", "ask#1")
+            await state_of(app.service.reader, "trip-ann", "ask#1")
 
 
 @virtual

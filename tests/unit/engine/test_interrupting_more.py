@@ -59,7 +59,7 @@ async def test_a_boundary_in_which_nothing_waits_to_leave_commits(lab: Lab):
         assert await running == "committed"
         history = await app.service.history("trip-ann")
     assert history.messages is not None
-    assert [message.text for message in history.messages.unheard] == ["hurry"]
+    assert [message.text for message in history.messages.undelivered] == ["hurry"]
 
 
 @virtual

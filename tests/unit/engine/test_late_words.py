@@ -53,7 +53,7 @@ async def test_a_late_return_against_a_persons_word_opens_a_review(lab: Lab):
         await app.service.resolve("r-ann/send#1", "did_not_happen", by="eve")
         assert (await handle.result()).startswith("failed")
         await lab.pass_time(seconds=20)
-        assert len(await app.service.looking.contradictions()) == 1
+        assert len(await app.service.reader.contradictions()) == 1
 
 
 @virtual

@@ -75,7 +75,7 @@ async def test_what_no_rule_knows_is_asked_and_sent_once_it_is_approved(lab: Lab
     desk = refunds(lab, gate="")
     async with lab.app(desk, policy=policy(SMALL)) as app:
         await asked(app, desk)
-        (item,) = await items(app.service.looking)
+        (item,) = await items(app.service.reader)
         assert "the policy asks for a person: its rule 'default'" in item.asks
     async with lab.app(desk, policy=policy(SMALL)) as app:
         await app.service.approve(REFUND, by="bea")
@@ -88,7 +88,7 @@ async def test_two_people_say_yes_each_under_a_name_of_their_own(lab: Lab):
     desk = refunds(lab, gate="")
     async with lab.app(desk, policy=policy(Rule("big", "amount > 50", "two", queue="money"))) as app:
         await asked(app, desk)
-        (item,) = await items(app.service.looking)
+        (item,) = await items(app.service.reader)
         assert item.queue == "money"
         await app.service.approve(REFUND, by="bea")
         await asked(app, desk)
@@ -114,7 +114,7 @@ async def test_a_sample_asks_about_its_share_and_lets_the_rest_leave(lab: Lab):
                 await app.run(desk, n)
             except RunSuspended:
                 continue
-        waiting = sum(one.kind == "approval" for one in await items(app.service.looking))
+        waiting = sum(one.kind == "approval" for one in await items(app.service.reader))
     rulings = [record.ruling for n in range(200) for record in lab.of(f"r-{n}", r.Ruled)]
     assert waiting == sum(one.sampled for one in rulings)
     assert 30 <= waiting <= 70, "0.25 of 200, within three standard deviations"
@@ -167,7 +167,7 @@ async def test_a_question_that_nobody_answers_goes_on_to_others(lab: Lab):
         await lab.pass_time(hours=2)
         with pytest.raises(RunSuspended):
             await app.resume("r-ann")
-        (item,) = await items(app.service.looking)
+        (item,) = await items(app.service.reader)
         assert (item.queue, item.due_ms, item.then) == ("heads", lab.clock.wall_ms() + 7 * 24 * 3_600_000, "hold")
         await app.service.approve(REFUND, by="cid")
         assert await app.run(desk, "ann") == "paid 9000"
@@ -179,7 +179,7 @@ async def test_why_names_the_rule_the_version_and_the_facts(lab: Lab):
     desk = refunds(lab, gate="")
     async with lab.app(desk, policy=policy(SMALL)) as app:
         await asked(app, desk)
-        found = await explain(app.service.looking, REFUND, Now("b", 0, EPOCH_MS))
+        found = await explain(app.service.reader, REFUND, Now("b", 0, EPOCH_MS))
         assert found.policy is not None
         assert (found.policy.word, found.policy.rule) == ("ask", "default")
         assert found.policy.says == f"a person is asked, by the rule 'default' of {found.policy.version}"
@@ -199,14 +199,14 @@ async def test_the_rule_is_read_as_it_was_when_it_ruled(lab: Lab):
         async with lab.app(desk, policy=one) as app:
             with pytest.raises(RunSuspended):
                 await app.run(desk, 9000 + number)
-    looking = JournalReader(lab.journal, await lab.journal.open())
-    assert await kept_versions(looking) == [version_of(first), version_of(second)], "each of them once"
+    reader = JournalReader(lab.journal, await lab.journal.open())
+    assert await kept_versions(reader) == [version_of(first), version_of(second)], "each of them once"
     for run, least in (("r-9000", 50), ("r-9001", 50), ("r-9002", 70)):
-        found = await explain(looking, f"{run}/refund#1", Now("b", 0, EPOCH_MS))
+        found = await explain(reader, f"{run}/refund#1", Now("b", 0, EPOCH_MS))
         assert found.policy is not None
         assert found.policy.read == Rule("dear", f"amount >= {least}", "ask", queue="money")
-    assert await kept_policy(looking, version_of(second)) == second
-    assert await kept_policy(looking, "desk@00000000") is None
+    assert await kept_policy(reader, version_of(second)) == second
+    assert await kept_policy(reader, "desk@00000000") is None
 
 
 @virtual

@@ -100,7 +100,7 @@ async def test_what_cannot_be_read_is_asked_about_by_nobody(lab: Lab):
 
     async with lab.app(desk) as app:
         assert await app.run(desk, "ann") == "unreadable"
-        assert await items(app.service.looking) == []
+        assert await items(app.service.reader) == []
 
 
 @pytest.mark.parametrize("about", ["a1", OTHERWISE])

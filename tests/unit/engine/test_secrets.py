@@ -251,7 +251,7 @@ async def test_agent_code_that_raises_with_a_value_leaves_it_in_no_record(lab: L
     async with lab.app(desk) as app:
         with pytest.raises(Exception, match="two with"):
             await app.run(desk, "ann")
-        shown = msgspec.json.encode([record async for _, record in app.service.looking.records("r-ann")])
+        shown = msgspec.json.encode([record async for _, record in app.service.reader.records("r-ann")])
     assert (leaked(lab, card), leaked(lab, held)) == ([], [])
     assert card.encode() not in shown
     assert b"ExceptionGroup: two with [masked]" in shown

@@ -52,7 +52,7 @@ async def test_what_is_allowed_beforehand_leaves_and_is_counted_with_its_intent(
         assert await app.run(desk, "two") == "paid 9000"
         with pytest.raises(RunSuspended, match="the contract asks for a person"):
             await app.run(desk, "three")
-        (listed,) = await list_standing(app.service.looking, EPOCH_MS)
+        (listed,) = await list_standing(app.service.reader, EPOCH_MS)
         assert listed.spent == Spent(2, 2, 18_000, "", ("r-one/refund#1", "r-two/refund#1"))
         assert listed.ended == "it was used 2 times"
         assert (await dossier(app.service, "r-three/refund#1")).standing == (f"{given.id} of bea: it was used 2 times",)
@@ -102,7 +102,7 @@ async def test_where_the_tool_is_known_a_permission_names_its_parameters(lab: La
             await add_standing(app.engine, wish(where='euros <= 90 && customer == "ann"'))
         with pytest.raises(UsageError, match="refund has no parameter euros"):
             await add_standing(app.engine, wish(where="cents < 5", amount="euros", total=9))
-        assert await list_standing(app.service.looking, EPOCH_MS) == []
+        assert await list_standing(app.service.reader, EPOCH_MS) == []
 
 
 @virtual
@@ -187,7 +187,7 @@ async def test_a_revocation_holds_for_what_has_not_left(lab: Lab):
         await app.service.unpause_tool("refund", by="ops")
         with pytest.raises(RunSuspended, match="the contract asks for a person"):
             await app.run(desk, "ann")
-        (listed,) = await list_standing(app.service.looking, EPOCH_MS)
+        (listed,) = await list_standing(app.service.reader, EPOCH_MS)
         assert listed.ended == "it was revoked by cid"
         with pytest.raises(UsageError, match=f"there are: {given.id}"):
             await revoke_standing(app.engine, "s-0", by="cid")
@@ -233,7 +233,7 @@ async def test_of_many_at_once_only_as_many_leave_as_are_allowed(lab: Lab):
     assert len(lab.sent) == 3
     assert sum(one == "paid 9000" for one in told) == 3
     async with lab.app(desks[0]) as app:
-        (listed,) = await list_standing(app.service.looking, EPOCH_MS)
+        (listed,) = await list_standing(app.service.reader, EPOCH_MS)
         assert (listed.spent.times, listed.spent.sum) == (3, 27_000)
 
 
@@ -293,7 +293,7 @@ async def test_what_could_never_be_used_is_refused(lab: Lab, change: dict[str, A
     async with lab.app() as app:
         with pytest.raises(UsageError, match=says):
             await add_standing(app.engine, wish(**change))
-        assert await list_standing(app.service.looking, EPOCH_MS) == []
+        assert await list_standing(app.service.reader, EPOCH_MS) == []
 
 
 @virtual
@@ -314,6 +314,6 @@ async def test_a_retry_of_what_was_allowed_beforehand_is_no_second_use(lab: Lab)
     async with lab.app(desk) as app:
         await add_standing(app.engine, wish(times=2))
         assert await app.run(desk, "one") == "paid 9000"
-        (listed,) = await list_standing(app.service.looking, EPOCH_MS)
+        (listed,) = await list_standing(app.service.reader, EPOCH_MS)
     assert tried == [1, 2]
     assert listed.spent.times == 1

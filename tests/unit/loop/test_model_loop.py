@@ -65,7 +65,7 @@ async def talk(loop: ModelLoop, text: str = "hello") -> tuple[object, list[r.Rec
             result: object = await app.run(support, text)
         except Exception as error:  # noqa: BLE001 - the test looks at it
             result = error
-        records = [record async for _, record in app.service.looking.records(f"chat-{text}")]
+        records = [record async for _, record in app.service.reader.records(f"chat-{text}")]
         return result, records
 
 

@@ -48,10 +48,10 @@ def ended(kind: r.EndKind) -> tuple[r.AttemptStarted, r.AttemptEnded]:
 def test_a_message_is_unheard_until_code_is_told():
     told = history(came(7), came(9))
     assert told.entry_seen == 9
-    assert [one.entry for one in messages(told).unheard] == [7, 9]
+    assert [one.entry for one in messages(told).undelivered] == [7, 9]
     told.add(heard("sleep#1", 7))
-    assert [one.entry for one in messages(told).unheard] == [9]
-    assert messages(told).told_at("sleep#1") == (came(7),)
+    assert [one.entry for one in messages(told).undelivered] == [9]
+    assert messages(told).delivered_at("sleep#1") == (came(7),)
     assert (told.delivered.by_step["sleep#1"].index, told.steps.answers["sleep#1"]) == (0, heard("sleep#1", 7))
 
 
@@ -117,7 +117,7 @@ def test_what_begins_after_a_stop_that_was_heard_tells_of_the_stop_and_of_no_oth
 
 def test_whoever_left_has_heard_nothing():
     told = history(planned(), came(7), heard("charge#1", 7), r.CallerLeft(step="charge#1"))
-    assert [one.entry for one in messages(told).unheard] == [7]
+    assert [one.entry for one in messages(told).undelivered] == [7]
 
 
 def test_what_was_heard_in_a_transaction_that_begins_anew_is_heard_again():
@@ -126,7 +126,7 @@ def test_what_was_heard_in_a_transaction_that_begins_anew_is_heard_again():
         r.TransactionAborting(transaction="trip", reason="r"), r.TransactionAbortedRecord(transaction="trip"),
         r.RunStoppedRecord(reason="error", renews=("trip",)), r.RunReopened(by="bea"),
     )  # fmt: skip
-    assert [one.entry for one in messages(told).unheard] == [7]
+    assert [one.entry for one in messages(told).undelivered] == [7]
 
 
 def test_a_message_as_code_reads_it():

@@ -111,14 +111,14 @@ def test_an_event_is_taken_once():
 
 def test_what_the_code_was_told_first_is_what_it_is_told_again():
     told = history(planned(), r.Delivered(step="charge#1", told="unknown", detail="d"), settled())
-    assert [(one.step, one.told, one.detail) for one in told.delivered.by_step.values()] == [
+    assert [(one.step, one.kind, one.detail) for one in told.delivered.by_step.values()] == [
         ("charge#1", "unknown", "d")
     ]
 
 
 def test_a_caller_that_left_was_told_that():
     told = history(planned(), settled(), r.CallerLeft(step="charge#1"), r.CallerLeft(step="other#1"))
-    assert [(one.step, one.told) for one in told.delivered.by_step.values()] == [
+    assert [(one.step, one.kind) for one in told.delivered.by_step.values()] == [
         ("charge#1", "left"),
         ("other#1", "left"),
     ]
@@ -126,7 +126,7 @@ def test_a_caller_that_left_was_told_that():
 
 def test_an_outcome_after_its_caller_left_is_told_to_nobody():
     told = history(planned(), r.CallerLeft(step="charge#1"), settled())
-    assert [(one.step, one.told) for one in told.delivered.by_step.values()] == [("charge#1", "left")]
+    assert [(one.step, one.kind) for one in told.delivered.by_step.values()] == [("charge#1", "left")]
 
 
 def test_a_settled_step_that_was_told_is_forgotten_an_open_one_never():
@@ -251,5 +251,5 @@ def test_a_caller_that_has_left_is_delivered_nothing_more(told: str):
     """Its branch takes no second delivery, so one would keep every later one waiting."""
     before = history(STARTED, CLAIMED, planned(), r.CallerLeft(step="charge#1"))
     before.add(r.Delivered(step="charge#1", told=told))
-    assert (before.delivered.count, before.delivered.by_step["charge#1"].told) == (1, "left")
+    assert (before.delivered.count, before.delivered.by_step["charge#1"].kind) == (1, "left")
     assert not before.delivered.promised | before.delivered.told_unknown

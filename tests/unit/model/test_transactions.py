@@ -50,51 +50,51 @@ def before(phase: str) -> TransactionState | None:
 @pytest.mark.parametrize("phase", PHASES)
 def test_what_may_follow_what(record: r.TransactionRecord, phase: str):
     if phase in FOLLOWS[type(record)]:
-        assert follow(before(phase), record, told=0).phase == FOLLOWS[type(record)][phase]
+        assert follow(before(phase), record, delivered=0).phase == FOLLOWS[type(record)][phase]
         return
     with pytest.raises(IllegalBoundary) as refused:
-        follow(before(phase), record, told=0)
+        follow(before(phase), record, delivered=0)
     assert str(refused.value) == f"{kind_of(record)} does not apply to a transaction that is {phase}: trip."
 
 
 def test_it_is_opened_with_what_it_says_about_pivots():
-    opened = follow(None, r.TransactionOpened(transaction="trip", pivot="best effort"), told=5)
+    opened = follow(None, r.TransactionOpened(transaction="trip", pivot="best effort"), delivered=5)
     assert opened == TransactionState("trip", "open", pivot="best effort")
 
 
 def test_nobody_opens_the_boundary_of_the_whole_run():
-    whole = follow(None, r.TransactionAborting(transaction=WHOLE_RUN, reason="undo", by="ann"), told=3)
-    assert whole == TransactionState(WHOLE_RUN, "aborting", backward=True, told=3, reason="undo", by="ann")
+    whole = follow(None, r.TransactionAborting(transaction=WHOLE_RUN, reason="undo", by="ann"), delivered=3)
+    assert whole == TransactionState(WHOLE_RUN, "aborting", backward=True, delivered=3, reason="undo", by="ann")
     for other in (
         r.TransactionAborting(transaction="trip", reason="undo"),
         r.TransactionCommitting(transaction=WHOLE_RUN),
     ):
         with pytest.raises(IllegalBoundary):
-            follow(None, other, told=3)
+            follow(None, other, delivered=3)
 
 
 def test_undoing_a_run_goes_on_from_where_it_was_parked():
     parked = TransactionState(WHOLE_RUN, "parked", backward=True, tries=3, accepted=("a",))
-    again = follow(parked, r.TransactionAborting(transaction=WHOLE_RUN, reason="undo", by="ann"), told=3)
+    again = follow(parked, r.TransactionAborting(transaction=WHOLE_RUN, reason="undo", by="ann"), delivered=3)
     assert (again.tries, again.accepted) == (3, ("a",))
 
 
 PARKED: Final = TransactionState(
-    "trip", "parked", told=2, reason="no room", stuck=("b", "a"), why="it is unknown", undone=("c",),
+    "trip", "parked", delivered=2, reason="no room", stuck=("b", "a"), why="it is unknown", undone=("c",),
     still_standing=("a",), accepted=("d",), parked_at=7, asks_until=9,
 )  # fmt: skip
 
 
 def test_calling_it_off_forgets_what_it_was_parked_for():
     record = r.TransactionAborting(transaction="trip", reason="the customer left", by="ann")
-    assert follow(PARKED, record, told=11) == replace(
-        PARKED, phase="aborting", backward=True, told=11, reason="the customer left", by="ann", stuck=(), why=""
+    assert follow(PARKED, record, delivered=11) == replace(
+        PARKED, phase="aborting", backward=True, delivered=11, reason="the customer left", by="ann", stuck=(), why=""
     )
 
 
 def test_its_end_says_what_was_undone():
     record = r.TransactionAbortedRecord(transaction="trip", undone=("a", "c"), still_standing=("d",))
-    assert follow(PARKED, record, told=11) == replace(
+    assert follow(PARKED, record, delivered=11) == replace(
         PARKED, phase="aborted", undone=("a", "c"), still_standing=("d",), stuck=(), why=""
     )
 
@@ -103,21 +103,21 @@ def test_parking_says_what_is_stuck_and_until_when_it_asks():
     record = r.TransactionParked(
         transaction="trip", why="it failed", stuck=("a",), undone=("b",), still_standing=("a", "c"), until=40, at=30
     )
-    assert follow(TransactionState("trip", "aborting", backward=True), record, told=1) == TransactionState(
+    assert follow(TransactionState("trip", "aborting", backward=True), record, delivered=1) == TransactionState(
         "trip", "parked", backward=True, why="it failed", stuck=("a",), undone=("b",), still_standing=("a", "c"),
         parked_at=30, asks_until=40,
     )  # fmt: skip
 
 
 def test_a_person_has_it_tried_again_or_lets_it_stand():
-    again = follow(PARKED, r.TransactionResolved(transaction="trip", word="retry", by="ann"), told=1)
+    again = follow(PARKED, r.TransactionResolved(transaction="trip", word="retry", by="ann"), delivered=1)
     assert again == replace(PARKED, tries=2)
-    stands = follow(PARKED, r.TransactionResolved(transaction="trip", word="accept", by="ann"), told=1)
+    stands = follow(PARKED, r.TransactionResolved(transaction="trip", word="accept", by="ann"), delivered=1)
     assert stands == replace(PARKED, accepted=("a", "b", "d"))
 
 
 def test_a_commit_changes_nothing_else():
-    assert follow(PARKED, r.TransactionCommitted(transaction="trip"), told=1) == replace(PARKED, phase="committed")
+    assert follow(PARKED, r.TransactionCommitted(transaction="trip"), delivered=1) == replace(PARKED, phase="committed")
 
 
 @pytest.mark.parametrize("phase", PHASES[1:])

@@ -62,7 +62,7 @@ async def test_who_asks_back_is_answered_with_another_proposal_that_shows_the_ex
         await a.answer(app.service, REFUND, a.AskBack("Why so much?"), by="bea")
         with pytest.raises(RunSuspended):
             await app.run(desk, "ann")
-        found = await dossier(app.service.looking, "r-ann/refund#2")
+        found = await dossier(app.service.reader, "r-ann/refund#2")
         (change,) = found.changes
         assert (change.name, bytes(change.before), bytes(change.now)) == ("cents", b"9000", b"6000")
         (before,) = found.earlier
@@ -88,17 +88,17 @@ async def test_items_are_given_away_rest_and_become_urgent_without_touching_the_
         await a.answer(app.service, REFUND, a.Delegate(to="cid", why="yours"), by="bea")
         await a.answer(app.service, "r-bob/refund#1", a.Delegate(queue="money"), by="bea")
         await a.answer(app.service, REFUND, a.Snooze(until_ms=EPOCH_MS + 3_600_000), by="cid")
-        looking = app.service.looking
-        assert [one.item for one in await items(looking, now_ms=EPOCH_MS)] == ["r-bob/refund#1", REFUND]
-        assert [one.item for one in await items(looking, now_ms=EPOCH_MS + 3_600_000)] == [REFUND, "r-bob/refund#1"]
-        (mine,) = await items(looking, ItemFilter(mine="cid"), now_ms=EPOCH_MS)
+        reader = app.service.reader
+        assert [one.item for one in await items(reader, now_ms=EPOCH_MS)] == ["r-bob/refund#1", REFUND]
+        assert [one.item for one in await items(reader, now_ms=EPOCH_MS + 3_600_000)] == [REFUND, "r-bob/refund#1"]
+        (mine,) = await items(reader, ItemFilter(mine="cid"), now_ms=EPOCH_MS)
         assert (mine.item, mine.to, mine.rests_ms) == (REFUND, "cid", EPOCH_MS + 3_600_000)
-        (queued,) = await items(looking, ItemFilter(queue="money"))
+        (queued,) = await items(reader, ItemFilter(queue="money"))
         assert queued.item == "r-bob/refund#1"
         await a.answer(app.service, REFUND, a.Escalate(queue="leads", why="now"), by="cid")
-        first = (await items(looking))[0]
+        first = (await items(reader))[0]
         assert (first.item, first.queue, first.to, first.rests_ms, first.escalated) == (REFUND, "leads", "", 0, 1)
-        assert (await dossier(looking, REFUND)).handed.said == (
+        assert (await dossier(reader, REFUND)).handed.said == (
             "bea delegated it to cid: yours", "cid snoozed it", "cid escalated it to the queue leads: now",
         )  # fmt: skip
         with pytest.raises(UsageError, match="no recipient is named"):
@@ -173,7 +173,7 @@ async def test_without_a_key_nothing_is_sent_again_under_one(lab: Lab):
         with pytest.raises(UsageError, match="is in no transaction"):
             await a.answer(app.service, "r-ann/pay#1", a.CompensateAnswer(), by="bea")
         await a.answer(app.service, "r-ann/pay#1", a.Abandon("nobody can tell"), by="bea")
-        assert not await items(app.service.looking)
+        assert not await items(app.service.reader)
     assert lab.sent == ["pay 7"]
 
 
@@ -192,7 +192,7 @@ async def test_a_question_is_replied_to_and_its_dossier_says_what_counts(lab: La
             await a.answer(app.service, "r-ann/ask#1", a.ReplyAnswer("Oslo"), by="bea")
         await a.answer(app.service, "r-ann/ask#1", a.ReplyAnswer("Paris"), by="bea", shown=found.digest)
         assert await app.run(desk, "ann") == "Paris"
-        assert not (await load_item(app.service.looking, "r-ann/ask#1")).open
+        assert not (await load_item(app.service.reader, "r-ann/ask#1")).open
 
 
 def test_an_answer_is_one_tagged_value_on_the_wire():
@@ -229,7 +229,7 @@ async def test_a_transaction_that_cannot_end_is_reviewed(lab: Lab):
 
     async with lab.app(desk) as app:
         await begun(app, desk)
-        (item,) = await items(app.service.looking)
+        (item,) = await items(app.service.reader)
         assert (item.kind, item.item) == ("review", "r-ann/trip")
         found = await dossier(app.service, item.item)
         assert found.kind == "review"
@@ -237,7 +237,7 @@ async def test_a_transaction_that_cannot_end_is_reviewed(lab: Lab):
         with pytest.raises(UsageError, match="compensate, retry or abandon"):
             await a.answer(app.service, item.item, a.HappenedAnswer(), by="bea")
         await a.answer(app.service, item.item, a.Delegate(to="cid"), by="bea")
-        assert [one.to for one in await items(app.service.looking)] == ["cid"]
+        assert [one.to for one in await items(app.service.reader)] == ["cid"]
         await a.answer(app.service, item.item, a.RetrySameKey(), by="bea", shown=found.digest)
         with pytest.raises(RunSuspended):
             await app.run(desk, "ann")
@@ -304,7 +304,7 @@ async def test_several_are_answered_in_one_commit(lab: Lab):
             app.service, [OneOf(name, a.Approve(), digest) for name, digest in zip(names, shown, strict=True)], by="bea"
         )
         assert [one.at_once for one in done] == [True, True, True]
-        assert not await items(app.service.looking)
+        assert not await items(app.service.reader)
         for name in ("ann", "bob", "cid"):
             assert await app.run(desk, name) == "paid 9000"
 
@@ -326,7 +326,7 @@ async def test_one_that_does_not_fit_or_was_answered_takes_all_back(lab: Lab):
             await answer_all(app.service, [*words[:2], OneOf(names[2], a.ReplyAnswer("x"))], by="bea")
         with pytest.raises(UsageError, match="has changed since it was shown"):
             await answer_all(app.service, [*words[:2], OneOf(names[2], a.Approve(), "0" * 32)], by="bea")
-        assert len(await items(app.service.looking)) == 3
+        assert len(await items(app.service.reader)) == 3
         before = await app.engine.journal.entries("run/")
         assert before == []
 
@@ -346,7 +346,7 @@ async def test_whoever_answers_one_of_them_meanwhile_is_first_and_none_of_the_ot
         vars(lab.processes[0])["post_all"] = after_a_click  # the other click falls just before the batch
         with pytest.raises(UsageError, match="cid answered one of them meanwhile"):
             await answer_all(app.service, [OneOf(name, a.Approve()) for name in names], by="bea")
-        assert {one.item for one in await items(app.service.looking)} == {names[0], names[2]}
+        assert {one.item for one in await items(app.service.reader)} == {names[0], names[2]}
     assert lab.sent == []
 
 
@@ -360,8 +360,8 @@ async def test_a_yes_is_to_what_was_shown_also_where_it_changes_between_two_look
         await begun(app, desk)
         shown = (await dossier(app.service, REFUND)).digest
 
-        async def overtaken(looking: JournalReader, item: str) -> LoadedItem:
-            found = await load_item(looking, item)
+        async def overtaken(reader: JournalReader, item: str) -> LoadedItem:
+            found = await load_item(reader, item)
             monkeypatch.undo()
             await a.answer(app.service, item, a.Edit({"cents": 8000}), by="cid")
             with pytest.raises(RunSuspended):

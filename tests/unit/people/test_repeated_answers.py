@@ -59,7 +59,7 @@ async def test_a_key_that_is_forgotten_before_its_run_goes_on_sends_nothing_agai
         await lab.pass_time(seconds=3 * 3600)
         await begun(app, desk)
         assert len(lab.sent) == 1
-        (asked,) = await items(app.service.looking)
+        (asked,) = await items(app.service.reader)
         assert (asked.kind, asked.item) == ("review", "r-ann/pay#1")
         (word,) = lab.of("r-ann", r.Resolved)
         assert (word.word, word.evidence) == ("same_key", "the bank says so")

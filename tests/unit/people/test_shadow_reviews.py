@@ -35,7 +35,7 @@ async def test_what_left_is_put_before_a_person_afterwards(lab: Lab):
     desk = refunds_of_any(lab)
     async with lab.app(desk, policy=POLICY) as app:
         item = await left(app, desk)
-        [one] = await items(app.service.looking)
+        [one] = await items(app.service.reader)
         assert (one.kind, one.item, one.agent, one.due_ms) == ("shadow", item, "desk", None)
         assert one.asks == 'was it right that refund {"cents":900} was sent without a person?'
         assert one.answers[-1] == f"holdfast answer {item} right | wrong --by NAME"
@@ -62,9 +62,9 @@ async def test_the_first_word_counts_and_wrong_says_how_to_undo(lab: Lab):
         assert applied.note == "It stays in effect until it is undone: holdfast undo r-900"
         with pytest.raises(UsageError, match="bea said that it was wrong"):
             await a.answer(app.service, item, a.Right(), by="carl")
-        assert await items(app.service.looking) == []
+        assert await items(app.service.reader) == []
         assert not (await dossier(app.service, item)).open
-        found = await read_reviews(app.service.looking)
+        found = await read_reviews(app.service.reader)
         [look] = found.looks
         assert (look.kind, look.said, look.by, look.traits.amount, look.traits.rule) == (
             "shadow",
@@ -92,7 +92,7 @@ async def test_the_figures_know_what_left_and_what_was_drawn(lab: Lab):
         with pytest.raises(RunSuspended):
             await app.run(desk, 20_000)
         await app.service.approve("r-20000/refund#1", by="bea")
-        found = await read_reviews(app.service.looking)
+        found = await read_reviews(app.service.reader)
         assert len(found.passed) == 1 + 40 - len(asked)
         assert sum(one.sampled for one in found.looks) == len(asked)
         shown = review_metrics(found.looks, found.passed)
@@ -117,6 +117,6 @@ async def test_an_undone_run_counts_as_wrong_without_a_look(lab: Lab):
     async with lab.app(desk, policy=POLICY) as app:
         await left(app, desk)
         await app.service.undo("r-900", by="bea", why="the wrong customer")
-        found = await read_reviews(app.service.looking)
+        found = await read_reviews(app.service.reader)
         assert [one.undone for one in found.passed] == [True]
         assert review_metrics(found.looks, found.passed).undone == 1

@@ -59,7 +59,7 @@ async def test_a_run_that_diverged_waits_for_a_person_with_its_state(lab: Lab):
     desk = desk_of(lab)
     async with lab.app(desk, poll_ms=600_000) as app:
         await halted(lab, app, desk)
-        (item,) = await items(app.service.looking)
+        (item,) = await items(app.service.reader)
         assert (item.kind, item.item, item.due_ms) == ("handoff", "trip-ann", lab.clock.wall_ms() + 7 * 24 * 3_600_000)
         assert item.asks.startswith("diverged: ")
         assert item.answers == (
@@ -79,7 +79,7 @@ async def test_a_run_that_diverged_waits_for_a_person_with_its_state(lab: Lab):
         assert about.recommended.startswith("resume, once its code follows the record again")
         assert about.default == "it goes on waiting, first in the list; nothing more is sent"
         assert a.fitting_answers(about.kind, about.item) == ("resume", "take_over", "abandon")
-        counted = await workload(app.service.looking, app.engine.environment.clock.wall_ms())
+        counted = await workload(app.service.reader, app.engine.environment.clock.wall_ms())
         assert counted.health.depth == 1
 
 
@@ -91,7 +91,7 @@ async def test_it_goes_on_once_a_person_says_that_the_cause_is_mended(lab: Lab):
         lab.changed = False
         shown = (await dossier(app.service, "trip-ann")).digest
         await a.answer(app.service, "trip-ann", a.Resume("the code is back"), by="bea", shown=shown)
-        assert await items(app.service.looking) == []
+        assert await items(app.service.reader) == []
         assert [row.run for row in await lab.journal.runs(wakeable=True)] == ["trip-ann"], "a worker takes it up"
         assert await app.run(desk, "ann") == "done"
         about = await dossier(app.service, "trip-ann")
@@ -110,13 +110,13 @@ async def test_or_it_is_taken_over_or_called_off(lab: Lab, word: a.Answer, reaso
     async with lab.app(desk, poll_ms=600_000) as app:
         await halted(lab, app, desk)
         await a.answer(app.service, "trip-ann", word, by="bea")
-        assert await items(app.service.looking) == []
+        assert await items(app.service.reader) == []
         (row,) = await lab.journal.runs(run="trip-ann")
         assert (row.status, row.reason.partition(":")[0]) == ("stopped", reason)
         with pytest.raises(RunStopped) as stopped:
             await app.run(desk, "ann")
         assert stopped.value.reason == reason
-        assert not (await load_item(app.service.looking, "trip-ann")).open
+        assert not (await load_item(app.service.reader, "trip-ann")).open
         with pytest.raises(UsageError, match="trip-ann was answered before"):
             await a.answer(app.service, "trip-ann", a.Resume(), by="cid")
 
@@ -148,7 +148,7 @@ async def test_answers_that_fit_something_else_are_refused_and_names_what_fits(l
         with pytest.raises(UsageError, match="has changed since it was shown"):
             await a.answer(app.service, "trip-ann", a.Resume(), by="bea", shown="0" * 32)
         await a.answer(app.service, "trip-ann", a.Delegate("cid"), by="bea")
-        (item,) = await items(app.service.looking)
+        (item,) = await items(app.service.reader)
         assert item.to == "cid"
 
 
@@ -160,9 +160,9 @@ async def test_several_are_answered_at_once(lab: Lab):
         lab.changed = False
         await halted(lab, app, desk, "bob")
         lab.changed = False
-        words = [OneOf(one.item, a.Resume()) for one in await items(app.service.looking)]
+        words = [OneOf(one.item, a.Resume()) for one in await items(app.service.reader)]
         assert len(await answer_all(app.service, words, by="bea")) == 2
-        assert await items(app.service.looking) == []
+        assert await items(app.service.reader) == []
 
 
 @virtual
@@ -171,7 +171,7 @@ async def test_a_rebuilt_listing_still_asks(lab: Lab):
     async with lab.app(desk, poll_ms=600_000) as app:
         await halted(lab, app, desk)
         assert (await rebuild(app.engine)).changed == []
-        assert len(await items(app.service.looking)) == 1
+        assert len(await items(app.service.reader)) == 1
 
 
 @virtual
@@ -180,11 +180,11 @@ async def test_a_look_at_what_it_left_in_doubt_neither_ends_the_question_nor_los
     async with lab.app(desk, poll_ms=600_000) as app:
         await halted(lab, app, desk)
         await verify_stopped_run(app.engine, "trip-ann")
-        assert len(await items(app.service.looking)) == 1
+        assert len(await items(app.service.reader)) == 1
         lab.changed = False
         await lab.journal.post(Post(command_stream("trip-ann"), "", msgspec.json.encode(Command("reopen", "bea"))))
         await verify_stopped_run(app.engine, "trip-ann")
-        assert await items(app.service.looking) == []
+        assert await items(app.service.reader) == []
         assert await app.run(desk, "ann") == "done"
 
 
@@ -200,7 +200,7 @@ async def test_what_its_code_raised_is_an_item_with_the_lines_that_it_came_throu
     async with lab.app(desk, poll_ms=600_000) as app:
         with pytest.raises(ValueError, match="no customer ann"):
             await app.run(desk, "ann")
-        (item,) = await items(app.service.looking)
+        (item,) = await items(app.service.reader)
         assert (item.kind, item.item, item.asks) == ("handoff", "trip-ann", "error: ValueError: no customer ann")
         about = await dossier(app.service, "trip-ann")
         assert (about.open, about.asks) == (True, "ValueError: no customer ann")
@@ -209,7 +209,7 @@ async def test_what_its_code_raised_is_an_item_with_the_lines_that_it_came_throu
         assert inner.endswith('in looked_up: raise ValueError(f"no customer {name}")')
         assert inner.startswith(f"{__file__}:")
         assert (await rebuild(app.engine)).changed == []
-        assert len(await items(app.service.looking)) == 1
+        assert len(await items(app.service.reader)) == 1
     told = [entry for entry in timeline("trip-ann", lab.records("trip-ann")).entries if entry.step == "stopped"]
     assert [note.text for note in told[0].notes] == list(about.frames)
 
@@ -235,7 +235,7 @@ async def test_such_a_run_is_taken_over_or_called_off(lab: Lab, word: a.Answer |
             await app.service.cancel("trip-ann", by="bea", why="c")
         else:
             await a.answer(app.service, "trip-ann", word, by="bea")
-        assert await items(app.service.looking) == []
+        assert await items(app.service.reader) == []
         (row,) = await lab.journal.runs(run="trip-ann")
         assert (row.status, row.reason.startswith(end)) == ("stopped", True), row.reason
 
@@ -253,7 +253,7 @@ async def test_it_goes_on_when_a_person_says_so_and_the_question_is_over(lab: La
             await app.run(desk, "ann")
         lab.changed = True
         await a.answer(app.service, "trip-ann", a.Resume(), by="bea")
-        assert await items(app.service.looking) == []
+        assert await items(app.service.reader) == []
         assert await app.run(desk, "ann") == "done"
 
 

@@ -17,7 +17,7 @@ from holdfast.model.webhooks import ABOUT_RUNS, Kind, Note
 from holdfast.people.items import items
 from holdfast.testing import operation
 from holdfast.webhooks.http_post import post
-from holdfast.webhooks.outgoing import EndpointStatus, Webhooks, checked, told
+from holdfast.webhooks.outgoing import EndpointStatus, Webhooks, checked, endpoint_statuses
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.engine.test_crashes import DiesAt
 from tests.unit.webhooks.receiver import DIES, Came, Receiver, receiving
@@ -52,7 +52,7 @@ async def tell(app: Holdfast, url: str, *kinds: Kind, name: str = "ops") -> None
 
 
 async def state(app: Holdfast) -> EndpointStatus:
-    (one,) = await told(app.service.looking)
+    (one,) = await endpoint_statuses(app.service.reader)
     return one
 
 
@@ -145,7 +145,7 @@ async def test_an_endpoint_that_takes_nothing_for_days_is_given_up_and_disabled(
             await app.run(greet, "ann")
             await lab.pass_time(days=6)
             given_up = await state(app)
-            assert await items(app.service.looking) == [], "what nobody took is no question to a person"
+            assert await items(app.service.reader) == [], "what nobody took is no question to a person"
     assert given_up.state.startswith("disabled: given up")
     assert "it answered 500" in given_up.state
     assert 10 < len(ops.came) <= 24

@@ -190,8 +190,8 @@ class Holdfast:
         notify = notifications.begin(engine) if notifications is not None else None
         self._errands = HousekeepingTasks(ControlService(engine), notifier.agent, notify)
         if self._recovers and self.agents:
-            looking = Recovery(engine, self.drive, self._errands.run)
-            self._recovery = engine.housekeeping.keep("the task that looks for abandoned runs", looking.keep_looking)
+            recovery = Recovery(engine, self.drive, self._errands.run)
+            self._recovery = engine.housekeeping.keep("the task that looks for abandoned runs", recovery.keep_looking)
         return self
 
     async def aclose(self) -> None:

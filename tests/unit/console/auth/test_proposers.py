@@ -29,12 +29,12 @@ async def test_who_started_a_run_does_not_approve_what_it_asks(lab: Lab):
         for name, by in (("ann", "Bea"), ("bob", "")):
             with pytest.raises(RunSuspended):
                 await app.run(desk, name, by=by)
-        now = await load_item(app.service.looking, "r-ann/refund#1")
+        now = await load_item(app.service.reader, "r-ann/refund#1")
         assert (now.kind, now.tool, now.proposers) == ("approval", "refund", ("Bea",))
         with pytest.raises(NotAllowed, match="bea proposed r-ann/refund#1"):
             answered_by("bea", now)
         answered_by("cid", now)
-        answered_by("bea", await load_item(app.service.looking, "r-bob/refund#1"))
+        answered_by("bea", await load_item(app.service.reader, "r-bob/refund#1"))
 
 
 @virtual
@@ -46,6 +46,6 @@ async def test_who_started_a_run_answers_its_questions(lab: Lab):
     async with lab.app(asks) as app:
         with pytest.raises(RunSuspended):
             await app.run(asks, "ann", by="bea")
-        now = await load_item(app.service.looking, "q-ann/ask#1")
+        now = await load_item(app.service.reader, "q-ann/ask#1")
         assert (now.kind, now.proposers) == ("question", ())
         answered_by("bea", now)

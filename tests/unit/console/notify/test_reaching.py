@@ -214,7 +214,7 @@ async def test_where_the_answer_was_lost_nobody_can_tell_and_nothing_is_sent_on_
             await lab.pass_time(minutes=10)
             _, state = await app.service.operation("notice-ann-000001/notice:ann#1")
             assert (len(office.box), state.phase) == (1, "unknown")
-            assert [item.item for item in await items(app.service.looking)] == ["t-A-17/refund#1"]
+            assert [item.item for item in await items(app.service.reader)] == ["t-A-17/refund#1"]
             office.answers = ["250 OK"]
             await lab.pass_time(minutes=30)
     subject = "approval t-A-17/refund#1"

@@ -50,7 +50,7 @@ async def test_what_people_refuse_of_the_sample_tightens_it(lab: Lab):
     async with lab.app(desk, policy=POLICY) as app:
         assert await answered(app, desk, range(4_000, 4_060), yes=False) >= 20
         assert await answered(app, desk, range(200_000, 200_030), yes=True) == 30
-        [one] = await proposals(app.service.looking, POLICY, lab.clock.wall_ms())
+        [one] = await proposals(app.service.reader, POLICY, lab.clock.wall_ms())
         assert (one.judgement.direction, one.judgement.at, one.judgement.to) == ("tighten", 50, 40)
         assert one.judgement.beyond.rate == 1.0
         assert one.judgement.before.of == 0, "what another rule asks about says nothing"
@@ -58,7 +58,7 @@ async def test_what_people_refuse_of_the_sample_tightens_it(lab: Lab):
         [move] = await apply(app.service.engine.journal, [one], "anna")
         assert (move.name, move.before, move.after, move.by) == ("large", 50, 40, "anna")
         assert await apply(app.service.engine.journal, [one], "carl") == [], "the second one is only on record"
-        [now] = await proposals(app.service.looking, POLICY, lab.clock.wall_ms() + 1)
+        [now] = await proposals(app.service.reader, POLICY, lab.clock.wall_ms() + 1)
         assert (now.number, now.judgement.at, now.judgement.direction) == (1, 40, "stay"), "only newer words count"
 
 
@@ -67,7 +67,7 @@ async def test_what_people_let_through_loosens_it(lab: Lab):
     desk = refunds_of_any(lab)
     async with lab.app(desk, policy=POLICY) as app:
         assert await answered(app, desk, range(5_100, 5_220), yes=True) == 120
-        [one] = await proposals(app.service.looking, POLICY, lab.clock.wall_ms())
+        [one] = await proposals(app.service.reader, POLICY, lab.clock.wall_ms())
         assert (one.judgement.direction, one.judgement.to) == ("loosen", 60)
 
 
@@ -78,7 +78,7 @@ async def test_the_next_app_judges_by_it_under_another_version(lab: Lab):
         before = app.service.engine.policy.version
         await answered(app, desk, range(4_000, 4_060), yes=False)
         await apply(
-            app.service.engine.journal, await proposals(app.service.looking, POLICY, lab.clock.wall_ms()), "anna"
+            app.service.engine.journal, await proposals(app.service.reader, POLICY, lab.clock.wall_ms()), "anna"
         )
     async with lab.app(desk, policy=POLICY) as app:
         assert app.service.engine.policy.version != before

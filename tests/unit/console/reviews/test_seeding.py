@@ -52,7 +52,7 @@ async def test_it_looks_like_a_real_question(lab: Lab):
     desk = desk_of(lab)
     async with lab.app(desk) as app:
         item = await planted_in(app, desk)
-        real, planted = sorted(await items(app.service.looking), key=lambda one: one.item == item)
+        real, planted = sorted(await items(app.service.reader), key=lambda one: one.item == item)
         assert planted.item == item
         for field in set(real.__struct_fields__) - {"item", "run", "asks", "answers", "since_ms", "asked_ms"}:
             assert getattr(planted, field) == getattr(real, field), field
@@ -94,7 +94,7 @@ async def test_whatever_is_answered_nothing_is_sent_and_the_reviewer_is_told(lab
         with pytest.raises(HoldfastError):
             await app.resume(run)
         await lab.clock.sleep(60)
-        [look] = [one for one in (await read_reviews(app.service.looking)).looks if one.kind == "planted"]
+        [look] = [one for one in (await read_reviews(app.service.reader)).looks if one.kind == "planted"]
         assert (look.by, look.overridden, look.traits.tool) == ("bea", caught, "refund")
         with pytest.raises(UsageError):
             await a.answer(app.service, item, a.Approve(), by="carl")
@@ -154,8 +154,8 @@ async def test_what_nobody_answers_is_withdrawn_and_no_look(lab: Lab):
     async with lab.app(desk) as app:
         done = await seed_cases(app.service.engine, [BAD], rate=0.0)
         assert done.withdrawn == (item.split("/")[0],)
-        assert [one.run for one in await items(app.service.looking)] == ["r-17"]
-        assert (await read_reviews(app.service.looking)).looks == []
+        assert [one.run for one in await items(app.service.reader)] == ["r-17"]
+        assert (await read_reviews(app.service.reader)).looks == []
 
 
 @virtual
@@ -225,6 +225,6 @@ async def test_it_has_a_title_where_real_questions_have_one(lab: Lab, at_hand: b
                 await seed_cases(app.service.engine, [BAD], rate=1.0)
             case = msgspec.structs.replace(BAD, title="refund 9000.00 EUR")
         (item,) = (await seed_cases(app.service.engine, [case], rate=1.0)).items
-        real, planted = sorted(await items(app.service.looking), key=lambda one: one.item == item)
+        real, planted = sorted(await items(app.service.reader), key=lambda one: one.item == item)
         assert planted.asks == real.asks.replace("9000", "900000").replace("90.00", "9000.00")
         assert (await dossier(app.service, item)).title == "refund 9000.00 EUR"

@@ -71,7 +71,7 @@ async def test_what_is_shown_is_what_is_dispatched(lab: Lab):
             200, {"item": REFUND, "run": "refund-ann", "at_once": True},
         )  # fmt: skip
         await stand.app.resume("refund-ann")
-        records = [record async for _, record in stand.app.service.looking.records("refund-ann")]
+        records = [record async for _, record in stand.app.service.reader.records("refund-ann")]
         granted = next(one for one in records if isinstance(one, r.ApprovalGranted))
         assert (granted.by, granted.note, granted.approval) == ("bea", "seen the photos", dossier["digest"])
         (sent,) = [one for one in records if isinstance(one, r.AttemptStarted)]

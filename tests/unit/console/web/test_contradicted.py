@@ -86,14 +86,14 @@ async def test_people_are_notified_of_it_until_it_is_answered(lab: Lab):
     pays = desk(lab, compensates=True)
     async with standing(lab, agents=[pays]) as stand:
         await bounce(stand, pays)
-        looking = stand.app.service.looking
-        (one,) = await placed(looking)
+        reader = stand.app.service.reader
+        (one,) = await placed(reader)
         waiting = waiting_of(one, one.tool)
         about = NotifiedItem(waiting.identity, "new")
-        line = await line_of(looking, about)
+        line = await line_of(reader, about)
         assert line is not None
         assert "bounced" in line.asks
         assert line.answer == f"holdfast inbox --item {ITEM}" or "holdfast resolve" in line.answer
         await a.answer(stand.app.service, ITEM, a.HappenedAnswer(), by="bea")
-        assert await line_of(looking, about) is None
-        assert await placed(looking) == []
+        assert await line_of(reader, about) is None
+        assert await placed(reader) == []

@@ -40,7 +40,7 @@ def paying(lab: Lab, require: Require = TEN) -> list[Any]:
 
 
 async def shown(stand: Stand) -> str:
-    return (await load_item(stand.app.service.looking, PAY)).digest
+    return (await load_item(stand.app.service.reader, PAY)).digest
 
 
 async def by_api(stand: Stand, client: httpx2.AsyncClient, kind: str = "approve", **fields: object) -> httpx2.Response:

@@ -68,9 +68,9 @@ async def test_each_answer_is_kept_with_how_its_giver_is_known(lab: Lab):
     async with standing(lab, agents=[far(lab), *desk_of(lab)]) as stand, await stand.client("bea") as client:
         assert (await fill(client, PAGE, "delegate", to="cid")).status_code == 303
         await stand.authenticator.accounts.add("cid", [Grant("admin")], by="root")
-        program, looking = await stand.proven("cid"), stand.app.service.looking
+        program, reader = await stand.proven("cid"), stand.app.service.reader
         for item, word in ((ITEM, {"type": "reply", "value": "signed"}), (REFUND, {"type": "approve"})):
-            answer = {"item": item, "answer": word, "shown": (await load_item(looking, item)).digest}
+            answer = {"item": item, "answer": word, "shown": (await load_item(reader, item)).digest}
             assert (await program.post("/api/v1/answers", json=answer)).status_code == 200
         journal = stand.app.engine.journal
         (given,) = await journal.entries(item_stream("far-ann", "hand_off#1"))
@@ -151,7 +151,7 @@ async def test_a_run_that_raised_shows_on_the_page_and_in_the_api_where(lab: Lab
         raise ValueError(HOSTILE)
 
     async with standing(lab, agents=[broken]) as stand, await stand.client("bea") as client:
-        (load_item,) = await items(stand.app.service.looking)
+        (load_item,) = await items(stand.app.service.reader)
         await stand.app.service.answer(load_item.item, "yes", by="bea")
         with pytest.raises(ValueError, match="script"):
             await stand.app.run(broken, "ann")

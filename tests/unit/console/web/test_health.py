@@ -21,7 +21,7 @@ async def test_the_call_gives_what_the_terminal_shows(lab: Lab):
         await busy(stand)
         await lab.pass_time(days=2)
         got = msgspec.json.decode((await client.get("/api/v1/health")).content, type=ReviewReport)
-        assert got.watch == await workload(stand.app.service.looking, stand.authenticator.now_ms)
+        assert got.watch == await workload(stand.app.service.reader, stand.authenticator.now_ms)
         assert {one.name for one in got.watch.alarms} >= {"age", "overdue"}
         assert [one.name for one in got.figures.by_tool if one.overrides.hits == 0] == ["refund"]
 

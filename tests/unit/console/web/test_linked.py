@@ -34,7 +34,7 @@ async def link_of(
     stand: Stand, item: str = REFUND, *, keys: SigningKeys = LINK_KEYS, lasts_ms: int = HOUR
 ) -> tuple[str, Link]:
     """The path of a link as a notice has it."""
-    now = await load_item(stand.app.service.looking, item)
+    now = await load_item(stand.app.service.reader, item)
     link = Link(item, now.digest, "ann@example.com", stand.authenticator.now_ms + lasts_ms, "id1")
     return urlsplit(make_link(ORIGIN, keys, link)).path, link
 

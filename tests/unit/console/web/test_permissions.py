@@ -27,7 +27,7 @@ ANSWERS: dict[str, tuple[str, dict[str, Any], str]] = {
 
 
 async def given(stand: Stand, client: httpx2.AsyncClient, item: str, answer: dict[str, Any]) -> httpx2.Response:
-    shown = (await load_item(stand.app.service.looking, item)).digest
+    shown = (await load_item(stand.app.service.reader, item)).digest
     return await client.post("/api/v1/answers", json={"item": item, "answer": answer, "shown": shown})
 
 
@@ -130,7 +130,7 @@ async def test_an_editor_approves_their_edit_on_no_face(lab: Lab):
         for answer in ({"type": "approve"}, {"type": "stand_in", "result": "x"}):
             refused = await given(stand, bea, REFUND, answer)
             assert (refused.status_code, "a person cannot approve their own proposal" in refused.text) == (403, True)
-        shown = (await load_item(stand.app.service.looking, REFUND)).digest
+        shown = (await load_item(stand.app.service.reader, REFUND)).digest
         bulk = {"items": [{"item": REFUND, "shown": shown}], "answer": {"type": "approve"}}
         assert (await bea.post("/api/v1/answers/bulk", json=bulk)).status_code == 403
         with pytest.raises(RunSuspended):

@@ -41,11 +41,11 @@ async def test_what_a_policy_gives_to_others_is_theirs_whoever_had_it_before(lab
         await lab.pass_time(hours=2)
         with pytest.raises(RunSuspended):
             await app.resume("r-ann")
-        (item,) = await items(app.service.looking)
+        (item,) = await items(app.service.reader)
         assert item.queue == "heads"
         people, shown = (
             UseCases(app.service, Authenticator(app.engine)),
-            (await load_item(app.service.looking, REFUND)).digest,
+            (await load_item(app.service.reader, REFUND)).digest,
         )
         with pytest.raises(UnknownRun):
             await people.answer(LOW, REFUND, a.Approve(), shown)

@@ -315,6 +315,6 @@ class Guard:
 
 
 def _crossing(asking: GuardedRequest) -> RequestOrigin:
-    said = asking.headers.get
-    site, mode, dest = said("sec-fetch-site"), said("sec-fetch-mode"), said("sec-fetch-dest")
-    return RequestOrigin(asking.method, said("origin"), site, mode, dest, has_token="authorization" in asking.headers)
+    header = asking.headers.get
+    site, mode, dest = header("sec-fetch-site"), header("sec-fetch-mode"), header("sec-fetch-dest")
+    return RequestOrigin(asking.method, header("origin"), site, mode, dest, has_token="authorization" in asking.headers)

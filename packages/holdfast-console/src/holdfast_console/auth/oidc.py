@@ -112,16 +112,16 @@ class OidcClient:
     async def come_back(self, query: str, cookies: str, origin: str, address: str, *, old: str = "") -> CompletedSignIn:
         """Begin a session for the person whom the provider names. Raises `SignInRefused`, whatever went wrong."""
         await self._authenticator.count("", address)
-        said = {name: values[0] for name, values in parse_qs(query).items() if len(values) == 1}
+        parameters = {name: values[0] for name, values in parse_qs(query).items() if len(values) == 1}
         away = self._opened(presented(cookies, origin, AWAY))
         if away is None or away.origin != origin or away.ends_ms <= self._authenticator.now_ms:
             raise _refused("it took too long, or began in another browser")
-        if not hmac.compare_digest(said.get("state", "").encode(), away.state.encode()):
+        if not hmac.compare_digest(parameters.get("state", "").encode(), away.state.encode()):
             raise _refused("it began in another browser")
-        if said.get("iss", self._provider.issuer) != self._provider.issuer or "code" not in said:
+        if parameters.get("iss", self._provider.issuer) != self._provider.issuer or "code" not in parameters:
             raise _refused("the provider refused the sign-in")
         await self._use_up(away.state)
-        subject = self._provider.subject(await self._asked(said["code"], away))
+        subject = self._provider.subject(await self._asked(parameters["code"], away))
         return CompletedSignIn(await self._authenticator.vouch(subject, address, old=old), away.wanted)
 
     # --- asking the provider ---------------------------------------------------------------------------------

@@ -52,9 +52,9 @@ class TrustedProxy:
         """The address behind the proxy: the last one that it added. From any other peer the header is ignored."""
         if not self._is_proxy(peer, headers):
             return peer
-        said = ",".join(_values(headers, "x-forwarded-for")).rpartition(",")[2].strip()
+        client = ",".join(_values(headers, "x-forwarded-for")).rpartition(",")[2].strip()
         try:
-            return str(ipaddress.ip_address(said))
+            return str(ipaddress.ip_address(client))
         except ValueError:
             return peer
 

@@ -38,8 +38,8 @@ async def audit(call: CommandCall, name: str, refused: bool, limit: int) -> None
     Reading, and strangers that are refused, are recorded once an hour for each session or
     address. Commands typed on this machine need no sign-in and are not in this log.
     """
-    async with call.looking() as looking:
-        found = [one for one in await AccessLog(looking.journal).read(name) if not (refused and one.access.allowed)]
+    async with call.reader() as reader:
+        found = [one for one in await AccessLog(reader.journal).read(name) if not (refused and one.access.allowed)]
     if call.screen.as_json:
         call.screen.document({"access": [_document(one) for one in found]})
         return
@@ -52,20 +52,20 @@ async def audit(call: CommandCall, name: str, refused: bool, limit: int) -> None
 
 
 def _document(one: Noted) -> dict[str, object]:
-    said = one.access
+    access = one.access
     return {
-        "at_ms": one.at_ms, "who": said.who, "via": said.via, "deed": said.deed, "allowed": said.allowed,
-        "about": said.about, "why": said.why, "address": said.address, "session": said.session,
+        "at_ms": one.at_ms, "who": access.who, "via": access.via, "deed": access.deed, "allowed": access.allowed,
+        "about": access.about, "why": access.why, "address": access.address, "session": access.session,
     }  # fmt: skip
 
 
 def _decision_line(call: CommandCall, one: Noted) -> None:
-    said = one.access
-    word = ("allowed", "green") if said.allowed else ("refused", "red")
-    told = " ".join(filter(None, (said.deed, said.about)))
-    beside = "  ".join(filter(None, (said.why, f"by {said.via}" if said.via else "", said.address)))
-    who = said.who or "a stranger"
-    call.screen.line((moment(one.at_ms), "dim"), "  ", word, f"  {who}: {safe(told)}  ", (safe(beside), "dim"))
+    access = one.access
+    word = ("allowed", "green") if access.allowed else ("refused", "red")
+    subject = " ".join(filter(None, (access.deed, access.about)))
+    beside = "  ".join(filter(None, (access.why, f"by {access.via}" if access.via else "", access.address)))
+    who = access.who or "a stranger"
+    call.screen.line((moment(one.at_ms), "dim"), "  ", word, f"  {who}: {safe(subject)}  ", (safe(beside), "dim"))
 
 
 # `holdfast accounts`: who may do what. A user who can write the journal can add the first admin.
@@ -128,8 +128,8 @@ async def add(call: CommandCall, name: str, role: Role, subject: str, by: str, *
 @command("list", examples=("holdfast accounts list", "holdfast accounts list --json"))
 async def listing(call: CommandCall) -> None:
     """List the accounts, and what each may do."""
-    async with call.looking() as looking:
-        found = await Accounts(looking.journal).every()
+    async with call.reader() as reader:
+        found = await Accounts(reader.journal).every()
     if call.screen.as_json:
         call.screen.document({"accounts": [_shown(one) for one in found]})
         return

@@ -58,17 +58,17 @@ async def notices(call: CommandCall, word: str, channel: str, **given: object) -
     result. `rotate` makes a new key for signed links; links signed with the previous key
     stay valid until they expire.
     """
-    said = msgspec.convert(given, NoticesOptions)
+    options = msgspec.convert(given, NoticesOptions)
     if word == "rotate":
         _rotate(call)
         return None
     if word == "test":
-        return await _test(call, channel, said)
-    path = reach_of(said.reach)
+        return await _test(call, channel, options)
+    path = reach_of(options.reach)
     channels = [one for one in reach_from(path).channels if channel in ("", one.name)] if path is not None else []
-    async with call.looking() as looking:
-        found = await channel_statuses(looking, limit=said.limit, channel=channel)
-        due = await due_now(looking, channels, SystemClock().wall_ms())
+    async with call.reader() as reader:
+        found = await channel_statuses(reader, limit=options.limit, channel=channel)
+        due = await due_now(reader, channels, SystemClock().wall_ms())
     if call.screen.as_json:
         call.screen.document({"channels": found, "due": due} if path is not None else {"channels": found})
         return None
@@ -81,9 +81,9 @@ async def notices(call: CommandCall, word: str, channel: str, **given: object) -
     return None
 
 
-async def _test(call: CommandCall, channel: str, said: NoticesOptions) -> int:
+async def _test(call: CommandCall, channel: str, options: NoticesOptions) -> int:
     """Send a test notice through each channel; the exit status says whether all of them were taken."""
-    path = reach_of(said.reach)
+    path = reach_of(options.reach)
     if path is None:
         raise UsageError(
             "no recipients are configured",
@@ -93,8 +93,8 @@ async def _test(call: CommandCall, channel: str, said: NoticesOptions) -> int:
     names = [one.name for one in reach.channels if channel in ("", one.name)]
     if not names:
         raise UsageError(f"{path} has no channel {channel}", known=f"channels: {', '.join(sorted(reach.by_name))}")
-    async with app_of(call, (), create=True, private_webhooks=said.private_webhooks, reach=reach) as app:
-        results = [await _test_one(app, name, said.by) for name in names]
+    async with app_of(call, (), create=True, private_webhooks=options.private_webhooks, reach=reach) as app:
+        results = [await _test_one(app, name, options.by) for name in names]
     if call.screen.as_json:
         call.screen.document({"tested": results})
     else:
@@ -116,8 +116,8 @@ async def _test_one(app: Holdfast, name: str, by: str) -> NoticeStatus:
         await app.drive(run_of(name, number))
     except HoldfastError as error:
         return NoticeStatus(run_of(name, number), number, "failed", str(error), sent.at_ms, [], [], 0, by)
-    (told,) = await channel_statuses(app.service.looking, limit=1, channel=name)
-    return told.notices[0]
+    (status,) = await channel_statuses(app.service.reader, limit=1, channel=name)
+    return status.notices[0]
 
 
 def _rotate(call: CommandCall) -> None:

@@ -49,8 +49,8 @@ async def figures(call: CommandCall, days: float) -> None:
     wrong: how much they miss is known only where known-bad cases are planted.
     """
     since = SystemClock().wall_ms() - int(days * DAY_MS)
-    async with call.looking() as looking:
-        found = await read_reviews(looking, since)
+    async with call.reader() as reader:
+        found = await read_reviews(reader, since)
     shown = figures_of(found.looks, found.passed, since)
     if call.screen.as_json:
         call.screen.document(shown)
@@ -138,8 +138,8 @@ ASKS: Final = 76
 
 async def show_health(call: CommandCall) -> int:
     """Print the figures and the alarms. Exit status 1 if there is an alarm, so that a monitor can call it."""
-    async with call.looking() as looking:
-        found = await workload(looking, SystemClock().wall_ms())
+    async with call.reader() as reader:
+        found = await workload(reader, SystemClock().wall_ms())
     if call.screen.as_json:
         call.screen.document(found)
     else:
@@ -153,7 +153,7 @@ def _show_workload(screen: Screen, found: Workload) -> None:
     calm = phrase("nothing is waiting" if not now.depth else "reviewers keep up")
     screen.show(grid(rows) if rows else grid([(screen.mark("ok"), calm)]))
     screen.line("")
-    screen.show(grid([(phrase((f"  {name}", "dim")), phrase(said)) for name, said in _figures(now)], (26,)))
+    screen.show(grid([(phrase((f"  {name}", "dim")), phrase(figure)) for name, figure in _figures(now)], (26,)))
     if now.reviewers:
         screen.line("")
         screen.show(grid([tuple(phrase((name, "bold")) for name in _HEAD), *(_load(one) for one in now.reviewers)]))
@@ -219,11 +219,11 @@ async def calibrate(call: CommandCall, policy: Policy, by: str) -> int:
     moved: list[Move] = []
     if by:
         async with call.serving() as service:
-            found = await proposals(service.looking, policy, now_ms)
+            found = await proposals(service.reader, policy, now_ms)
             moved = await apply(service.engine.journal, found, by)
     else:
-        async with call.looking() as looking:
-            found = await proposals(looking, policy, now_ms)
+        async with call.reader() as reader:
+            found = await proposals(reader, policy, now_ms)
     if call.screen.as_json:
         call.screen.document({"proposals": found, "moved": moved})
         return DONE

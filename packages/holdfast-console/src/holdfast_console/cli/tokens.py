@@ -77,11 +77,11 @@ async def add(call: CommandCall, name: str, **given: object) -> None:
     A token never has more rights than its account has at that moment. Only its digest is
     kept.
     """
-    said = msgspec.convert(given, TokenOptions)
+    options = msgspec.convert(given, TokenOptions)
     async with call.serving() as service:
         engine = service.engine
-        ends_ms = engine.environment.clock.wall_ms() + said.days * DAY_MS
-        note = TokenNote("add", said.by, name, said.limits, ends_ms, said.note)
+        ends_ms = engine.environment.clock.wall_ms() + options.days * DAY_MS
+        note = TokenNote("add", options.by, name, options.limits, ends_ms, options.note)
         secret, made = await Tokens(engine.journal, Accounts(engine.journal)).add(note, engine.environment.rng)
     if call.screen.as_json:
         call.screen.document(NewToken(made.id, name, secret, ends_ms))
@@ -94,8 +94,8 @@ async def add(call: CommandCall, name: str, **given: object) -> None:
 @click.argument("name", default="")
 async def listing(call: CommandCall, name: str) -> None:
     """List all tokens or those of NAME, with their rights and end."""
-    async with call.looking() as looking:
-        found = await Tokens(looking.journal, Accounts(looking.journal)).every(name)
+    async with call.reader() as reader:
+        found = await Tokens(reader.journal, Accounts(reader.journal)).every(name)
     if call.screen.as_json:
         call.screen.document({"tokens": found})
         return

@@ -142,9 +142,9 @@ def card(letter: Letter, outside: SendContext) -> dict[str, Any]:
     return {"type": "message", "attachments": [attachment]}
 
 
-def _runs(said: tuple[str, str], *, isSubtle: bool = False, **settings: Any) -> dict[str, Any]:  # noqa: N803 - the card's word
+def _runs(fact: tuple[str, str], *, isSubtle: bool = False, **settings: Any) -> dict[str, Any]:  # noqa: N803 - the card's word
     """One paragraph of plain runs: no markdown is read in them. Double braces would be computed (`{{DATE(...)}}`)."""
-    name, value = said[0], said[1].replace("{{", "{ {").replace("}}", "} }")
+    name, value = fact[0], fact[1].replace("{{", "{ {").replace("}}", "} }")
     runs: list[dict[str, Any]] = [{"type": "TextRun", "text": name, "weight": "Bolder"}] if name else []
     runs.append({"type": "TextRun", "text": value or "-", "isSubtle": isSubtle})
     return {"type": "RichTextBlock", "inlines": runs, **settings}

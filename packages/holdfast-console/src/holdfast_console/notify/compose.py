@@ -114,7 +114,7 @@ _LONG: Final = 240
 Facts: TypeAlias = tuple[tuple[str, str], ...]
 
 
-async def compose(looking: JournalReader, sent: Sent, now_ms: int) -> Letter | None:
+async def compose(reader: JournalReader, sent: Sent, now_ms: int) -> Letter | None:
     """The letter for a message; None where everything in it was answered meanwhile."""
     if sent.test:
         return Letter(now_ms, test=sent.test)
@@ -124,45 +124,45 @@ async def compose(looking: JournalReader, sent: Sent, now_ms: int) -> Letter | N
         if len(lines) == LISTED:
             break
         looked += 1
-        if (line := await line_of(looking, about)) is not None:
+        if (line := await line_of(reader, about)) is not None:
             lines.append(line)
     if len(lines) == 1:
-        lines = [await _in_full(looking, lines[0])]
+        lines = [await _in_full(reader, lines[0])]
     return Letter(now_ms, tuple(lines), len(sent.abouts) - looked) if lines else None
 
 
-async def _in_full(looking: JournalReader, line: LetterLine) -> LetterLine:
+async def _in_full(reader: JournalReader, line: LetterLine) -> LetterLine:
     """Add what the dossier of a single item knows beside the question."""
-    found = await dossier(looking, line.item)
+    found = await dossier(reader, line.item)
     more: list[tuple[str, str]] = [
         (f"Before, {one.name}", "nothing" if isinstance(one.before, msgspec.UnsetType) else _cut(bytes(one.before)))
         for one in found.changes
     ]
     more += [("Confidence", f"{found.confidence:g}")] if found.confidence is not None else []
-    told = {value for _, value in line.facts}
-    more += [("Risk", risk) for risk in [risk for risk in found.risks if risk not in told][:SHOWN]]
+    shown = {value for _, value in line.facts}
+    more += [("Risk", risk) for risk in [risk for risk in found.risks if risk not in shown][:SHOWN]]
     more += [("Evidence", one) for one in found.evidence[:SHOWN]]
     more += [("Recommended", found.recommended)] if found.recommended else []
     more.append(("If nobody answers", found.default))
     return msgspec.structs.replace(line, facts=(*line.facts, *more))
 
 
-async def still_asked(looking: JournalReader, sent: Sent) -> bool:
+async def still_asked(reader: JournalReader, sent: Sent) -> bool:
     """True if anything in the message is still open."""
     if sent.test:
         return True
     for about in sent.abouts:
-        if await line_of(looking, about) is not None:
+        if await line_of(reader, about) is not None:
             return True
     return False
 
 
-async def line_of(looking: JournalReader, about: NotifiedItem) -> LetterLine | None:
+async def line_of(reader: JournalReader, about: NotifiedItem) -> LetterLine | None:
     """The line of an item; None if it is answered, or something newer is asked instead."""
     run, step = split_item(about.item)
     try:
-        history = await looking.history(run)
-        now = await with_ledger_answer(looking, item_in(history, step))
+        history = await reader.history(run)
+        now = await with_ledger_answer(reader, item_in(history, step))
     except HoldfastError:
         return None  # the run is gone from this journal: nothing is asked
     outlives = now.contradicted or isinstance(now.subject, RunStoppedRecord)

@@ -175,7 +175,7 @@ class _Line:
                 self._smtp = smtplib.SMTP(self._host, self._port, timeout=timeout)
         except (OSError, smtplib.SMTPException) as error:
             raise NotSent(
-                f"the mail server {self._host} cannot be reached: {_said(error)}", retry_after=LATER_S
+                f"the mail server {self._host} cannot be reached: {_error_text(error)}", retry_after=LATER_S
             ) from error
         return self
 
@@ -198,7 +198,7 @@ class _Line:
             ) from error
         except (OSError, smtplib.SMTPException) as error:
             raise NotSent(
-                f"the mail server {self._host} lost the connection before a message was sent: {_said(error)}",
+                f"the mail server {self._host} lost the connection before a message was sent: {_error_text(error)}",
                 retry_after=LATER_S,
             ) from error
 
@@ -210,16 +210,16 @@ class _Line:
             _agreed(*self._smtp.docmd("DATA"))
         except (OSError, smtplib.SMTPException) as error:
             raise NotSent(
-                f"the connection broke before the message was sent: {_said(error)}", retry_after=LATER_S
+                f"the connection broke before the message was sent: {_error_text(error)}", retry_after=LATER_S
             ) from error
         current_operation().check_send()
         try:
             self._socket().settimeout(_step_s())
             self._smtp.send(re.sub(rb"(?m)^\.", b"..", message).removesuffix(b"\r\n") + b"\r\n.\r\n")
-            code, said = self._smtp.getreply()
+            code, reply = self._smtp.getreply()
         except (OSError, smtplib.SMTPException) as error:
-            raise Ambiguous(f"the message was sent, and no answer came: {_said(error)}") from error
-        _agreed(code, said)
+            raise Ambiguous(f"the message was sent, and no answer came: {_error_text(error)}") from error
+        _agreed(code, reply)
         return f"{code}"
 
     def _socket(self) -> socket.socket:
@@ -227,17 +227,17 @@ class _Line:
         return self._smtp.sock
 
 
-def _agreed(code: int, said: bytes) -> None:
+def _agreed(code: int, reply: bytes) -> None:
     """Check an answer: below 400 accepts; 4xx refuses for now, as in greylisting; 5xx for good: nothing was taken."""
     if code < 400:
         return
-    why = f"the mail server answered {code} {harmless(said.decode('utf-8', 'replace'), 200)}".rstrip()
+    why = f"the mail server answered {code} {harmless(reply.decode('utf-8', 'replace'), 200)}".rstrip()
     if code < 500:
         raise NotSent(why, retry_after=LATER_S)
     raise Rejected(why, code=str(code))
 
 
-def _said(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     """The error, without anything that was sent."""
     return f"{type(error).__name__} {getattr(error, 'smtp_code', '')}".rstrip()
 

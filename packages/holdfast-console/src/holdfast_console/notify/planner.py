@@ -41,7 +41,7 @@ class NoticePlanner:
         self._reach = reach
         self._sender = sender
         self._cursor = Cursor(service.engine.journal, NOTICES)
-        self._told: dict[str, ChannelHistory] = {}
+        self._histories: dict[str, ChannelHistory] = {}
         self._read: dict[str, int] = {}
         self._missed: dict[str, int] = {}
         self._tools: dict[str, str] = {}
@@ -60,34 +60,34 @@ class NoticePlanner:
     async def waiting(self) -> list[NotifiableItem]:
         """The open items, with the tool if a channel filters by it."""
         by_tool = any(channel.only.tools for channel in self._reach.channels)
-        found = await placed(self._service.looking, now_ms=self._service.engine.environment.clock.wall_ms())
+        found = await placed(self._service.reader, now_ms=self._service.engine.environment.clock.wall_ms())
         return [waiting_of(one, await self._tool(one) if by_tool else "") for one in found if one.asked_ms]
 
     async def _plan(self, channel: Channel, waiting: list[NotifiableItem]) -> None:
         now_ms = self._service.engine.environment.clock.wall_ms()
-        told = await self._refresh(channel.name)
-        for sent in planned(channel.only, channel.pace, told, waiting, now_ms):
+        history = await self._refresh(channel.name)
+        for sent in planned(channel.only, channel.pace, history, waiting, now_ms):
             if not await self.post(channel.name, sent):
                 return  # another process was faster: what it sent is looked at the next time
 
     async def post(self, channel: str, sent: Sent) -> bool:
         """Decide a message; False if another process decided one of that number."""
-        told = await self._refresh(channel)
-        post = Post(stream_of(channel), str(told.messages + 1), written(sent))
+        history = await self._refresh(channel)
+        post = Post(stream_of(channel), str(history.messages + 1), written(sent))
         return (await self._service.engine.journal.post(post)).fresh
 
     async def _refresh(self, channel: str) -> ChannelHistory:
-        told = self._told.setdefault(channel, ChannelHistory())
+        history = self._histories.setdefault(channel, ChannelHistory())
         journal = self._service.engine.journal
         entries = await journal.entries(stream_of(channel), self._read.get(channel, 0))
         for entry, sent in await readable(journal, entries, Sent):
-            told.add(sent)
+            history.add(sent)
             self._read[channel] = entry.id
         entries = await journal.entries(missed_stream(channel), self._missed.get(channel, 0))
         for entry, missed in await readable(journal, entries, Missed):
-            told.miss(missed)
+            history.miss(missed)
             self._missed[channel] = entry.id
-        return told
+        return history
 
     async def _hand_out(self) -> None:
         """Begin a run for every message that has none yet."""
@@ -104,7 +104,7 @@ class NoticePlanner:
         if one.kind == "unreadable":
             return ""
         if name not in self._tools:
-            history = await self._service.looking.history(one.run)
+            history = await self._service.reader.history(one.run)
             operation = history.operations.get(one.item.partition("/")[2])
             self._tools[name] = "" if operation is None else operation.intent.tool
         return self._tools[name]

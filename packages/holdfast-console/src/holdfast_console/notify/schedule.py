@@ -157,17 +157,21 @@ class ChannelHistory(msgspec.Struct):
             self.missed[identity] = (missed.at_ms, times + 1)
 
 
-def planned(only: Only, pace: Pace, told: ChannelHistory, waiting: Iterable[NotifiableItem], now_ms: int) -> list[Sent]:
+def planned(
+    only: Only, pace: Pace, history: ChannelHistory, waiting: Iterable[NotifiableItem], now_ms: int
+) -> list[Sent]:
     """The messages that are to be sent to a channel now."""
     due: list[tuple[NotifiableItem, NoticeReason]] = [
         (one, word)
         for one in waiting
-        if one.rests_ms <= now_ms and only.admits(one, now_ms) and (word := _word(one, pace, told, now_ms)) is not None
+        if one.rests_ms <= now_ms
+        and only.admits(one, now_ms)
+        and (word := _word(one, pace, history, now_ms)) is not None
     ]
     if not due:
         return []
     abouts = [NotifiedItem(one.identity, word) for one, word in due]
-    within = [(at, about) for at, about in told.recent if now_ms - at < milliseconds(pace.window)]
+    within = [(at, about) for at, about in history.recent if now_ms - at < milliseconds(pace.window)]
     if len(within) + len(due) <= pace.most:
         return [Sent(now_ms, (about,)) for about in abouts]
     if _held(within, len(due), pace) and not _presses(due, within, pace):
@@ -175,12 +179,12 @@ def planned(only: Only, pace: Pace, told: ChannelHistory, waiting: Iterable[Noti
     return [Sent(now_ms, tuple(abouts))]
 
 
-def _word(one: NotifiableItem, pace: Pace, told: ChannelHistory, now_ms: int) -> NoticeReason | None:
+def _word(one: NotifiableItem, pace: Pace, history: ChannelHistory, now_ms: int) -> NoticeReason | None:
     """The reason to notify the channel of it now, if any."""
     over = one.due_ms is not None and one.due_ms <= now_ms
     if over and one.then != "hold":
         return None  # it ends by itself before it could be answered
-    last = told.last_of.get(one.identity)
+    last = history.last_of.get(one.identity)
     if last is None:
         if now_ms < one.asked_ms + milliseconds(pace.after):
             return None
@@ -189,7 +193,7 @@ def _word(one: NotifiableItem, pace: Pace, told: ChannelHistory, now_ms: int) ->
         return "escalated"  # silence does not end it: all whom it concerns are notified again
     if one.due_ms is not None and last < one.due_ms - milliseconds(pace.remind_before) <= now_ms:
         return "reminder"
-    missed_at, times = told.missed.get(one.identity, (0, 0))
+    missed_at, times = history.missed.get(one.identity, (0, 0))
     if times and times <= AGAIN_AT_MOST and last <= missed_at <= now_ms - milliseconds(pace.window):
         return "again"
     every = pace.remind_every

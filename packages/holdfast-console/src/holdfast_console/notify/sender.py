@@ -76,7 +76,7 @@ class NoticeSender:
         @notice.observe
         async def asked(_operation: Operation[str], number: int) -> bool:
             sent = await self._sent(name, number)
-            return await still_asked(self._looking(), sent)
+            return await still_asked(self._reader(), sent)
 
         return notice
 
@@ -105,7 +105,7 @@ class NoticeSender:
 
         async def fresh() -> str:
             sent = await self._sent(message.channel, message.number)
-            letter = await compose(self._looking(), sent, engine.environment.clock.wall_ms())
+            letter = await compose(self._reader(), sent, engine.environment.clock.wall_ms())
             return "" if letter is None else msgspec.json.encode(letter).decode()
 
         letter = await steps.value(scope, "letter", fresh)
@@ -135,7 +135,7 @@ class NoticeSender:
         found = next((entry for entry in entries if entry.key == str(number)), None)
         return Sent(0) if found is None else read(found, Sent)
 
-    def _looking(self) -> JournalReader:
+    def _reader(self) -> JournalReader:
         engine = self._open_engine()
         return JournalReader(engine.journal, engine.identity)
 

@@ -62,27 +62,25 @@ class ChannelStatus(msgspec.Struct, frozen=True):
     notices: list[NoticeStatus]
 
 
-async def channel_statuses(looking: JournalReader, *, limit: int, channel: str = "") -> list[ChannelStatus]:
+async def channel_statuses(reader: JournalReader, *, limit: int, channel: str = "") -> list[ChannelStatus]:
     """Every channel that was ever sent a message, by name, with its last `limit` messages."""
     streams: dict[str, list[LedgerEntry]] = {}
-    for entry in await looking.journal.entries(NOTICES):
+    for entry in await reader.journal.entries(NOTICES):
         streams.setdefault(entry.stream.removeprefix(NOTICES), []).append(entry)
     return [
-        await _channel(looking, name, streams[name], limit)
-        for name in sorted(streams)
-        if not channel or name == channel
+        await _channel(reader, name, streams[name], limit) for name in sorted(streams) if not channel or name == channel
     ]
 
 
-async def _channel(looking: JournalReader, name: str, entries: list[LedgerEntry], limit: int) -> ChannelStatus:
-    rows = {row.run: row for row in await runs_named(looking, f"notice-{name}-")}
+async def _channel(reader: JournalReader, name: str, entries: list[LedgerEntry], limit: int) -> ChannelStatus:
+    rows = {row.run: row for row in await runs_named(reader, f"notice-{name}-")}
     by_state: dict[State, list[str]] = {"on the way": [], "unknown": [], "failed": []}
     for row in rows.values():
         if (state := state_of(row)) in by_state:
             by_state[state].append(row.run)
     last = [
-        await notice_of(looking, name, entry, sent, rows.get(run_of(name, int(entry.key))))
-        for entry, sent in await readable(looking.journal, entries[-limit:], Sent)
+        await notice_of(reader, name, entry, sent, rows.get(run_of(name, int(entry.key))))
+        for entry, sent in await readable(reader.journal, entries[-limit:], Sent)
     ]
     return ChannelStatus(
         name, len(entries), by_state["on the way"], by_state["unknown"], by_state["failed"], last[::-1]
@@ -90,13 +88,13 @@ async def _channel(looking: JournalReader, name: str, entries: list[LedgerEntry]
 
 
 async def notice_of(
-    looking: JournalReader, channel: str, entry: LedgerEntry, sent: Sent, row: RunRow | None
+    reader: JournalReader, channel: str, entry: LedgerEntry, sent: Sent, row: RunRow | None
 ) -> NoticeStatus:
     """One message, and the result of its run."""
     run = run_of(channel, int(entry.key))
     state, said = (state_of(row), row.reason) if row is not None else ("on the way", "to be sent")
     if row is not None and state == "sent":
-        completed = (await looking.history(run)).lifecycle.completed
+        completed = (await reader.history(run)).lifecycle.completed
         said = msgspec.json.decode(completed.result, type=str) if completed is not None else ""
         state = "quiet" if said.startswith("quiet") else "sent"
     items = [about.item for about in sent.abouts]
@@ -125,22 +123,22 @@ class DueNotice(msgspec.Struct, frozen=True):
     words: list[NoticeReason]
 
 
-async def due_now(looking: JournalReader, channels: Iterable[Channel], now_ms: int) -> list[DueNotice]:
+async def due_now(reader: JournalReader, channels: Iterable[Channel], now_ms: int) -> list[DueNotice]:
     """The due notices of these channels, in their order. Nothing is written."""
-    waiting = [waiting_of(one, one.tool) for one in await placed(looking, now_ms=now_ms) if one.asked_ms]
-    return [await _of(looking, channel, waiting, now_ms) for channel in channels]
+    waiting = [waiting_of(one, one.tool) for one in await placed(reader, now_ms=now_ms) if one.asked_ms]
+    return [await _of(reader, channel, waiting, now_ms) for channel in channels]
 
 
-async def _of(looking: JournalReader, channel: Channel, waiting: list[NotifiableItem], now_ms: int) -> DueNotice:
-    messages = planned(channel.only, channel.pace, await _told(looking, channel.name), waiting, now_ms)
+async def _of(reader: JournalReader, channel: Channel, waiting: list[NotifiableItem], now_ms: int) -> DueNotice:
+    messages = planned(channel.only, channel.pace, await _history_of(reader, channel.name), waiting, now_ms)
     abouts = [about for message in messages for about in message.abouts]
     return DueNotice(channel.name, channel.receiver, [one.item for one in abouts], sorted({one.word for one in abouts}))
 
 
-async def _told(looking: JournalReader, channel: str) -> ChannelHistory:
-    told = ChannelHistory()
-    for sent in await values_in(looking.journal, stream_of(channel), Sent):
-        told.add(sent)
-    for missed in await values_in(looking.journal, missed_stream(channel), Missed):
-        told.miss(missed)
-    return told
+async def _history_of(reader: JournalReader, channel: str) -> ChannelHistory:
+    history = ChannelHistory()
+    for sent in await values_in(reader.journal, stream_of(channel), Sent):
+        history.add(sent)
+    for missed in await values_in(reader.journal, missed_stream(channel), Missed):
+        history.miss(missed)
+    return history

@@ -129,32 +129,30 @@ class Proposal(msgspec.Struct, frozen=True):
     judgement: Judgement
 
 
-async def proposals(looking: JournalReader, policy: Policy, now_ms: int) -> list[Proposal]:
+async def proposals(reader: JournalReader, policy: Policy, now_ms: int) -> list[Proposal]:
     """A proposal for each threshold, by what people found near it since it last moved."""
-    positions = await threshold_positions(looking.journal)
-    said = (
-        await read_reviews(looking, now_ms - int(MEMORY_DAYS * DAY_MS))
-        if policy.thresholds
-        else RecordedReviews([], [])
+    positions = await threshold_positions(reader.journal)
+    reviews = (
+        await read_reviews(reader, now_ms - int(MEMORY_DAYS * DAY_MS)) if policy.thresholds else RecordedReviews([], [])
     )
-    planted = [one for one in said.looks if one.kind == "planted"]
+    planted = [one for one in reviews.looks if one.kind == "planted"]
     found: list[Proposal] = []
     for name, threshold in policy.thresholds.items():
         one = positions.get(name) or ThresholdPosition(0, 0, threshold.start)
         since = max(one.since_ms, now_ms - int(MEMORY_DAYS * DAY_MS))
         at = min(threshold.most, max(threshold.least, one.at))
         judgement = judged(
-            threshold, at, findings(threshold, policy, said, since), caught_of(planted) if planted else None
+            threshold, at, findings(threshold, policy, reviews, since), caught_of(planted) if planted else None
         )
         found.append(Proposal(name, one.number, since, judgement))
     return found
 
 
-def findings(threshold: Threshold, policy: Policy, said: RecordedReviews, since_ms: int) -> list[ThresholdFinding]:
+def findings(threshold: Threshold, policy: Policy, reviews: RecordedReviews, since_ms: int) -> list[ThresholdFinding]:
     """The findings from `since_ms` on about calls that this threshold decided, with their weights."""
     rules = _rules(threshold, policy)
-    looks = [one for one in said.looks if one.answered_ms >= since_ms]
-    stands_for = weights(looks, [one for one in said.passed if one.at_ms >= since_ms])
+    looks = [one for one in reviews.looks if one.answered_ms >= since_ms]
+    stands_for = weights(looks, [one for one in reviews.passed if one.at_ms >= since_ms])
     return [
         ThresholdFinding(value, one.overridden, stands_for[one.item, one.kind])
         for one in last_reviews(looks)

@@ -34,28 +34,28 @@ class RecordedReviews(msgspec.Struct):
     passed: list[UnreviewedCall]
 
 
-async def read_reviews(looking: JournalReader, since_ms: int = 0) -> RecordedReviews:
+async def read_reviews(reader: JournalReader, since_ms: int = 0) -> RecordedReviews:
     """Read every run that changed since that wall clock."""
     found = RecordedReviews([], [])
-    async for row in looking.every_run():
+    async for row in reader.every_run():
         if row.updated_ms < since_ms or (is_system(row.agent) and not is_planted(row.agent)):
             continue
         reading = RunReviews(row.run)
-        async for _, record in looking.readable_records(row.run):
+        async for _, record in reader.readable_records(row.run):
             reading.add(record)
         if reading.entries:
-            reading.answered_at(await _moments(looking, row.run))
+            reading.answered_at(await _moments(reader, row.run))
         found.looks.extend(reading.looks)
         found.passed.extend(reading.passed)
-    found.looks.extend(await _afterwards(looking))
+    found.looks.extend(await _afterwards(reader))
     return found
 
 
-async def _afterwards(looking: JournalReader) -> list[Review]:
+async def _afterwards(reader: JournalReader) -> list[Review]:
     """The reviews of operations that were sent already."""
     left: dict[str, LedgerEntry] = {}
     looks: list[Review] = []
-    for entry in await looking.journal.entries(SHADOW):
+    for entry in await reader.journal.entries(SHADOW):
         if entry.key == "":
             left.setdefault(entry.stream, entry)
         elif entry.key == SAID and entry.stream in left:
@@ -63,7 +63,7 @@ async def _afterwards(looking: JournalReader) -> list[Review]:
             try:
                 what, judged = read(asked, Left), read(entry, Judged)
             except Unreadable as error:
-                await set_aside(looking.journal, entry, error)
+                await set_aside(reader.journal, entry, error)
                 continue
             item = operation_id(what.run, what.step)
             looks.append(
@@ -72,9 +72,9 @@ async def _afterwards(looking: JournalReader) -> list[Review]:
     return looks
 
 
-async def _moments(looking: JournalReader, run: str) -> Mapping[int, int]:
+async def _moments(reader: JournalReader, run: str) -> Mapping[int, int]:
     """When each command was given. Its record says when it was applied, which may be much later."""
-    return {entry.id: entry.at_ms for entry in await looking.journal.entries(command_stream(run))}
+    return {entry.id: entry.at_ms for entry in await reader.journal.entries(command_stream(run))}
 
 
 class RunReviews:
@@ -86,7 +86,7 @@ class RunReviews:
         self.entries: dict[int, int] = {}  # the ledger entry of an answer, and its index in `looks`
         self._agent = ""
         self._confidence: float | None = None
-        self._met: dict[str, _Met] = {}
+        self._calls: dict[str, _ReviewedCall] = {}
         self._left: dict[str, int] = {}
         self._undone = self._planted = False
 
@@ -94,7 +94,7 @@ class RunReviews:
         """Read one more record, in order."""
         intent = getattr(record, "intent", None)
         if isinstance(intent, r.Intent):
-            self._meet(str(getattr(record, "step", "")), intent)
+            self._begin(str(getattr(record, "step", "")), intent)
         match record:
             case r.RunStarted():
                 self._agent, self._planted = shown_agent(record.agent), is_planted(record.agent)
@@ -102,8 +102,8 @@ class RunReviews:
                 self._end(record)
             case r.DecisionRecorded() if record.confidence is not None:
                 self._confidence = record.confidence
-            case r.Ruled() | r.AttemptStarted() | r.OperationParked() if record.step in self._met:
-                self._go_on(self._met[record.step], record)
+            case r.Ruled() | r.AttemptStarted() | r.OperationParked() if record.step in self._calls:
+                self._go_on(self._calls[record.step], record)
             case r.TransactionAborting() if record.transaction == WHOLE_RUN:
                 self._undone = True
             case (
@@ -114,7 +114,7 @@ class RunReviews:
                 | r.Resolved()
                 | r.OperationSettled()
             ):
-                self._hear(record)
+                self._add_answer(record)
             case _:
                 return
 
@@ -129,59 +129,59 @@ class RunReviews:
         """The operations that were sent without a person."""
         name = self.run
         return [
-            UnreviewedCall(operation_id(name, step), at, self._met[step].traits, self._undone)
+            UnreviewedCall(operation_id(name, step), at, self._calls[step].traits, self._undone)
             for step, at in self._left.items()
         ]
 
-    def _meet(self, step: str, intent: r.Intent) -> None:
-        if step not in self._met:
+    def _begin(self, step: str, intent: r.Intent) -> None:
+        if step not in self._calls:
             traits = Traits(intent.tool, self._agent, self._confidence)
-            self._met[step] = _Met(traits, len(bytes(intent.arguments)) + len(intent.tool))
+            self._calls[step] = _ReviewedCall(traits, len(bytes(intent.arguments)) + len(intent.tool))
 
-    def _go_on(self, met: _Met, record: r.Ruled | r.AttemptStarted | r.OperationParked) -> None:
+    def _go_on(self, call: _ReviewedCall, record: r.Ruled | r.AttemptStarted | r.OperationParked) -> None:
         match record:
             case r.Ruled():
-                self._rule(met, record)
+                self._rule(call, record)
             case r.AttemptStarted():
-                if met.automatic and not met.asked_ms:
+                if call.automatic and not call.asked_ms:
                     self._left.setdefault(record.step, record.at)
             case r.OperationParked():
-                met.asked_ms, met.shown = record.at, met.length + len(record.why)
+                call.asked_ms, call.shown = record.at, call.length + len(record.why)
 
-    def _rule(self, met: _Met, record: r.Ruled) -> None:
+    def _rule(self, call: _ReviewedCall, record: r.Ruled) -> None:
         """Take the facts and the ruling of a policy: they are better than a guess from the decision before."""
         facts, ruling = record.facts, record.ruling
-        known = met.traits if facts is None else replace(met.traits, amount=facts.amount)
+        known = call.traits if facts is None else replace(call.traits, amount=facts.amount)
         if facts is not None and facts.confidence is not None:
             known = replace(known, confidence=facts.confidence)
-        met.traits = replace(known, stratum=ruling.stratum, rule=ruling.rule)
-        met.sampled = ruling.sampled
-        met.automatic = ruling.word != "refuse" and not ruling.asks
+        call.traits = replace(known, stratum=ruling.stratum, rule=ruling.rule)
+        call.sampled = ruling.sampled
+        call.automatic = ruling.word != "refuse" and not ruling.asks
 
     def _end(self, record: r.RunCompleted) -> None:
         """End a planted case: its result says how."""
         ended = msgspec.json.decode(record.result, type=SeededCaseEnd)
         if ended.end != "withdrawn":
-            said: ReviewAnswer = "approved" if ended.end == "missed" else "declined"
-            for step, met in self._met.items():
+            answer: ReviewAnswer = "approved" if ended.end == "missed" else "declined"
+            for step, call in self._calls.items():
                 item = operation_id(self.run, step)
                 self.looks.append(
-                    Review(item, "planted", said, ended.by, met.asked_ms, record.at, met.shown, met.traits)
+                    Review(item, "planted", answer, ended.by, call.asked_ms, record.at, call.shown, call.traits)
                 )
 
-    def _hear(self, word: ReviewRecord) -> None:
-        met, said = self._met.get(word.step), _word_of(word)
-        if met is None or said is None or not met.asked_ms:
+    def _add_answer(self, word: ReviewRecord) -> None:
+        call, answer = self._calls.get(word.step), _word_of(word)
+        if call is None or answer is None or not call.asked_ms:
             return
         by, entry = (word.by, word.entry) if not isinstance(word, r.OperationSettled) else ("", 0)
         kind: Kind = "review" if isinstance(word, r.Resolved) else "approval"
         if entry:
             self.entries[entry] = len(self.looks)
         item = operation_id(self.run, word.step)
-        self.looks.append(Review(item, kind, said, by, met.asked_ms, word.at, met.shown, met.traits, met.sampled))
+        self.looks.append(Review(item, kind, answer, by, call.asked_ms, word.at, call.shown, call.traits, call.sampled))
 
 
-class _Met(msgspec.Struct):
+class _ReviewedCall(msgspec.Struct):
     """The state of an operation so far. `length`: how many characters its call has."""
 
     traits: Traits

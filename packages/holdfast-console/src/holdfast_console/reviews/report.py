@@ -56,21 +56,21 @@ class ReviewReport(msgspec.Struct, frozen=True):
 
 
 async def workload(
-    looking: JournalReader, now_ms: int, days: float = 7.0, limits: AlertLimits | None = None
+    reader: JournalReader, now_ms: int, days: float = 7.0, limits: AlertLimits | None = None
 ) -> Workload:
     """The figures of the last `days`, and the alarms by these limits."""
-    return await _watched(looking, (await _said(looking, now_ms, days)).looks, now_ms, days, limits or AlertLimits())
+    return await _watched(reader, (await _reviews(reader, now_ms, days)).looks, now_ms, days, limits or AlertLimits())
 
 
-async def report(looking: JournalReader, now_ms: int, days: float = 7.0) -> ReviewReport:
+async def report(reader: JournalReader, now_ms: int, days: float = 7.0) -> ReviewReport:
     """The workload beside what people found. The records are read once for both."""
-    said = await _said(looking, now_ms, days)
-    found = review_metrics(said.looks, said.passed, _since(now_ms, days))
-    return ReviewReport(await _watched(looking, said.looks, now_ms, days, AlertLimits()), found)
+    reviews = await _reviews(reader, now_ms, days)
+    found = review_metrics(reviews.looks, reviews.passed, _since(now_ms, days))
+    return ReviewReport(await _watched(reader, reviews.looks, now_ms, days, AlertLimits()), found)
 
 
-async def _said(looking: JournalReader, now_ms: int, days: float) -> RecordedReviews:
-    return await read_reviews(looking, _since(now_ms, days))
+async def _reviews(reader: JournalReader, now_ms: int, days: float) -> RecordedReviews:
+    return await read_reviews(reader, _since(now_ms, days))
 
 
 def _since(now_ms: int, days: float) -> int:
@@ -78,12 +78,12 @@ def _since(now_ms: int, days: float) -> int:
 
 
 async def _watched(
-    looking: JournalReader, looks: Sequence[Review], now_ms: int, days: float, limits: AlertLimits
+    reader: JournalReader, looks: Sequence[Review], now_ms: int, days: float, limits: AlertLimits
 ) -> Workload:
-    found = {one.item: one for one in await placed(looking, now_ms=now_ms)}
+    found = {one.item: one for one in await placed(reader, now_ms=now_ms)}
     waiting = [_asked(one) for one in found.values() if not one.rests_ms]
     now = health(waiting, looks, now_ms, days)
-    urgent = [await _with_blocked(looking, found[one.item], one) for one in by_urgency(waiting)[:NEXT]]
+    urgent = [await _with_blocked(reader, found[one.item], one) for one in by_urgency(waiting)[:NEXT]]
     turns = suggested([*urgent, *waiting[NEXT:]], now, limits)
     return Workload(
         now,
@@ -96,11 +96,11 @@ def _asked(item: PlacedItem) -> OpenItem:
     return OpenItem(item.item, item.asked_ms or item.since_ms, item.due_ms, item.to, item.escalated)
 
 
-async def _with_blocked(looking: JournalReader, item: PlacedItem, one: OpenItem) -> OpenItem:
+async def _with_blocked(reader: JournalReader, item: PlacedItem, one: OpenItem) -> OpenItem:
     """The item with how much else is open in its run: all of it waits behind this."""
     if item.kind == "unreadable":
         return one
-    history = await looking.history(item.run)
+    history = await reader.history(item.run)
     return msgspec.structs.replace(one, blocked=max(0, len(history.open_operations()) - 1))
 
 

@@ -58,16 +58,16 @@ async def seed_cases(
     """
     if not cases:
         raise UsageError("there are no cases to plant", next_step="write at least one known-bad case")
-    looking, now_ms = JournalReader(engine.journal, engine.identity), engine.environment.clock.wall_ms()
+    reader, now_ms = JournalReader(engine.journal, engine.identity), engine.environment.clock.wall_ms()
     asked, planted, old, models = 0, 0, list[RunRow](), dict[str, CaseTemplate]()
-    async for row in looking.every_run():
+    async for row in reader.every_run():
         recent = row.created_ms >= now_ms - 7 * _DAY_MS
         if is_planted(row.agent):
             planted += recent
             if row.status == "suspended" and _is_over(row, now_ms, kept_days):
                 old.append(row)
         elif not is_system(row.agent):
-            asked += await _learn(looking, row, models) if row.updated_ms >= now_ms - 7 * _DAY_MS else 0
+            asked += await _learn(reader, row, models) if row.updated_ms >= now_ms - 7 * _DAY_MS else 0
     _checked(cases, models)
     wanted = max(0, int(rate * asked + engine.environment.rng.uniform(0, 1)) - planted)
     items = [await seed_case(engine, case, models[case.tool]) for case in _drawn(engine, cases, wanted)]
@@ -80,13 +80,13 @@ def _is_over(row: RunRow, now_ms: int, kept_days: float) -> bool:
     return row.created_ms < now_ms - kept_days * _DAY_MS or min(ends, default=now_ms + 1) <= now_ms
 
 
-async def _learn(looking: JournalReader, row: RunRow, models: dict[str, CaseTemplate]) -> int:
+async def _learn(reader: JournalReader, row: RunRow, models: dict[str, CaseTemplate]) -> int:
     """How many approvals this run asked for; the last one about each tool is a model."""
     intents: dict[str, r.Intent] = {}
     contracts: dict[str, r.ContractStored] = {}
     decision: r.DecisionRecorded | None = None
     asked = 0
-    async for _, record in looking.readable_records(row.run):
+    async for _, record in reader.readable_records(row.run):
         intent = getattr(record, "intent", None)
         if isinstance(intent, r.Intent):
             intents[str(getattr(record, "step", ""))] = intent

@@ -178,9 +178,9 @@ class Reliability(msgspec.Struct, frozen=True):
     by_chance: float | None
 
 
-def reliability(said: Iterable[StatedConfidence], bands: Sequence[float] = BANDS) -> Reliability:
+def reliability(stated: Iterable[StatedConfidence], bands: Sequence[float] = BANDS) -> Reliability:
     """The table of what was stated and what was right, and its two summaries."""
-    cases = list(said)
+    cases = list(stated)
     found = [one for start, end in _spans(bands) if (one := _band(cases, start, end)) is not None]
     total = math.fsum(one.weight for one in cases)
     if not total:

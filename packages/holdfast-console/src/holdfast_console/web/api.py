@@ -97,14 +97,14 @@ async def _runs(desk: UseCases, given: ApiCall) -> schemas.RunsPage:
     asked: RunsQuery = given.query
     rows = await desk.runs(given.who, asked.status, asked.limit + 1, asked.after)
     more = len(rows) > asked.limit
-    disputed = await desk.looking.contradicted_steps()
+    disputed = await desk.reader.contradicted_steps()
     listed = [schemas.run_of(row, disputed) for row in rows[: asked.limit]]
     return schemas.RunsPage(listed, rows[asked.limit - 1].run if more else "")
 
 
 async def _run(desk: UseCases, given: ApiCall) -> schemas.RunSummary:
     row = await desk.row(given.who, given.name)
-    return schemas.run_of(row, await desk.looking.contradicted_steps())
+    return schemas.run_of(row, await desk.reader.contradicted_steps())
 
 
 async def _timeline(desk: UseCases, given: ApiCall) -> Timeline:
@@ -172,11 +172,11 @@ async def _given(request: Request, one: ApiEndpoint) -> ApiCall:
 
 def _query(request: Request, wanted: type[msgspec.Struct]) -> msgspec.Struct:
     pairs = request.query_params.multi_items()
-    said = dict(pairs)
-    if len(said) < len(pairs):
+    parameters = dict(pairs)
+    if len(parameters) < len(pairs):
         raise ProblemResponse(HTTPStatus.BAD_REQUEST, "a parameter came twice")
     try:
-        return msgspec.convert(said, wanted, strict=False)
+        return msgspec.convert(parameters, wanted, strict=False)
     except msgspec.ValidationError as error:
         raise ProblemResponse(HTTPStatus.UNPROCESSABLE_ENTITY, f"the query does not fit: {error}") from error
 

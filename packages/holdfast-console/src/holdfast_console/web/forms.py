@@ -215,15 +215,15 @@ def read(fields: Mapping[str, str]) -> tuple[a.Answer, str]:
     if not shown:
         raise UsageError("this form does not say what was shown", next_step="open the item again")
     known = form.fields if form.tag != "reply" else (Field("value", "", required=True),)
-    said: dict[str, Any] = {"type": form.tag}
+    answer: dict[str, Any] = {"type": form.tag}
     for field in known:
         text = fields.get(field.name, "").replace("\r\n", "\n").strip()
         if text:
-            said[field.name] = _value(field, text)
+            answer[field.name] = _value(field, text)
         elif field.required:
             raise UsageError(f"{field.label or 'the answer'} is missing", next_step="fill it in")
     try:
-        return msgspec.convert(said, a.Answer), shown
+        return msgspec.convert(answer, a.Answer), shown
     except msgspec.ValidationError as error:
         raise UsageError(f"this answer does not fit: {error}") from error
 

@@ -24,8 +24,8 @@ class HealthQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ReportCache:
     """The last report of each length."""
 
-    def __init__(self, looking: JournalReader) -> None:
-        self._looking: Final = looking
+    def __init__(self, reader: JournalReader) -> None:
+        self._reader: Final = reader
         self._kept: Final[dict[Days, ReviewReport]] = {}
         self._reading: Final = asyncio.Lock()
 
@@ -34,5 +34,5 @@ class ReportCache:
         async with self._reading:
             kept = self._kept.get(days)
             if kept is None or not 0 <= now_ms - kept.watch.health.at_ms < FRESH_MS:
-                kept = self._kept[days] = await report(self._looking, now_ms, days)
+                kept = self._kept[days] = await report(self._reader, now_ms, days)
             return kept

@@ -68,10 +68,10 @@ class ItemsPage(msgspec.Struct, frozen=True):
 
 
 async def listed(
-    looking: JournalReader, asking: ItemsQuery, now_ms: int, may_see: Callable[[PlacedItem], bool]
+    reader: JournalReader, asking: ItemsQuery, now_ms: int, may_see: Callable[[PlacedItem], bool]
 ) -> ItemsPage:
     """That page of the inbox. An item that was answered meanwhile moves nothing. Raises `UsageError`."""
-    found = [one for one in await placed(looking, now_ms=now_ms) if may_see(one)]
+    found = [one for one in await placed(reader, now_ms=now_ms) if may_see(one)]
     start = _read(asking.after) if asking.after else None
     wanted = [one for one in found if asking.wants(one)]
     before = 0 if start is None else sum(place_of(one) <= start for one in wanted)
@@ -125,18 +125,18 @@ class RunPage(msgspec.Struct, frozen=True):
         return min(self.last + RECORDS, self.records) if self.last < self.records else None
 
 
-async def run_page(looking: JournalReader, run: str, to: int | None) -> RunPage:
+async def run_page(reader: JournalReader, run: str, to: int | None) -> RunPage:
     """That page of a run. What is read does not grow with the run. Raises `UnknownRun` and `ChainBroken`."""
-    row = await looking.row(run)
-    newest = await looking.newest_records(run, 2 * RECORDS)
+    row = await reader.row(run)
+    newest = await reader.newest_records(run, 2 * RECORDS)
     records = newest[-1][0].seq
     last = min(to or records, records)
     first = max(1, last - RECORDS + 1)
     begin = max(0, first - 1 - RECORDS)
-    told = newest if last == records else await looking.records_between(run, begin, last + RECORDS)
-    (_, started), *_ = await looking.records_between(run, 0, 1)
+    rows = newest if last == records else await reader.records_between(run, begin, last + RECORDS)
+    (_, started), *_ = await reader.records_between(run, 0, 1)
     entries = timeline_entries(
-        run, ((one.seq, record) for one, record in told), first, last, to_end=told[-1][0].seq == records
+        run, ((one.seq, record) for one, record in rows), first, last, to_end=rows[-1][0].seq == records
     )
     given = started.input if isinstance(started, r.RunStarted) else None
     return RunPage(row, given, entries, first, last, records, items_in(row))

@@ -110,7 +110,7 @@ class Pages:
         asking = _converted(request, RunsQuery)
         rows = await self._desk.runs(_who(request), asking.status, asking.limit + 1, asking.after)
         more = rows[asking.limit - 1].run if len(rows) > asking.limit else ""
-        disputed = await self._desk.looking.contradicted_steps()
+        disputed = await self._desk.reader.contradicted_steps()
         return await self._page(
             request, "runs.html", rows=[(row, items_in(row)) for row in rows[: asking.limit]], more=more,
             asking=asking, disputed=disputed,
@@ -254,9 +254,9 @@ async def _fields(request: Request) -> dict[str, str]:
 
 
 def _converted(request: Request, wanted: type[T]) -> T:
-    said = {name: value for name, value in request.query_params.items() if value}
+    parameters = {name: value for name, value in request.query_params.items() if value}
     try:
-        return msgspec.convert(said, wanted, strict=False)
+        return msgspec.convert(parameters, wanted, strict=False)
     except msgspec.ValidationError as error:
         raise ProblemResponse(HTTPStatus.BAD_REQUEST, f"this address does not fit: {error}") from error
 
@@ -267,7 +267,7 @@ def _linker(asking: ItemsQuery) -> Callable[..., str]:
     plain.pop("limit", None)
 
     def link(**changed: str) -> str:
-        said = {name: value for name, value in {**plain, **changed}.items() if value}
-        return "/inbox" + (f"?{urlencode(said)}" if said else "")
+        parameters = {name: value for name, value in {**plain, **changed}.items() if value}
+        return "/inbox" + (f"?{urlencode(parameters)}" if parameters else "")
 
     return link

@@ -64,14 +64,14 @@ class LinkRoutes:
         recipient = await self._desk.authenticator.accounts.find(plain_name(link.to))
         if recipient is not None and plain_name(recipient.name) != plain_name(who.name):
             raise LinkRefused("this link was sent to another person", next_step="open the inbox and look there")
-        await checked_unused(self._desk.looking.journal, link)
+        await checked_unused(self._desk.reader.journal, link)
 
     def _read(self, token: str) -> Link:
         return read_link(token, self._keys(), now_ms=self._desk.now_ms)
 
     def _keys(self) -> SigningKeys:
         """Read the keys each time: they may have been rotated. Raises `LinkRefused` if there are none."""
-        found = keys_of(self._desk.looking.journal)
+        found = keys_of(self._desk.reader.journal)
         if found is None:
             raise LinkRefused("no link was ever signed here", next_step="open the inbox and look there")
         return found

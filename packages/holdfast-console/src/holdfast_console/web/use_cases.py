@@ -34,12 +34,12 @@ class UseCases:
     def __init__(self, service: ControlService, authenticator: Authenticator) -> None:
         self.service: Final = service
         self.authenticator: Final = authenticator
-        self._reports: Final = ReportCache(service.looking)
+        self._reports: Final = ReportCache(service.reader)
 
     @property
-    def looking(self) -> JournalReader:
+    def reader(self) -> JournalReader:
         """The reader of the journal."""
-        return self.service.looking
+        return self.service.reader
 
     @property
     def now_ms(self) -> int:
@@ -56,34 +56,34 @@ class UseCases:
         def allowed(tool: str, queue: str) -> bool:
             return may(who, "look", tool, queue)
 
-        return await listed(self.looking, asking, self.now_ms, lambda item: allowed(item.tool, item.queue))
+        return await listed(self.reader, asking, self.now_ms, lambda item: allowed(item.tool, item.queue))
 
     async def dossier(self, who: Principal, item: str) -> Dossier:
         """Everything about one item. Raises `UnknownRun`, `UsageError` and `NotAllowed`."""
         now, about = await self._seen(who, item)
         await self.authenticator.require(who, "look", about)
-        return await dossier_of(self.looking, now)
+        return await dossier_of(self.reader, now)
 
     async def runs(self, who: Principal, status: RunStatus | None, limit: int, after: str) -> list[RunRow]:
         """Runs by name, without those that only send notices."""
         await self.authenticator.require(who, "look", PermissionScope("the runs"))
-        return await self.looking.page(status, limit, after, everything=False)
+        return await self.reader.page(status, limit, after, everything=False)
 
     async def row(self, who: Principal, run: str) -> RunRow:
         """One line of the listing. Raises `UnknownRun`."""
         await self.authenticator.require(who, "look", PermissionScope(run))
-        return await self.looking.row(run)
+        return await self.reader.row(run)
 
     async def run_page(self, who: Principal, run: str, to: int | None) -> RunPage:
         """A page of the timeline of a run. Raises `UnknownRun`."""
         await self.authenticator.require(who, "look", PermissionScope(run))
-        return await run_page(self.looking, run, to)
+        return await run_page(self.reader, run, to)
 
     async def timeline(self, who: Principal, run: str) -> Timeline:
         """The whole timeline of a run. Raises `UnknownRun`."""
         await self.authenticator.require(who, "look", PermissionScope(run))
-        told: list[ReadRecord] = await self.looking.told(run)
-        return timeline(run, (record for _, record in told))
+        rows: list[ReadRecord] = await self.reader.all_records(run)
+        return timeline(run, (record for _, record in rows))
 
     async def health(self, who: Principal, asking: HealthQuery) -> ReviewReport:
         """How people keep up, and what they found; it is about everything, so it takes a role everywhere."""
@@ -118,8 +118,8 @@ class UseCases:
     async def _all_or_none(
         self, who: Principal, judged: Sequence[tuple[LoadedItem, str]], given: a.Answer, *also: Post
     ) -> list[Applied]:
-        said = [OneOf(now.item, given, shown, now) for now, shown in judged]
-        applied = {one.run: one for one in await answer_all(self._voice(who), said, by=who.name, also=also)}
+        answers = [OneOf(now.item, given, shown, now) for now, shown in judged]
+        applied = {one.run: one for one in await answer_all(self._voice(who), answers, by=who.name, also=also)}
         return [applied.get(now.run, Applied(now.run, at_once=True)) for now, _ in judged]  # hand-over notifies no run
 
     def _voice(self, who: Principal) -> ControlService:
@@ -147,13 +147,13 @@ class UseCases:
         """The item, and where it belongs. One that the caller may not see is reported as missing: `UnknownRun`."""
         hidden = UnknownRun(f"there is no item {item} for you", next_step="look at the inbox")
         try:
-            now = await load_item(self.looking, item)
+            now = await load_item(self.reader, item)
         except UsageError:
             if may(who, "look"):
                 raise
             raise hidden from None
         step = f"{now.step}/" if isinstance(now.subject, TransactionState) else now.step
-        given = await handed(self.looking.journal, now.run, step)
+        given = await handed(self.reader.journal, now.run, step)
         about = PermissionScope(now.item, now.tool, given.queue_now(now.queue, now.asked_ms))
         if not may(who, "look", about.tool, about.queue):
             with suppress(NotAllowed):

@@ -102,11 +102,11 @@ def _compared(before: str, now: str) -> tuple[ComparedLine, ...]:
     old, new = before.split("\n") if before else [], now.split("\n") if now else []
     if len(old) + len(new) > _COMPARED:
         return (*(ComparedLine("-", line) for line in old), *(ComparedLine("+", line) for line in new))
-    told: list[ComparedLine] = []
+    lines: list[ComparedLine] = []
     for kind, start, end, new_start, new_end in difflib.SequenceMatcher(None, old, new, False).get_opcodes():
         if kind == "equal":
-            told.extend(ComparedLine(" ", line) for line in old[start:end])
+            lines.extend(ComparedLine(" ", line) for line in old[start:end])
             continue
-        told.extend(ComparedLine("-", line) for line in old[start:end])
-        told.extend(ComparedLine("+", line) for line in new[new_start:new_end])
-    return tuple(told)
+        lines.extend(ComparedLine("-", line) for line in old[start:end])
+        lines.extend(ComparedLine("+", line) for line in new[new_start:new_end])
+    return tuple(lines)

@@ -33,15 +33,15 @@ R = TypeVar("R")
 async def result_of(tool: Tool[Any, R], arguments: dict[str, Any], step: str | None, *, at_once: bool = False) -> R:
     scope = SCOPE.get()
     if scope is not None and tool.contract.effect == "write" and not tool.serves:
-        told = await write(scope, ToolCall(tool, arguments, step, at_once=at_once, about=tool.about))
-        operation = told.operation
-        learn_from(scope, told)
-        if told.how == "outcome" and operation.phase == "succeeded" and not operation.settlement.lost:
+        delivered = await write(scope, ToolCall(tool, arguments, step, at_once=at_once, about=tool.about))
+        operation = delivered.operation
+        learn_from(scope, delivered)
+        if delivered.kind == "outcome" and operation.phase == "succeeded" and not operation.settlement.lost:
             try:
                 return tool.codec.decode(operation.settlement.result)  # type: ignore[return-value]  # decoded by R's own annotation
             except ValueError:
                 pass  # a stored result that no longer fits is reported below
-        outcome = _delivered_outcome(tool, arguments, told, scope)
+        outcome = _delivered_outcome(tool, arguments, delivered, scope)
     else:
         outcome = await outcome_of(tool, arguments, step, at_once=at_once)
     if outcome.status == "succeeded" and not outcome.code:
@@ -88,18 +88,18 @@ async def outcome_of(
         record = await read(scope, call)
         learn_from_read(scope, record)
         return read_outcome(tool, arguments, record, scope.active.run)
-    told = await write(scope, call)
-    learn_from(scope, told)
-    return _delivered_outcome(tool, arguments, told, scope)
+    delivered = await write(scope, call)
+    learn_from(scope, delivered)
+    return _delivered_outcome(tool, arguments, delivered, scope)
 
 
 def _delivered_outcome(
-    tool: Tool[Any, R], arguments: dict[str, Any], told: DeliveredOperation, scope: Scope
+    tool: Tool[Any, R], arguments: dict[str, Any], delivered: DeliveredOperation, scope: Scope
 ) -> Outcome[R]:
     """The outcome that the caller receives; if a message called the operation off, it carries the message."""
     instance = scope.active
-    outcome = outcome_from(tool, arguments, told, instance.run, instance.process.identity.namespace)
-    message = interruption_of(scope, told)
+    outcome = outcome_from(tool, arguments, delivered, instance.run, instance.process.identity.namespace)
+    message = interruption_of(scope, delivered)
     if message is None:
         return outcome
     basis, code = Basis("person", message.sender, message.text), STOPPED if message.stop else INTERRUPTED
@@ -110,15 +110,15 @@ def _delivered_outcome(
 
 
 def outcome_from(
-    tool: Tool[Any, R], arguments: dict[str, Any], told: DeliveredOperation, run: str, namespace: str
+    tool: Tool[Any, R], arguments: dict[str, Any], delivered: DeliveredOperation, run: str, namespace: str
 ) -> Outcome[R]:
     """The delivered outcome: the recorded one, a reused one, or that it is unknown."""
-    if told.operation.edits:
-        outcome = _outcome(tool, _sent(tool, told.operation), told, run, namespace)
-        outcome = replace(outcome, edited_by=told.operation.editing.editors[-1])
+    if delivered.operation.edits:
+        outcome = _outcome(tool, _sent(tool, delivered.operation), delivered, run, namespace)
+        outcome = replace(outcome, edited_by=delivered.operation.editing.editors[-1])
     else:
-        outcome = _outcome(tool, arguments, told, run, namespace)
-    facts = facts_of(told.heard)
+        outcome = _outcome(tool, arguments, delivered, run, namespace)
+    facts = facts_of(delivered.delivered_attempts)
     if not facts:
         return outcome
     return replace(outcome, facts=r.values_of(facts))
@@ -134,24 +134,24 @@ def _sent(tool: Tool[Any, Any], operation: OperationState) -> dict[str, Any]:
 
 
 def _outcome(
-    tool: Tool[Any, R], arguments: dict[str, Any], told: DeliveredOperation, run: str, namespace: str
+    tool: Tool[Any, R], arguments: dict[str, Any], delivered: DeliveredOperation, run: str, namespace: str
 ) -> Outcome[R]:
-    operation, settlement = told.operation, told.operation.settlement
-    name = f"{run}/{told.step}"
-    if told.how == PENDING:
-        return Outcome("pending", name, tool.name, reason=told.detail, arguments=arguments)
+    operation, settlement = delivered.operation, delivered.operation.settlement
+    name = f"{run}/{delivered.step}"
+    if delivered.kind == PENDING:
+        return Outcome("pending", name, tool.name, reason=delivered.detail, arguments=arguments)
     if (met := settlement.met) is not None:
         return Outcome(
             "pending", name, tool.name, settlement.basis, operation.reason, settlement.code, met.source,
             arguments=arguments, pending=met.items,
         )  # fmt: skip
-    if told.how == "unknown":
+    if delivered.kind == "unknown":
         return Outcome("unknown", name, tool.name, reason=operation.reason, arguments=arguments)
     if operation.links.reused:
         text = f"{operation.links.reused} did it already"
         reused: Outcome[R] = Outcome(
             "succeeded", name, tool.name, settlement.basis, text, reused=operation.links.reused, arguments=arguments,
-            pending=told.parts,
+            pending=delivered.parts,
         )  # fmt: skip
         return _with_value(
             tool, reused, operation.settlement.result, operation.reason if operation.settlement.lost else ""
@@ -171,15 +171,15 @@ def _outcome(
     receipt = Receipt(
         name,
         tool.name,
-        key_of(namespace, run, told.step, operation.intent),
+        key_of(namespace, run, delivered.step, operation.intent),
         operation.settlement.basis,
         operation.settlement.at,
     )
     done: Outcome[R] = Outcome(
         "succeeded", name, tool.name, operation.settlement.basis, arguments=arguments, receipt=receipt
     )
-    if told.parts:
-        done = replace(done, pending=told.parts)
+    if delivered.parts:
+        done = replace(done, pending=delivered.parts)
     return _with_value(tool, done, operation.settlement.result, operation.reason if operation.settlement.lost else "")
 
 
@@ -207,25 +207,25 @@ def _with_value(tool: Tool[Any, R], outcome: Outcome[R], stored: r.Raw, lost: st
 # --- facts that tools report ------------------------------------------------------------------------------------------
 
 
-def learn_from(scope: Scope, told: DeliveredOperation) -> None:
+def learn_from(scope: Scope, delivered: DeliveredOperation) -> None:
     """Learn the facts that these calls reported, as far as delivered to code. A fact dates from the start of its call.
 
     If a message called off the call, that message is delivered.
     """
-    operation = told.operation
+    operation = delivered.operation
     if scope.active.history.messages is not None and was_interrupted(operation):
-        deliver_messages(scope, told.step)
-    for attempt in told.heard:
+        deliver_messages(scope, delivered.step)
+    for attempt in delivered.delivered_attempts:
         if attempt.end is not None and attempt.end.facts:
             _learn_reported(scope, operation.intent.tool, operation.step, attempt.at, attempt.end.facts)
 
 
-def interruption_of(scope: Scope, told: DeliveredOperation) -> Interrupted | None:
+def interruption_of(scope: Scope, delivered: DeliveredOperation) -> Interrupted | None:
     """The message that its caller receives in place of an outcome, if a message called the operation off."""
     messages = scope.active.history.messages
-    if messages is None or not was_interrupted(told.operation):
+    if messages is None or not was_interrupted(delivered.operation):
         return None
-    return interrupted_by(scope.active.run, messages.told_at(told.step))
+    return interrupted_by(scope.active.run, messages.delivered_at(delivered.step))
 
 
 def learn_from_commit(scope: Scope, transaction: str) -> None:

@@ -155,8 +155,8 @@ async def _waited(scope: Scope, question: ModelQuestion, patience: RetryBudget) 
     pause = patience.pause_ms(environment.rng)
     if pause is None:
         return False
-    if pause >= LOGGED_PAUSE_MS and not patience.told:
-        patience.told = True
+    if pause >= LOGGED_PAUSE_MS and not patience.logged:
+        patience.logged = True
         minutes = milliseconds(patience.retry.elapsed) / 60_000
         text = "run %s: %s failed %d times, and is tried for up to %g minutes: %s"
         LOG.warning(text, instance.run, question.step, patience.tries, minutes, patience.why)
@@ -316,7 +316,7 @@ class RetryBudget:
         self.tries = tries
         self.why = ""
         self.code = ""
-        self.told = False
+        self.logged = False
         self._limit_ms = limit_ms
         self._refusals = 0
         self._most_refusals = REFUSALS if wanted is None else self.retry.attempts

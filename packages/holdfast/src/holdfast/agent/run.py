@@ -54,7 +54,7 @@ class Run:
         if scope.active.code is None:
             scope.active.code = self
         self._facts = Facts(self._context, scope.active.facts.known)
-        self._heard: dict[str, ConversationState] = {}
+        self._conversations: dict[str, ConversationState] = {}
 
     @property
     def id(self) -> str:
@@ -265,7 +265,7 @@ class Run:
     def conversation(self, name: str = "") -> Conversation:
         """A conversation, stored as a stream: this run's own, or the one of that name, which several runs can share."""
         name = name or self.id
-        return Conversation(self._context, name, self._heard.setdefault(name, ConversationState()))
+        return Conversation(self._context, name, self._conversations.setdefault(name, ConversationState()))
 
     async def digest(self) -> str:
         """The effects of this run, proven by its records, and what is pending: a block for a prompt.

@@ -23,10 +23,12 @@ R = TypeVar("R")
 class Held(Generic[R]):
     """The promise of an effect that is sent when its transaction commits."""
 
-    def __init__(self, tool: Tool[Any, R], arguments: dict[str, Any], told: DeliveredOperation, scope: Scope) -> None:
+    def __init__(
+        self, tool: Tool[Any, R], arguments: dict[str, Any], delivered: DeliveredOperation, scope: Scope
+    ) -> None:
         self._tool = tool
         self._arguments = arguments
-        self._told = told
+        self._delivered = delivered
         self._instance = scope.active
 
     def __repr__(self) -> str:
@@ -36,22 +38,22 @@ class Held(Generic[R]):
     @property
     def operation(self) -> str:
         """The operation's full name."""
-        return f"{self._instance.run}/{self._told.step}"
+        return f"{self._instance.run}/{self._delivered.step}"
 
     @property
     def outcome(self) -> Outcome[R]:
         """The outcome of the effect. Raises `UsageError` before the outermost transaction has committed."""
-        told, instance = self._told, self._instance
-        if told.how == "promise":
-            transaction = told.operation.intent.hold
+        delivered, instance = self._delivered, self._instance
+        if delivered.kind == "promise":
+            transaction = delivered.operation.intent.hold
             if transaction not in instance.replay.left:
                 raise UsageError(
                     f"{self.operation} is held until {transaction} commits, and has no result before",
                     next_step="read .result after the `async with` of the outermost transaction",
                 )
-            step = told.step
-            told = DeliveredOperation(instance.history.operations[step], step, parts=part_names(instance, step))
-        return outcome_from(self._tool, self._arguments, told, instance.run, instance.process.identity.namespace)
+            step = delivered.step
+            delivered = DeliveredOperation(instance.history.operations[step], step, parts=part_names(instance, step))
+        return outcome_from(self._tool, self._arguments, delivered, instance.run, instance.process.identity.namespace)
 
     @property
     def result(self) -> R:
@@ -68,11 +70,11 @@ class Held(Generic[R]):
 
 async def on_commit(scope: Scope, tool: Tool[Any, R], arguments: dict[str, Any]) -> Held[R]:
     """Hold an effect until the outermost transaction around `scope` commits; outside a transaction it is sent now."""
-    told = await write(scope, ToolCall(tool, arguments, tool.step, hold=True, about=tool.about))
-    learn_from(scope, told)
-    if (interrupted := interruption_of(scope, told)) is not None:
+    delivered = await write(scope, ToolCall(tool, arguments, tool.step, hold=True, about=tool.about))
+    learn_from(scope, delivered)
+    if (interrupted := interruption_of(scope, delivered)) is not None:
         raise interrupted
-    return Held(tool, arguments, told, scope)
+    return Held(tool, arguments, delivered, scope)
 
 
 class Transaction:

@@ -110,7 +110,7 @@ class AnswerOptions(msgspec.Struct, frozen=True):
 )
 @by_option
 async def answer(
-    call: CommandCall, words: tuple[str, ...], by: str, everything: bool, sure: bool, **said: str | float | None
+    call: CommandCall, words: tuple[str, ...], by: str, everything: bool, sure: bool, **options: str | float | None
 ) -> None:
     """Answer each ITEM (RUN/STEP), as `holdfast inbox` lists it.
 
@@ -128,9 +128,9 @@ async def answer(
     With several items, every payload is shown first, and either all answers are recorded or
     none.
     """
-    wanted = ItemFilter(str(said.pop("mine")), str(said.pop("queue")))
-    shown = str(said.pop("shown"))
-    meant = msgspec.convert(said, AnswerOptions)
+    wanted = ItemFilter(str(options.pop("mine")), str(options.pop("queue")))
+    shown = str(options.pop("shown"))
+    meant = msgspec.convert(options, AnswerOptions)
     named, value = (words, "") if meant.by_option else (words[:-1], words[-1])
     if not everything and not named and "/" in value:
         raise UsageError(
@@ -152,7 +152,7 @@ async def _one(call: CommandCall, seen: tuple[str, str], value: str, meant: Answ
     async with call.serving(tools) as service:
         about: Dossier | None = None
         if shown or meant.by_option or not says_yes(value):
-            now = await load_item(service.looking, item)
+            now = await load_item(service.reader, item)
         else:  # a yes without --shown is to what is shown here
             about, now = await read_dossier(service, item)
         given = _answer_of(now, value, meant)
@@ -161,7 +161,7 @@ async def _one(call: CommandCall, seen: tuple[str, str], value: str, meant: Answ
             if not shown:
                 call.screen.line("No answer was given.")
                 return
-            now = await refresh_item(service.looking, now)
+            now = await refresh_item(service.reader, now)
         applied = await wait_until_applied(
             service.engine, await answer_idempotently(service, now, given, by=by, shown=shown)
         )
@@ -173,7 +173,7 @@ async def _after(service: ControlService, now: LoadedItem, given: a.Answer, run:
     """A sentence about the consequences, where there is one, and the next command."""
     word = str(type(given).__struct_config__.tag)
     if isinstance(given, a.HappenedAnswer | a.DidNotHappenAnswer | a.CompensateAnswer):
-        now = await refresh_item(service.looking, now)
+        now = await refresh_item(service.reader, now)
         if now.contradicted and isinstance(now.subject, OperationState):
             return about_contradicted(now.item, now.subject.phase, word)
     return "", f"holdfast {'show' if word in _ENDS else 'resume'} {run}"
@@ -266,7 +266,7 @@ async def _several(
         raise UsageError("with --json no confirmation can be asked for", next_step="add --sure, or --shown for a yes")
     tools = {name: tool for item in named for name, tool in (await _tools(call, item, meant[1])).items()}
     async with call.serving(tools) as service:
-        found = await items(service.looking, wanted, now_ms=SystemClock().wall_ms())
+        found = await items(service.reader, wanted, now_ms=SystemClock().wall_ms())
         chosen = named or tuple(one.item for one in found if one.kind == "approval" and not one.rests_ms)
         if not chosen:
             call.screen.line("No approval is waiting.")
@@ -285,8 +285,8 @@ async def _several(
     if call.screen.as_json:
         call.screen.document([_taken(one, notes) for one in words])
         return
-    said = f"{len(words)} items are" if len(words) > 1 else f"{words[0].item} is"
-    call.screen.line(f"{said} answered, decided by {by}.")
+    subject = f"{len(words)} items are" if len(words) > 1 else f"{words[0].item} is"
+    call.screen.line(f"{subject} answered, decided by {by}.")
     for run, note in notes.items():
         call.screen.line((f"{run}: {note}", "yellow"))
     call.screen.next("holdfast worker")
@@ -295,7 +295,7 @@ async def _several(
 async def _refreshed(service: ControlService, one: OneOf) -> OneOf:
     """The same answer, with what its run recorded while a person read."""
     assert one.loaded is not None, one.item
-    return msgspec.structs.replace(one, loaded=await refresh_item(service.looking, one.loaded))
+    return msgspec.structs.replace(one, loaded=await refresh_item(service.reader, one.loaded))
 
 
 def _agreed(call: CommandCall, words: Sequence[OneOf], *, sure: bool, shown: str) -> bool:
@@ -340,14 +340,14 @@ def _taken(one: OneOf, notes: Mapping[str, str]) -> BulkAnswerOutput:
 @click.option("--urgent", is_flag=True, help="Escalate it: it is listed first.")
 @click.option("--why", default="", metavar="TEXT", help="Why; it is recorded.")
 @by_option
-async def hand(call: CommandCall, item: str, to: str, queue: str, until: str, **said: str | bool) -> None:
+async def hand(call: CommandCall, item: str, to: str, queue: str, until: str, **options: str | bool) -> None:
     """Delegate, snooze or escalate ITEM. Its run is not changed."""
-    why, by = str(said["why"]), str(said["by"])
-    if until and (to or queue or said["urgent"]):
+    why, by = str(options["why"]), str(options["by"])
+    if until and (to or queue or options["urgent"]):
         raise UsageError(
             "a snoozed item cannot be delegated or escalated in the same command", next_step="leave out --until"
         )
-    given: a.Answer = a.Escalate(to, queue, why) if said["urgent"] else a.Delegate(to, queue, why)
+    given: a.Answer = a.Escalate(to, queue, why) if options["urgent"] else a.Delegate(to, queue, why)
     if until:
         given = a.Snooze(read_moment(until, SystemClock().wall_ms()), why)
     async with call.serving() as service:

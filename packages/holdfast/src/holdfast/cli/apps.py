@@ -228,14 +228,14 @@ def _check_trust(app: Holdfast) -> None:
         )
 
 
-async def agents_for(call: CommandCall, looking: JournalReader, run: str, targets: tuple[str, ...]) -> list[AnyAgent]:
+async def agents_for(call: CommandCall, reader: JournalReader, run: str, targets: tuple[str, ...]) -> list[AnyAgent]:
     """The code of a run's agent: as named, else of pyproject.toml, else where it was found the last time.
 
     Named code is used for a run of another program, too: the program may have moved. The project's agent is taken
     for one only where the code of the run's program is no longer where it was. A journal that is not trusted does not
     say which code to load. Raises `UsageError`.
     """
-    row = await looking.row(run)
+    row = await reader.row(run)
     wanted, program = row.agent, row.program
     agents = load_agents(targets or project_targets())
     named = [agent for agent in agents if agent.name == wanted]
@@ -244,8 +244,8 @@ async def agents_for(call: CommandCall, looking: JournalReader, run: str, target
     if targets:
         known = ", ".join(agent.name for agent in agents)
         raise UsageError(f"run {run} belongs to the agent {wanted!r}", known=f"the targets named here: {known}")
-    found = await noted_code(looking.journal, wanted, program)
-    if found is None or not found.exists or looking.identity.trust == "distrustful":
+    found = await noted_code(reader.journal, wanted, program)
+    if found is None or not found.exists or reader.identity.trust == "distrustful":
         if named:
             call.screen.note((f"Using the project's {wanted}: the code of the program {program} was not found.", "dim"))
             return agents
@@ -267,11 +267,11 @@ async def noted_agents(call: CommandCall, program: str = "") -> list[AnyAgent]:
     """
     if not journal_address(call.journal).exists():
         return []
-    async with call.looking() as looking:
-        if looking.identity.trust == "distrustful":
+    async with call.reader() as reader:
+        if reader.identity.trust == "distrustful":
             return []
-        names = {agent for agent, _ in await looking.journal.counts() if not is_system(agent)}
-        places = [one for name in sorted(names) for one in await noted_programs(looking.journal, name)]
+        names = {agent for agent, _ in await reader.journal.counts() if not is_system(agent)}
+        places = [one for name in sorted(names) for one in await noted_programs(reader.journal, name)]
     there = [one for one in places if one.exists and program in ("", one.program)]
     agents = [load_agent(one.target, one.directory) for one in there]
     _check_one_worker(agents, there)
@@ -294,9 +294,9 @@ def _check_one_worker(agents: list[AnyAgent], places: list[CodeLocation]) -> Non
 
 async def tools_at_hand(call: CommandCall, run: str) -> dict[str, AnyTool]:
     """The tools of a run's agent where its code can be found, and none where it cannot."""
-    async with call.looking() as looking:
+    async with call.reader() as reader:
         try:
-            return gather_tools(await agents_for(call, looking, run, ()), ())
+            return gather_tools(await agents_for(call, reader, run, ()), ())
         except UnknownRun:
             raise
         except UsageError:
@@ -306,11 +306,11 @@ async def tools_at_hand(call: CommandCall, run: str) -> dict[str, AnyTool]:
 async def all_tools_at_hand(call: CommandCall) -> dict[str, AnyTool]:
     """The tools of the project's agents, and of those whose runs are listed first, where their code can be found."""
     found: dict[str, AnyTool] = {}
-    async with call.looking() as looking:
-        first = {(row.agent, row.program): row.run for row in await looking.runs(limit=_LISTED)}
+    async with call.reader() as reader:
+        first = {(row.agent, row.program): row.run for row in await reader.runs(limit=_LISTED)}
         for run in first.values():
             with suppress(UsageError):
-                found = {**gather_tools(await agents_for(call, looking, run, ()), ()), **found}
+                found = {**gather_tools(await agents_for(call, reader, run, ()), ()), **found}
     return found
 
 

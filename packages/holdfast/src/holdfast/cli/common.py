@@ -37,23 +37,23 @@ class CommandCall:
         self.journal: Final = journal
         self.policy: Final = policy
         self.screen: Final = Screen(as_json=as_json, journal=named_by(journal) if journal else "")
-        self._doubts_told = False
+        self._distrust_noted = False
 
     @asynccontextmanager
-    async def looking(self, *, tells_doubts: bool = True) -> AsyncGenerator[JournalReader]:
+    async def reader(self, *, tells_doubts: bool = True) -> AsyncGenerator[JournalReader]:
         """Open the journal to read it. It has to exist; a read-only or distrusted one is reported."""
-        async with self.examining(tells_doubts=tells_doubts) as (looking, _):
-            yield looking
+        async with self.with_raw_reader(tells_doubts=tells_doubts) as (reader, _):
+            yield reader
 
     @asynccontextmanager
-    async def examining(self, *, tells_doubts: bool = True) -> AsyncGenerator[tuple[JournalReader, Reader]]:
-        """As `looking`, with the reader itself: for commands about the journal as a whole."""
+    async def with_raw_reader(self, *, tells_doubts: bool = True) -> AsyncGenerator[tuple[JournalReader, Reader]]:
+        """As `reader`, with the raw one beside it: for commands about the journal as a whole."""
         journal = existing_journal(self.journal).reader()
         identity = await journal.open()
         for notice in identity.notices if journal.untouched else ():
             logging.getLogger("holdfast").warning(notice)
-        if tells_doubts and identity.trust == "distrustful" and not self._doubts_told:
-            self._doubts_told = True
+        if tells_doubts and identity.trust == "distrustful" and not self._distrust_noted:
+            self._distrust_noted = True
             self.screen.note(("This journal is not trusted", "yellow"), f": {identity.reason}. Next: holdfast doctor")
         try:
             yield JournalReader(journal, identity), journal

@@ -172,7 +172,7 @@ async def pause(call: CommandCall, run: str | None, tool: str | None, why: str, 
         if tool is not None:
             await service.pause_tool(tool, by=by, why=why)
             applied, note = Applied(tool, at_once=True), f"No run sends through {tool} until it is unpaused."
-            if not await service.looking.has_used(tool):
+            if not await service.reader.has_used(tool):
                 call.screen.note(
                     (f"No run in this journal has used a tool named {tool} so far. Check the name.", "yellow")
                 )
@@ -263,7 +263,7 @@ class MessageOutput(msgspec.Struct, frozen=True):
 @click.option("--stop", is_flag=True, help="Stop all new writes, whatever the code does.")
 @click.option("--once", default="", metavar="ID", help="An id for this message: sending it again changes nothing.")
 @by_option
-async def tell(call: CommandCall, run: str, text: str, facts: tuple[str, ...], stop: bool, **said: str) -> None:
+async def tell(call: CommandCall, run: str, text: str, facts: tuple[str, ...], stop: bool, **options: str) -> None:
     """Send RUN a message. Its code receives TEXT before its next write.
 
     A fact corrects what the run knows: steps that rely on the old value are no longer
@@ -273,9 +273,9 @@ async def tell(call: CommandCall, run: str, text: str, facts: tuple[str, ...], s
     known = dict(map(_fact, facts))
     async with call.serving() as service:
         applied = await wait_until_applied(
-            service.engine, await service.tell(run, text, facts=known, stop=stop, **said)
+            service.engine, await service.tell(run, text, facts=known, stop=stop, **options)
         )
-    done = MessageOutput(run, text, known, stop, said["by"], applied.at_once, f"holdfast resume {run}")
+    done = MessageOutput(run, text, known, stop, options["by"], applied.at_once, f"holdfast resume {run}")
     if call.screen.as_json:
         call.screen.document(done)
         return

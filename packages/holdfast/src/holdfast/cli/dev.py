@@ -192,7 +192,7 @@ async def _report_items(call: CommandCall, app: Holdfast) -> None:
     shown: set[str] = set()
     clock = app.engine.environment.clock
     while True:
-        waiting = {one.item: one for one in await items(app.service.looking)}
+        waiting = {one.item: one for one in await items(app.service.reader)}
         for name in waiting.keys() - shown:
             show_item(call.screen, waiting[name], clock.wall_ms())
         shown = set(waiting)

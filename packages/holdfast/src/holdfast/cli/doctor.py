@@ -39,12 +39,12 @@ async def verify(call: CommandCall, heads_file: Path | None) -> int:
     is then 4. A user who can write the journal can write its anchor too: only heads that
     were kept elsewhere show what such a user rewrote or cut off.
     """
-    async with call.examining(tells_doubts=False) as (looking, reader):
+    async with call.with_raw_reader(tells_doubts=False) as (reader, raw_reader):
         kept = Kept()
         if heads_file is not None:
-            kept = Kept(read_heads(heads_file, looking.identity.namespace), head_keys(reader.sidecar(KEYS)))
-        found = await check(looking, reader, kept)
-        doubt = looking.identity.reason
+            kept = Kept(read_heads(heads_file, reader.identity.namespace), head_keys(raw_reader.sidecar(KEYS)))
+        found = await check(reader, raw_reader, kept)
+        doubt = reader.identity.reason
     status = DIVERGED if found.broken else DONE
     if call.screen.as_json:
         call.screen.document(found)
@@ -78,12 +78,12 @@ async def heads(call: CommandCall) -> None:
     else with one that is made next to the journal. `holdfast webhooks add NAME URL
     --on journal.head` lets a worker post them.
     """
-    async with call.looking(tells_doubts=False) as looking:
+    async with call.reader(tells_doubts=False) as reader:
         # Checked before a key is made: a journal that is not trusted gets no head, and nothing is written beside it.
         keys = (
-            own_head_keys(looking.journal.sidecar(KEYS), SystemRng()) if looking.identity.trust != "distrustful" else ()
+            own_head_keys(reader.journal.sidecar(KEYS), SystemRng()) if reader.identity.trust != "distrustful" else ()
         )
-        head = await signed_head(looking.journal, looking.identity, SystemClock().wall_ms(), keys)
+        head = await signed_head(reader.journal, reader.identity, SystemClock().wall_ms(), keys)
     click.echo(line_of(head))
 
 
@@ -111,9 +111,9 @@ async def doctor(call: CommandCall, rebuilding: bool, by: str | None, newest: bo
                 done["trust"] = await trust(service.engine, by, newest=newest)
             if rebuilding:
                 done["rebuilt"] = await rebuild(service.engine)
-    async with call.examining(tells_doubts=False) as (looking, reader):
-        found = await facts(looking, reader)
-        finder, rows = UndrivenFinder(looking, SystemClock().wall_ms()), await looking.journal.runs(wakeable=True)
+    async with call.with_raw_reader(tells_doubts=False) as (reader, raw_reader):
+        found = await facts(reader, raw_reader)
+        finder, rows = UndrivenFinder(reader, SystemClock().wall_ms()), await reader.journal.runs(wakeable=True)
         undriven = commands_for([(row.agent, row.program, await finder.find(row)) for row in rows])
     if call.screen.as_json:
         call.screen.document({"journal": found.document(), **done})

@@ -84,10 +84,10 @@ def _earlier(one: Earlier) -> str:
 
 def _cost(found: Dossier) -> str:
     cost = found.cost
-    said = [f"models {cost.models:g}"] if cost.models else []
-    said += [f"{cost.tokens} tokens"] if cost.tokens else []
-    said += [f"tools {cost.tools:g}"] if cost.tools else []
-    return ", ".join(said)
+    parts = [f"models {cost.models:g}"] if cost.models else []
+    parts += [f"{cost.tokens} tokens"] if cost.tokens else []
+    parts += [f"tools {cost.tools:g}"] if cost.tools else []
+    return ", ".join(parts)
 
 
 def _similar(found: Dossier) -> str:
@@ -96,8 +96,8 @@ def _similar(found: Dossier) -> str:
         "approved": one.approved, "edited": one.edited, "declined": one.declined, "asked back": one.asked_back,
         "answered in its place": one.stood_in,
     }  # fmt: skip
-    said = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
-    return f"{said} (in {one.runs} runs)" if said else ""
+    summary = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+    return f"{summary} (in {one.runs} runs)" if summary else ""
 
 
 @command(
@@ -122,7 +122,7 @@ async def take_over(call: CommandCall, item: str, look: bool, why: str, by: str)
     async with call.serving() as service:
         if not look:
             await answer_idempotently(service, item, TakeOver(why), by=by)
-        state = await state_of(service.looking, run, step)
+        state = await state_of(service.reader, run, step)
     if call.screen.as_json:
         call.screen.document(state)
         return

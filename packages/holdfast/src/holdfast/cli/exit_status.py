@@ -72,7 +72,7 @@ def problem_of(error: BaseException) -> CommandProblem:
 
 def tell(screen: Screen, problem: CommandProblem) -> int:
     """Report it on standard error, and where JSON was asked for as the document on standard output."""
-    if screen.as_json and not screen.said:
+    if screen.as_json and not screen.document_written:
         screen.document({"error": problem})
     err = screen.err
     err.print(safe(f"{problem.error}: {problem.message}", lines=True), style="bold red", soft_wrap=True)

@@ -26,8 +26,8 @@ async def replay(call: CommandCall, run: str, targets: tuple[str, ...]) -> int:
     """
     from holdfast.inspect.replay import replay as recompute  # noqa: PLC0415 - `fork` needs no agent's code
 
-    async with call.looking() as looking:
-        found = await recompute(looking, run, await agents_for(call, looking, run, targets))
+    async with call.reader() as reader:
+        found = await recompute(reader, run, await agents_for(call, reader, run, targets))
     status = DONE if found.agrees else DIVERGED
     if call.screen.as_json:
         call.screen.document(found)
@@ -87,8 +87,8 @@ async def export(call: CommandCall, run: str, output: str | None) -> None:
     no names of machines. A run that has not ended is written as far as it got. In
     a test: holdfast.testing.replay_fixture(agent, FILE).
     """
-    async with call.looking() as looking:
-        found, text = await write_down(looking, run)
+    async with call.reader() as reader:
+        found, text = await write_down(reader, run)
     if output is None:
         sys.stdout.write(safe_json(text.decode()) if sys.stdout.isatty() else text.decode())
         return

@@ -32,7 +32,7 @@ from holdfast.people.items import InboxItem, ItemFilter, PlacedItem, placed, wor
 @click.option("--queue", default="", metavar="Q", help="Only items in this queue; with --mine, items of either.")
 @click.option("--item", default="", metavar="ITEM", help="Show one item in full, with the digest to answer by.")
 @click.option("--health", is_flag=True, help="Show whether reviewers keep up: figures, alarms, and assignments.")
-def inbox(call: CommandCall, limit: int, mine: str, queue: str, **said: str | bool) -> int:
+def inbox(call: CommandCall, limit: int, mine: str, queue: str, **options: str | bool) -> int:
     """List what needs a person: urgent items first, then the nearest deadline.
 
     Items are approvals, questions of agents, runs that stopped or were handed over, and
@@ -42,13 +42,13 @@ def inbox(call: CommandCall, limit: int, mine: str, queue: str, **said: str | bo
     --health shows how reviewers kept up over the last week. Its exit status is 1 while an
     alarm is raised, so that a monitor can call it.
     """
-    if said["health"]:
+    if options["health"]:
         from holdfast.extensions import extension  # noqa: PLC0415 - the list alone is shown at once
 
         status: int = wait_for(extension("holdfast.command_parts", "inbox.health", "holdfast inbox --health")(call))
         return status
-    if said["item"]:
-        wait_for(_one(call, str(said["item"])))
+    if options["item"]:
+        wait_for(_one(call, str(options["item"])))
     else:
         call.read(_all(call, ItemFilter(mine, queue), limit))
     return DONE
@@ -58,17 +58,17 @@ async def _one(call: CommandCall, item: str) -> None:
     from holdfast.cli.dossier import show_dossier  # noqa: PLC0415 - as above
     from holdfast.people.dossier import dossier  # noqa: PLC0415 - as above
 
-    async with call.looking() as looking:
-        about = await dossier(looking, item)
+    async with call.reader() as reader:
+        about = await dossier(reader, item)
     call.screen.document(about) if call.screen.as_json else show_dossier(call.screen, about)
 
 
 async def _all(call: CommandCall, wanted: ItemFilter, limit: int) -> None:
     now_ms = wall_ms()
-    async with call.looking() as looking:
-        every = await placed(looking, now_ms=now_ms)
+    async with call.reader() as reader:
+        every = await placed(reader, now_ms=now_ms)
         found = [one for one in every if wanted.shows(one)]
-        set_aside = await refused(looking.journal)
+        set_aside = await refused(reader.journal)
     if call.screen.as_json:
         call.screen.document([worded(one) for one in found])
         return
@@ -108,8 +108,8 @@ def show_item(screen: Screen, one: InboxItem, now_ms: int) -> None:
 
 def _whose(one: InboxItem) -> str:
     """Its assignee, and its time."""
-    said = [f"urgent ({one.escalated})"] if one.escalated else []
-    said += [f"for {one.to}"] if one.to else []
-    said += [f"in the queue {one.queue}"] if one.queue else []
-    said += [f"snoozed until {moment(one.rests_ms)}"] if one.rests_ms else []
-    return ", ".join(said)
+    parts = [f"urgent ({one.escalated})"] if one.escalated else []
+    parts += [f"for {one.to}"] if one.to else []
+    parts += [f"in the queue {one.queue}"] if one.queue else []
+    parts += [f"snoozed until {moment(one.rests_ms)}"] if one.rests_ms else []
+    return ", ".join(parts)

@@ -74,8 +74,8 @@ async def policy(call: CommandCall, what: str, names: tuple[str, ...], *, applie
     if what == "check":
         return _check(call.screen, source)
     if what == "dry-run":
-        async with call.looking() as looking:
-            _tell(call.screen, await backtest_policy(looking, load_policy(source)))
+        async with call.reader() as reader:
+            _tell(call.screen, await backtest_policy(reader, load_policy(source)))
     else:
         judge = load_policy(source)
         _show(call.screen, judge.version, judge.policy)
@@ -115,8 +115,8 @@ def _check(screen: Screen, source: str) -> int:
 
 async def _show_kept(call: CommandCall, version: str) -> None:
     """Show a version as it was in force in this journal. Raises `UsageError` where the journal has not kept it."""
-    async with call.looking() as looking:
-        kept, versions = await kept_policy(looking, version), await kept_versions(looking)
+    async with call.reader() as reader:
+        kept, versions = await kept_policy(reader, version), await kept_versions(reader)
     if kept is None:
         known = ", ".join(versions) or "none"
         raise UsageError(f"this journal has no policy {version}", known=f"the versions that ruled here: {known}")
@@ -169,8 +169,8 @@ def _test(screen: Screen, names: tuple[str, ...]) -> int:
 
 def _show_tried(screen: Screen, one: Tried) -> None:
     mark = screen.mark("ok" if one.passed else "failed")
-    said = f"{one.word} by {one.rule!r}"
-    screen.show(grid([(mark, phrase((one.name, "bold")), phrase(said))], (1, 28)))
+    verdict = f"{one.word} by {one.rule!r}"
+    screen.show(grid([(mark, phrase((one.name, "bold")), phrase(verdict))], (1, 28)))
     if not one.passed:
         screen.line((f"   expected {one.expect}", "red"))
     if one.why:

@@ -92,14 +92,14 @@ class _Found(msgspec.Struct, frozen=True):
 
 
 async def _found(call: CommandCall, only: Listing, limit: int, after: str, now: int) -> _Found:
-    async with call.looking() as looking:
-        rows = await looking.newest(only, limit + 1, after)
-        disputed = await looking.contradicted_steps()
-        finder = UndrivenFinder(looking, now)
+    async with call.reader() as reader:
+        rows = await reader.newest(only, limit + 1, after)
+        disputed = await reader.contradicted_steps()
+        finder = UndrivenFinder(reader, now)
         runs = [await _listed(finder, row, disputed.get(row.run, [])) for row in rows[:limit]]
-        counts = await looking.journal.counts()
+        counts = await reader.journal.counts()
         owners = {row.owner for row, run in zip(rows, runs, strict=False) if row.owner is not None and run.driven}
-        failing = [one for owner in sorted(owners) for one in await troubles_of(looking.journal, owner)]
+        failing = [one for owner in sorted(owners) for one in await troubles_of(reader.journal, owner)]
     return _Found(runs, len(rows) > limit, counts, failing)
 
 
@@ -163,10 +163,10 @@ def _sum_up(call: CommandCall, only: Listing, runs: list[ListedRun], counts: dic
         for status in _STATUSES
     }
     total = sum(by_status.values())
-    told = ", ".join(f"{number:,} {status}" for status, number in by_status.items() if number)
+    summary = ", ".join(f"{number:,} {status}" for status, number in by_status.items() if number)
     whose = f" of {only.agent}" if only.agent else ""
     shown = f"{len(runs):,} of {total:,}" if len(runs) != total else f"{total:,}"
-    screen.line((f"{shown} run{'' if total == 1 else 's'}{whose}" + (f": {told}" if told else " yet"), "dim"))
+    screen.line((f"{shown} run{'' if total == 1 else 's'}{whose}" + (f": {summary}" if summary else " yet"), "dim"))
 
 
 def _next_steps(call: CommandCall, runs: list[ListedRun]) -> None:

@@ -83,8 +83,8 @@ async def resume(call: CommandCall, run_id: str, targets: tuple[str, ...], by: s
     Its code is the one named by --agent, or by [tool.holdfast] agents in
     pyproject.toml, or where it was when an app last opened the journal.
     """
-    async with call.looking() as looking:
-        agents = await agents_for(call, looking, run_id, targets)
+    async with call.reader() as reader:
+        agents = await agents_for(call, reader, run_id, targets)
     async with app_of(call, agents) as app:
         ended = await result_of(app, run_id, app.resume(run_id, by=by))
         if (await app.service.row(run_id)).status == "undone":  # it went on, and came to the end that was ordered

@@ -32,7 +32,7 @@ class Screen:
     def __init__(self, *, as_json: bool, journal: str = "") -> None:
         self.as_json: Final = as_json
         self._journal: Final = journal
-        self.said = False
+        self.document_written = False
         self._ink: Final = Ink(sys.stdout)
         self._out: Console | None = None
         self._err: Console | None = None
@@ -53,7 +53,7 @@ class Screen:
 
     def document(self, value: object) -> None:
         """The one JSON document of this command."""
-        self.said = True
+        self.document_written = True
         text = msgspec.json.format(msgspec.json.encode(value, enc_hook=str), indent=2).decode()
         sys.stdout.write(safe_json(text) + "\n")
 

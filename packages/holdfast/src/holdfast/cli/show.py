@@ -46,15 +46,15 @@ def show(call: CommandCall, run: str, step: str | None, follow: bool) -> None:
             raise UsageError("--follow goes with neither --json nor --at", next_step=f"holdfast show {run} --follow")
         wait_for(_follow(call, run))
         return
-    told, undriven = call.read(_records_of(call, run))
+    rows, undriven = call.read(_records_of(call, run))
     if step is not None:
-        state = state_at(run, told, step)
+        state = state_at(run, rows, step)
         if call.screen.as_json:
             call.screen.document(state)
         else:
             show_state(call.screen, state)
         return
-    story = timeline(run, (record for _, record in told))
+    story = timeline(run, (record for _, record in rows))
     if call.screen.as_json:
         call.screen.document(story)
     else:
@@ -62,9 +62,9 @@ def show(call: CommandCall, run: str, step: str | None, follow: bool) -> None:
 
 
 async def _records_of(call: CommandCall, run: str) -> tuple[list[ReadRecord], Undriven | None]:
-    async with call.looking() as looking:
-        told = await looking.told(run)
-        return told, await UndrivenFinder(looking, wall_ms()).find(await looking.row(run))
+    async with call.reader() as reader:
+        rows = await reader.all_records(run)
+        return rows, await UndrivenFinder(reader, wall_ms()).find(await reader.row(run))
 
 
 async def _follow(call: CommandCall, run: str) -> None:
@@ -73,12 +73,12 @@ async def _follow(call: CommandCall, run: str) -> None:
 
     clock, following, last, status = SystemClock(), Following(call.screen), 0, ""
     while status not in {"completed", "stopped", "undone"}:
-        async with call.looking() as looking:
-            if not last or await looking.journal.read(run, last, 1):
-                told = await looking.told(run)
-                story = timeline(run, [record for _, record in told])
+        async with call.reader() as reader:
+            if not last or await reader.journal.read(run, last, 1):
+                rows = await reader.all_records(run)
+                story = timeline(run, [record for _, record in rows])
                 following.show(story)
-                last, status = told[-1][0].seq, story.status
+                last, status = rows[-1][0].seq, story.status
         await clock.sleep(_POLL_S)
 
 
@@ -97,9 +97,9 @@ async def _explained(call: CommandCall, operation: str) -> Explanation:
     from holdfast.inspect.explain import explain  # noqa: PLC0415 - `show` explains nothing, and starts without it
     from holdfast.model.decision.situation import Now  # noqa: PLC0415 - as above
 
-    async with call.looking() as looking:
-        instant = looking.journal.now()
-        return await explain(looking, operation, Now(instant.boot, instant.ms, wall_ms()))
+    async with call.reader() as reader:
+        instant = reader.journal.now()
+        return await explain(reader, operation, Now(instant.boot, instant.ms, wall_ms()))
 
 
 def _show_explanation(screen: Screen, found: Explanation) -> None:

@@ -36,7 +36,7 @@ def standing() -> None:
 )
 @click.option("--why", default="", metavar="TEXT", help="Why; it is recorded.")
 @by_option
-async def add(call: CommandCall, tool: str, until: str, times: int, total: float, **said: str) -> None:
+async def add(call: CommandCall, tool: str, until: str, times: int, total: float, **options: str) -> None:
     """Approve calls of a tool beforehand, within limits.
 
     Calls that match are sent where the tool's gate would ask a person. Each use is counted in
@@ -45,12 +45,20 @@ async def add(call: CommandCall, tool: str, until: str, times: int, total: float
     """
     now_ms = SystemClock().wall_ms()
     wanted = StandingPermission(
-        "", tool, said["by"], read_moment(until, now_ms), said["where"], times, total, said["amount"], said["why"]
+        "",
+        tool,
+        options["by"],
+        read_moment(until, now_ms),
+        options["where"],
+        times,
+        total,
+        options["amount"],
+        options["why"],
     )
     tools = await all_tools_at_hand(call)
     async with call.serving(tools) as service:
         given = await add_standing(service.engine, wanted)
-        if tool not in tools and not await service.looking.has_used(tool):
+        if tool not in tools and not await service.reader.has_used(tool):
             call.screen.note(
                 (f"No run in this journal has used a tool named {safe(tool)} so far. Check the name.", "yellow")
             )
@@ -65,8 +73,8 @@ async def add(call: CommandCall, tool: str, until: str, times: int, total: float
 @click.option("--tool", default="", metavar="NAME", help="Only those for this tool.")
 async def listed(call: CommandCall, tool: str) -> None:
     """List the standing permissions, with their use."""
-    async with call.looking() as looking:
-        found = await list_standing(looking, SystemClock().wall_ms(), tool)
+    async with call.reader() as reader:
+        found = await list_standing(reader, SystemClock().wall_ms(), tool)
     if call.screen.as_json:
         call.screen.document(found)
         return

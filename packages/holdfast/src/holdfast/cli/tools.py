@@ -87,9 +87,9 @@ def _lint(screen: Screen, agents: list[AnyAgent], accept: tuple[str, ...]) -> in
         return status
     for one in found:
         _show_finding(screen, one)
-    said = ", ".join(count(number, severity) for severity, number in counts.items() if number)
+    summary = ", ".join(count(number, severity) for severity, number in counts.items() if number)
     accepted = f" ({len(every) - len(found)} accepted)" if len(every) > len(found) else ""
-    screen.line((said or "Nothing found: every effect can be settled by code.", "bold"), accepted)
+    screen.line((summary or "Nothing found: every effect can be settled by code.", "bold"), accepted)
     return status
 
 

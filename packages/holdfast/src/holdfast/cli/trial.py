@@ -93,7 +93,7 @@ def trial(call: CommandCall, at_least: float, html: str | None, **given: Any) ->
     if html is not None:
         _check_writable(html)
     runs: list[Repeat] = []
-    with _progress(call.screen, planned(wanted, plan)) as advance, _said_once(), suppress(KeyboardInterrupt):
+    with _progress(call.screen, planned(wanted, plan)) as advance, _once_each(), suppress(KeyboardInterrupt):
         for one in try_all(wanted, plan):
             runs.append(one)
             advance(one)
@@ -188,14 +188,14 @@ def _progress(screen: Screen, runs: int) -> Generator[Callable[[Repeat], None]]:
 
 
 @contextmanager
-def _said_once() -> Generator[None]:
+def _once_each() -> Generator[None]:
     """Make remarks of the runtime only once, although many runs would make them."""
-    said: set[str] = set()
+    seen: set[str] = set()
 
     def is_new(record: logging.LogRecord) -> bool:
-        message, before = alike(record.getMessage()), len(said)
-        said.add(message)
-        return len(said) > before
+        message, before = alike(record.getMessage()), len(seen)
+        seen.add(message)
+        return len(seen) > before
 
     logger = logging.getLogger("holdfast")
     logger.addFilter(is_new)

@@ -77,14 +77,14 @@ async def undo(call: CommandCall, run_id: str, targets: tuple[str, ...], why: st
     Each compensation is an operation of its own, with its own key and outcome. Effects
     that cannot be undone are listed and kept.
     """
-    async with call.looking() as looking:
-        history = await looking.history(run_id)
+    async with call.reader() as reader:
+        history = await reader.history(run_id)
         checked_finished(history)
         found = preview(history)
         if flags["dry_run"]:
             _show(call.screen, found)
             return 0
-        agents = await agents_for(call, looking, run_id, targets)
+        agents = await agents_for(call, reader, run_id, targets)
     async with app_of(call, agents) as app:
         undone = await app.undo(run_id, by=by, why=why)
     if call.screen.as_json:
@@ -110,8 +110,8 @@ def _show(screen: Screen, found: Preview) -> None:
     rows: list[tuple[RenderableType, ...]] = []
     for one in found.effects:
         mark, text = _CAN[one.can]
-        told = text.format(by=one.by, operation=one.operation)
-        rows.append((screen.mark(mark), phrase((one.operation, "bold")), phrase(told)))
+        line = text.format(by=one.by, operation=one.operation)
+        rows.append((screen.mark(mark), phrase((one.operation, "bold")), phrase(line)))
     screen.show(grid(rows, (1,)))
     screen.line("")
     screen.line("Nothing was sent.")

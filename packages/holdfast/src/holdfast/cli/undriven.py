@@ -38,8 +38,8 @@ def commands_for(runs: Iterable[tuple[str, str, Undriven | None]]) -> list[str]:
 class UndrivenFinder:
     """Finds out which runs wait for a worker, at one moment of the wall clock. Each program is looked up once."""
 
-    def __init__(self, looking: JournalReader, now_ms: int) -> None:
-        self._looking = looking
+    def __init__(self, reader: JournalReader, now_ms: int) -> None:
+        self._reader = reader
         self._now_ms = now_ms
         self._gone: dict[str, bool] = {}
         self._workers: dict[AgentKey, tuple[str, str]] = {}
@@ -49,7 +49,7 @@ class UndrivenFinder:
         if row.owner is None:
             return row.status == "running"
         if row.owner not in self._gone:
-            self._gone[row.owner] = (await self._looking.journal.fate(row.owner)).gone
+            self._gone[row.owner] = (await self._reader.journal.fate(row.owner)).gone
         return self._gone[row.owner]
 
     async def find(self, row: RunRow) -> Undriven | None:
@@ -70,7 +70,7 @@ class UndrivenFinder:
         """The worker that is meant, where that is ambiguous, and the command; no command where the code has moved."""
         from holdfast.control.code_location import noted_programs  # noqa: PLC0415 - most lists need no agent's code
 
-        noted = await noted_programs(self._looking.journal, agent)
+        noted = await noted_programs(self._reader.journal, agent)
         ours = next((one for one in noted if one.program == program), None)
         if ours is not None and not ours.exists:
             return f" of {program}; its code is no longer {ours.target}", ""

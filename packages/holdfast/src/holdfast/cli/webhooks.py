@@ -20,7 +20,7 @@ from holdfast.inspect.text import count, safe
 from holdfast.model.ids import operation_id, split_operation_id
 from holdfast.model.records import NOTHING, Raw
 from holdfast.model.webhooks import ABOUT_RUNS, KINDS, Kind, Note
-from holdfast.webhooks.outgoing import Change, EndpointStatus, Webhooks, told
+from holdfast.webhooks.outgoing import Change, EndpointStatus, Webhooks, endpoint_statuses
 
 if TYPE_CHECKING:
     from holdfast.webhooks.incoming import WebhookSender
@@ -72,24 +72,24 @@ async def webhooks(call: CommandCall, word: str, name: str, url: str, kinds: tup
     send what was given up.
     """
     if word == "list":
-        async with call.looking() as looking:
-            found = await told(looking)
+        async with call.reader() as reader:
+            found = await endpoint_statuses(reader)
         _show(call, found)
         return
     if not name:
         raise UsageError(f"webhooks {word} needs the name of an endpoint")
-    said = msgspec.convert(given, WebhookOptions)
-    async with call.serving(create=word == "add", private_webhooks=said.private) as service:
+    options = msgspec.convert(given, WebhookOptions)
+    async with call.serving(create=word == "add", private_webhooks=options.private) as service:
         orders = Webhooks(service)
         if word == "add":
-            _check_secrets(said.secrets)
-            await orders.add(Note("add", name, said.by, said.why, url, said.secrets, kinds or ABOUT_RUNS))
+            _check_secrets(options.secrets)
+            await orders.add(Note("add", name, options.by, options.why, url, options.secrets, kinds or ABOUT_RUNS))
         elif word == "resend":
-            again = await orders.resend(name, by=said.by)
+            again = await orders.resend(name, by=options.by)
             call.screen.note(f"{count(again, 'notice')} sent again by the next worker.")
         else:
-            await orders.change(name, _CHANGES[word], by=said.by, why=said.why)
-        found = await told(service.looking)
+            await orders.change(name, _CHANGES[word], by=options.by, why=options.why)
+        found = await endpoint_statuses(service.reader)
     _show(call, found)
 
 
@@ -159,7 +159,9 @@ class Awaited(msgspec.Struct, frozen=True):
 @click.option("--status", type=click.Choice(["succeeded", "failed", "pending"]), default="succeeded", show_default=True)
 @click.option("--why", default="", metavar="TEXT", help="What the answer says; it is recorded.")
 @by_option
-async def deliver(call: CommandCall, key: str, message: str, status: Status, result: str | None, **said: str) -> None:
+async def deliver(
+    call: CommandCall, key: str, message: str, status: Status, result: str | None, **options: str
+) -> None:
     """Deliver the answer that an operation awaits under KEY. An early answer is kept.
 
     The message is recorded once, under its id. `failed` means that it was refused and nothing
@@ -168,7 +170,7 @@ async def deliver(call: CommandCall, key: str, message: str, status: Status, res
     if result is not None and status != "succeeded":
         raise UsageError("--result is what a call returned: it goes with --status succeeded")
     stored = NOTHING if result is None else Raw(msgspec.json.encode(any_json(result)))
-    arrival = ArrivedAnswer(message, status, stored, said["why"], source=said["by"])
+    arrival = ArrivedAnswer(message, status, stored, options["why"], source=options["by"])
     async with call.serving() as service:
         done = await service.deliver(key, arrival)
     if call.screen.as_json:
@@ -189,10 +191,10 @@ async def pending(call: CommandCall) -> None:
     a person is asked. `holdfast signal` sends an event. An event without a deadline comes
     last, and is awaited until the deadline of its run.
     """
-    async with call.looking() as looking:
+    async with call.reader() as reader:
         awaited = [
             Awaited(operation_id(row.run, wait.step), wait.asks, wait.due, wait.kind)
-            async for row in looking.every_run(status="suspended")
+            async for row in reader.every_run(status="suspended")
             for wait in waits_of(row)
             if wait.kind in {"answer", "event"}
         ]

@@ -123,8 +123,8 @@ class WorkerLoop:
     def _start(self, row: RunRow) -> None:
         run, engine, loop = row.run, self._app.engine, asyncio.get_running_loop()
         if row.status == "stopped":
-            looking = self.tasks[run] = loop.create_task(verify_stopped_run(engine, run))
-            looking.add_done_callback(lambda done: self._ended(run, done))
+            task = self.tasks[run] = loop.create_task(verify_stopped_run(engine, run))
+            task.add_done_callback(lambda done: self._ended(run, done))
             return
         if is_system(row.agent):
             self._notices.add(run)

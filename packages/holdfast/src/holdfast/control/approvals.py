@@ -74,8 +74,8 @@ def checked_in_time(history: RunHistory, operation: OperationState, now_ms: int)
 
 
 def _asks_nothing(name: str, operation: OperationState) -> UsageError:
-    said = f"was answered, and is {operation.phase}" if operation.approval.asks else f"is {operation.phase}"
-    return UsageError(f"{name} {said}: it waits for no approval", next_step=f"holdfast why {name}")
+    state = f"was answered, and is {operation.phase}" if operation.approval.asks else f"is {operation.phase}"
+    return UsageError(f"{name} {state}: it waits for no approval", next_step=f"holdfast why {name}")
 
 
 def checked_other(history: RunHistory, operation: OperationState, by: str) -> None:

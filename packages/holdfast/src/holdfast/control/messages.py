@@ -30,8 +30,8 @@ def message_from(text: str, by: str, facts: Mapping[str, Any], *, stop: bool) ->
             f"a message has at most {LONGEST:,} characters",
             next_step="shorten it, and say in it where the rest can be read",
         )
-    said = storable(text) or ("stop" if stop else "a fact was corrected")
-    return r.MessageReceived(text=said, by=by, facts=tuple(_fact(*item) for item in facts.items()), stop=stop)
+    content = storable(text) or ("stop" if stop else "a fact was corrected")
+    return r.MessageReceived(text=content, by=by, facts=tuple(_fact(*item) for item in facts.items()), stop=stop)
 
 
 def _fact(name: str, value: Any) -> r.Reported:

@@ -114,24 +114,24 @@ class ControlService:
     # --- reading -----------------------------------------------------------------------------------------
 
     @property
-    def looking(self) -> JournalReader:
+    def reader(self) -> JournalReader:
         """The reader of the journal."""
         return JournalReader(self._engine.journal, self._engine.identity, self._engine.recent_histories)
 
     async def runs(self, *, status: RunStatus | None = None, limit: int = 1000, after: str = "") -> list[RunRow]:
         """The listing, by run id."""
-        return await self.looking.runs(status=status, limit=limit, after=after)
+        return await self.reader.runs(status=status, limit=limit, after=after)
 
     async def row(self, run: str) -> RunRow:
         """One line of the listing. Raises `UnknownRun`."""
-        return await self.looking.row(run)
+        return await self.reader.row(run)
 
     async def history(self, run: str) -> RunHistory:
         """Everything in the records of a run. Raises `UnknownRun`."""
         if self._loaded is not None and self._loaded.run == run:
             # What was recorded meanwhile is read, so that a command is checked against the state that it is bound to.
-            return await self.looking.catch_up(self._loaded.history)
-        return await self.looking.history(run)
+            return await self.reader.catch_up(self._loaded.history)
+        return await self.reader.history(run)
 
     async def operation(self, operation: str) -> tuple[RunHistory, OperationState]:
         """One operation by its full name. Raises `UnknownRun` or `UsageError`."""
@@ -247,7 +247,7 @@ class ControlService:
             if came_late(asked, entry):
                 raise UsageError(f"the time to answer {name} was over", next_step=f"holdfast resume {run}")
             return applied
-        checked_asked(history, (await self.looking.operation(name))[1])  # as it is now that the command is applied
+        checked_asked(history, (await self.reader.operation(name))[1])  # as it is now that the command is applied
         raise UsageError(f"{name} was answered before", next_step=f"holdfast why {name}")
 
     async def cancel(self, run: str, *, by: str, why: str = "") -> Applied:
@@ -419,7 +419,7 @@ class ControlService:
     async def _last_applied(self, run: str) -> int:
         """The last ledger entry that the run has on record. Housekeeping asks repeatedly: only new records are read."""
         seq, last = self._applied.pop(run, (0, 0))
-        async for row, record in self.looking.records(run, after=seq):
+        async for row, record in self.reader.records(run, after=seq):
             seq, last = row.seq, max(last, record.entry if isinstance(record, _FROM_ENTRIES) else 0)
         self._applied[run] = seq, last  # the newest at the end
         if len(self._applied) > REMEMBERED:
@@ -447,8 +447,8 @@ class ControlService:
         return first
 
     async def _post(self, run: str, command: Command, key: str) -> LedgerEntry:
-        said = msgspec.structs.replace(command, via=self.via, proven_ms=self.proven_ms) if self.via else command
-        return await self._sink.post(Post(command_stream(run), key, written(said)))
+        stamped = msgspec.structs.replace(command, via=self.via, proven_ms=self.proven_ms) if self.via else command
+        return await self._sink.post(Post(command_stream(run), key, written(stamped)))
 
     async def _apply(self, run: str, answered: str = "") -> Applied:
         return await self._sink.apply(run, answered)

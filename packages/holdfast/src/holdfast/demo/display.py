@@ -38,7 +38,7 @@ class Scoreboard:
         self._kills: Counter[str] = Counter()
         self._events: deque[Text] = deque(maxlen=LAST_EVENTS)
 
-    def hear(self, news: News) -> None:
+    def show(self, news: News) -> None:
         match news:
             case Progress():
                 self._handled[news.side].add(news.request)

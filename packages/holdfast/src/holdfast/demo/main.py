@@ -72,7 +72,7 @@ class _Demo:
         scoreboard = Scoreboard(self._seed, make_schedule(self._seed), self._prices)
 
         def watch(news: News) -> None:
-            scoreboard.hear(news)
+            scoreboard.show(news)
 
         contest = Contest(self._seed, self._requests, self._folder, self._sides, watch)
         with live(self._console, scoreboard) if show else contextlib.nullcontext():

@@ -81,16 +81,16 @@ class WithHoldfast:
         finally:
             await journal.close()
 
-    async def read(self, looking: JournalReader) -> Mapping[Spot, Reported]:
+    async def read(self, reader: JournalReader) -> Mapping[Spot, Reported]:
         """The report of an open journal; `waiting` then names the operations that ask a person."""
         self.waiting = []
         report: dict[Spot, Reported] = {}
         for request in range(1, REQUESTS + 1):
-            history = await _history(looking, f"request-{request}")
+            history = await _history(reader, f"request-{request}")
             self.waiting += [f"{history.run}/{operation.step}" for operation in _asking(history)]
             for service, step in STEPS.items():
-                if (said := _said(history, step)) is not None:
-                    report[service, request] = said
+                if (reported := _report_on(history, step)) is not None:
+                    report[service, request] = reported
         return report
 
 
@@ -100,14 +100,14 @@ def place_of(operation: str) -> Spot:
     return _SERVICES[step], int(run.removeprefix("request-"))
 
 
-async def _history(looking: JournalReader, run: str) -> RunHistory:
+async def _history(reader: JournalReader, run: str) -> RunHistory:
     history = RunHistory(run)
-    async for _, record in looking.records(run):
+    async for _, record in reader.records(run):
         history.add(record)
     return history
 
 
-def _said(history: RunHistory, step: str) -> Reported | None:
+def _report_on(history: RunHistory, step: str) -> Reported | None:
     """The journal's report on one effect. Effects that wait behind a question to a person wait for that person too."""
     operation = history.operations.get(step)
     match operation.status if operation else "pending":

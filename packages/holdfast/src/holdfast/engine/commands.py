@@ -36,7 +36,7 @@ from holdfast.model.ids import operation_id
 from holdfast.model.names import is_among
 from holdfast.model.operation import OperationState
 from holdfast.model.run_history import RunHistory, members_of
-from holdfast.model.seeded_cases import SeededCaseEnd, ending, told
+from holdfast.model.seeded_cases import SeededCaseEnd, ending, ending_text
 from holdfast.model.stop_reasons import reason_of
 from holdfast.model.system import is_planted
 from holdfast.model.transaction import TRANSACTION_MOVES, WHOLE_RUN
@@ -236,7 +236,7 @@ async def _apply_idle(
             history.add(record)
             bodies.append(encode(record))
             if isinstance(record, r.CommandApplied) and record.refused:
-                refused.append(f"the answer of {record.by} was {record.told}" if record.by else record.told)
+                refused.append(f"the answer of {record.by} was {record.summary}" if record.by else record.summary)
     change = _after(process, row, history, answered)
     await log.append(bodies, change, tuple(posts))
     if change.status == "running" or (change.status == "suspended" and change.due_ms is not None):
@@ -290,7 +290,7 @@ async def _end_planted(process: Process, row: RunRow, history: RunHistory, log: 
     await log.append(bodies, change)
     if history.lifecycle.completed is None:
         return ""
-    return told(msgspec.json.decode(history.lifecycle.completed.result, type=SeededCaseEnd))
+    return ending_text(msgspec.json.decode(history.lifecycle.completed.result, type=SeededCaseEnd))
 
 
 async def take_commands(active: ActiveRun) -> None:
@@ -350,7 +350,7 @@ async def _recall(active: ActiveRun, entry: LedgerEntry) -> None:
 def _act(active: ActiveRun, command: r.CommandApplied) -> None:
     match command.command:
         case "resolve" | "late" if command.refused:
-            _LOG.warning("run %s: the answer of %s was %s", active.run, command.by, command.told)
+            _LOG.warning("run %s: the answer of %s was %s", active.run, command.by, command.summary)
         case "pause":
             active.end(Ending("suspended", f"paused by {command.by}: holdfast unpause {active.run}"))
         case word if reason_of(word) is not None:

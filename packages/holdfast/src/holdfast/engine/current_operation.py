@@ -35,8 +35,8 @@ class CurrentOperation:
         "expected",
         "key_read",
         "observed",
+        "reported",
         "run",
-        "said",
         "sends",
         "step",
         "tool",
@@ -54,7 +54,7 @@ class CurrentOperation:
         self.key_read = False
         self.sends = 0
         self.cost = 0.0
-        self.said: CallReport | None = None
+        self.reported: CallReport | None = None
         self._key = key
         self._left_ms = left_ms
 
@@ -101,8 +101,8 @@ class CurrentOperation:
         tool and operation as its source. The newest value of a name counts. It never raises, as the effect may be
         done already: a value without a JSON form is kept as its text.
         """
-        self.said = self.said or CallReport()
-        self.said.report(fact, value)
+        self.reported = self.reported or CallReport()
+        self.reported.report(fact, value)
 
     def pending(self, item: str, *, within: timedelta = DAY, key: str = "", every: timedelta | None = None,
         about: str | tuple[str, ...] = (),
@@ -116,8 +116,8 @@ class CurrentOperation:
         parameters that say what it is about, or that thing itself; left empty, what the tool declares does. It never
         raises, as the effect may be done already.
         """
-        self.said = self.said or CallReport()
-        self.said.await_item(item, within, key, every, about)
+        self.reported = self.reported or CallReport()
+        self.reported.await_item(item, within, key, every, about)
 
     def check_send(self) -> None:
         """Call right before sending. Raises `SendByPassed` after the attempt's send-by deadline.

@@ -85,20 +85,20 @@ def awaited_stream(key: str) -> str:
     return stream("awaited", key)
 
 
-async def defer(driver: OperationDriver, number: int, said: Deferred, answer: CallResult) -> None:
+async def defer(driver: OperationDriver, number: int, deferred: Deferred, answer: CallResult) -> None:
     """Record that the answer comes later, and under which key. One key belongs to one operation only."""
     log, stamp = driver.log, driver.log.stamp()
-    key = clean(said.key) or operation_key(driver)
+    key = clean(deferred.key) or operation_key(driver)
     record = r.OperationDeferred(
         step=driver.step,
         number=number,
-        until=stamp["at"] + milliseconds(said.within),
-        evidence=clean(said.message),
+        until=stamp["at"] + milliseconds(deferred.within),
+        evidence=clean(deferred.message),
         key=key,
         key_read=answer.key_read,
         cost=answer.cost,
-        every_ms=0 if said.every is None else milliseconds(said.every),
-        facts=() if answer.said is None else answer.said.facts,
+        every_ms=0 if deferred.every is None else milliseconds(deferred.every),
+        facts=() if answer.reported is None else answer.reported.facts,
         **stamp,
     )
     about = await pending_thing(driver)
@@ -117,8 +117,8 @@ async def defer(driver: OperationDriver, number: int, said: Deferred, answer: Ca
         await file_late(log.process, log.run, r.LateReport(step=driver.step, number=number, end=end, **log.stamp()))
         raise
     crash.reached("after_outcome")
-    told = driver.step in log.history.delivered.told_unknown  # of an earlier attempt without a result
-    if driver.operation.intent.origin == "model" and not told:  # the model goes on; the answer comes separately
+    told_unknown = driver.step in log.history.delivered.told_unknown  # of an earlier attempt without a result
+    if driver.operation.intent.origin == "model" and not told_unknown:  # the model goes on; the answer comes separately
         await log.append(r.Delivered(step=driver.step, told=PENDING, detail=record.evidence, **log.stamp()))
     if not answer.key_read:
         log.process.report_unread_key(driver.operation.intent.tool)
@@ -179,9 +179,9 @@ def _answer_command(owner: AwaitingOperation, key: str, entry: LedgerEntry, arri
 def how_to_answer(driver: OperationDriver) -> str:
     """The awaited answer, described for a person."""
     operation = driver.operation
-    said = operation.attempts[-1].end
-    told = f"{driver.id}: {said.why}" if said is not None else driver.id
-    return f"{told} (holdfast deliver {operation.deferral.key})" if operation.deferral.key else told
+    end = operation.attempts[-1].end
+    description = f"{driver.id}: {end.why}" if end is not None else driver.id
+    return f"{description} (holdfast deliver {operation.deferral.key})" if operation.deferral.key else description
 
 
 # --- partial success -----------------------------------------------------------------------------------------------
@@ -197,16 +197,16 @@ def partial_items(driver: OperationDriver, operation: OperationState, proof: r.E
     """
     if operation.intent.completes:
         return ()
-    said, contract = proof.pending if proof is not None else (), driver.contract()
+    pending, contract = proof.pending if proof is not None else (), driver.contract()
     declared = contract.pending
-    if declared is not None and declared.item and all(item.name != declared.item for item in said):
-        said = (*said, r.PendingItem(declared.item, "", milliseconds(declared.within)))
+    if declared is not None and declared.item and all(item.name != declared.item for item in pending):
+        pending = (*pending, r.PendingItem(declared.item, "", milliseconds(declared.within)))
     if not operation.settlement.missing:
-        return said
-    known = {item.name for item in said}
+        return pending
+    known = {item.name for item in pending}
     named = [clean(name) for name in operation.settlement.missing]
     return (
-        *said,
+        *pending,
         *(
             r.PendingItem(name, "", contract.verify_deadline_ms, contract.verify_every_ms)
             for name in dict.fromkeys(named)

@@ -335,7 +335,7 @@ async def file_end(driver: DrivenOperation, number: int, answer: CallResult) -> 
     if not answer.key_read and end.kind not in {"rejected", "not_sent"}:  # those sent nothing that a key would dedupe
         end = msgspec.structs.replace(end, key_read=False)
         active.process.report_unread_key(tool.name)
-    end = masked(driver, end if answer.said is None else answer.said.added_to(end))
+    end = masked(driver, end if answer.reported is None else answer.reported.added_to(end))
     ended = r.AttemptEnded(step=driver.step, number=number, end=end, over=answer.over, at=now.wall, up=now.up)
     operation = apply(driver.operation, ended, active.history.ownership.boot)
     move = next_move(driver, operation, now)
@@ -406,7 +406,7 @@ async def _record_outcome(
         forward = served(driver)
         posts = (*posts, *undone_posts(forward.id, forward.operation))
     first = () if operation.attempts or recorded(driver) or not driver.journaled else (planned(driver),)
-    heard = delivery_at_cancelled(driver) if move.code == INTERRUPTED else ()
+    entries = delivery_at_cancelled(driver) if move.code == INTERRUPTED else ()
     news = by_disputes(operation, record) if operation.links.disputes else ()
     if news:
         posts = (*posts, *opening_posts(driver.active.history, (record, *news)))
@@ -414,7 +414,7 @@ async def _record_outcome(
         for part in await record_with_parts(driver, (*first, record, *news), posts, items):
             start_driver(driver.of(part))
     else:
-        await driver.record(*first, *heard, record, *news, ride=_rides(driver, move, operation, end), posts=posts)
+        await driver.record(*first, *entries, record, *news, ride=_rides(driver, move, operation, end), posts=posts)
     driver.active.waiters.settled(driver.step)
 
 

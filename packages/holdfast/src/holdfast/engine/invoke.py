@@ -32,7 +32,7 @@ class CallResult(msgspec.Struct, frozen=True, gc=False):
     key_read: bool = True
     sends: int = 0  # how often the tool reported that it was about to send
     cost: float = 0
-    said: CallReport | None = None
+    reported: CallReport | None = None
 
 
 async def invoke(driver: DrivenOperation, started: r.AttemptStarted) -> CallResult:
@@ -72,7 +72,7 @@ def _answer(
     assert current is not None, driver.step
     assert tool is not None, driver.step
     key_read = current.key_read or tool.contract.key is None
-    return CallResult(value, error, over, key_read, current.sends, current.cost, current.said)
+    return CallResult(value, error, over, key_read, current.sends, current.cost, current.reported)
 
 
 def start_call(

@@ -65,8 +65,8 @@ async def _file_late_end(driver: DrivenOperation, number: int, call: asyncio.Fut
         if error
         else end_of_value(tool.codec, call.result())
     )
-    if driver.current is not None and driver.current.said is not None:
-        end = driver.current.said.added_to(end)
+    if driver.current is not None and driver.current.reported is not None:
+        end = driver.current.reported.added_to(end)
     report = r.LateReport(step=driver.step, number=number, end=masked(driver, end), **active.log.stamp())
     try:
         # As a command: the operation does not change between the judgement and the commit, which is one, so that no

@@ -47,11 +47,11 @@ def delivery_at_cancelled(driver: DrivenOperation) -> tuple[r.MessageHeard, ...]
         return ()
     since = messages.called_off.get(driver.step)
     if driver.scope is not None:
-        heard = messages.since(driver.scope.host.heard)
+        entries = messages.since(driver.scope.host.last_received)
     else:
         assert since is not None, "a call outside a scope was called off by a message"
-        heard = messages.since(since - 1)
-    return (r.MessageHeard(step=driver.step, messages=heard, **driver.active.log.stamp()),)
+        entries = messages.since(since - 1)
+    return (r.MessageHeard(step=driver.step, messages=entries, **driver.active.log.stamp()),)
 
 
 # --- what waits ---------------------------------------------------------------------------------------------
@@ -60,7 +60,7 @@ def delivery_at_cancelled(driver: DrivenOperation) -> tuple[r.MessageHeard, ...]
 def is_interrupted(scope: Scope, step: str) -> bool:
     """Report whether an undelivered message ends this wait; if so, the delivery is recorded."""
     messages = scope.active.history.messages
-    if messages is None or messages.last <= scope.host.heard:
+    if messages is None or messages.last <= scope.host.last_received:
         return False
     _record_delivery(scope, step)
     return True
@@ -88,8 +88,8 @@ def _record_delivery(scope: Scope, step: str) -> None:
     active = scope.active
     messages = active.history.messages
     assert messages is not None, step
-    heard = messages.since(scope.host.heard)
-    active.log.buffer(r.MessageHeard(step=step, messages=heard, **active.log.stamp()))
+    entries = messages.since(scope.host.last_received)
+    active.log.buffer(r.MessageHeard(step=step, messages=entries, **active.log.stamp()))
 
 
 @sealing
@@ -102,8 +102,8 @@ async def read_messages(scope: Scope) -> Messages:
     if step not in active.history.steps.answers:
         await take_commands(active)
         messages = active.history.messages
-        heard = () if messages is None else tuple(one for one in messages.received if one > scope.host.heard)
-        active.log.buffer(r.MessageHeard(step=step, messages=heard, **active.log.stamp()))
+        entries = () if messages is None else tuple(one for one in messages.received if one > scope.host.last_received)
+        active.log.buffer(r.MessageHeard(step=step, messages=entries, **active.log.stamp()))
     await active.replay.take_turn(scope, step)
     active.replay.forget(step)
     return deliver_messages(scope, step)
@@ -118,21 +118,21 @@ def deliver_messages(scope: Scope, step: str) -> Messages:
     messages = active.history.messages
     if messages is None:
         return ()
-    told = messages.told_at(step)
-    for message in told:
-        scope.host.heard = max(scope.host.heard, message.entry)
+    received = messages.delivered_at(step)
+    for message in received:
+        scope.host.last_received = max(scope.host.last_received, message.entry)
         if message.entry not in active.facts.learned:
             active.facts.learned.add(message.entry)
             for fact in message.facts:
                 active.facts.learn(Fact(fact.name, msgspec.json.decode(fact.value), message.by, message.at))
     if "#" not in step.rpartition("/")[2]:
         scope.again(step)
-    return told
+    return received
 
 
-def interrupted_by(run: str, told: Messages) -> Interrupted:
+def interrupted_by(run: str, messages: Messages) -> Interrupted:
     """The error that delivers these messages to code."""
-    facts = r.values_of(fact for message in told for fact in message.facts)
-    sender = ", ".join(dict.fromkeys(message.by for message in told))
-    text = "; ".join(message.text for message in told)
-    return Interrupted(text, run=run, sender=sender, facts=facts, stop=any(message.stop for message in told))
+    facts = r.values_of(fact for message in messages for fact in message.facts)
+    sender = ", ".join(dict.fromkeys(message.by for message in messages))
+    text = "; ".join(message.text for message in messages)
+    return Interrupted(text, run=run, sender=sender, facts=facts, stop=any(message.stop for message in messages))

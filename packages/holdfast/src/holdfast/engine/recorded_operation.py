@@ -123,7 +123,7 @@ class RecordedRun:
     def may_correct(self) -> bool:
         """True if there is a message with facts that code has never received."""
         messages = self.history.messages
-        return messages is not None and any(one.facts for one in messages.unheard)
+        return messages is not None and any(one.facts for one in messages.undelivered)
 
 
 class RecordedProcess:

@@ -488,7 +488,7 @@ def retrieve_exceptions(tasks: Iterable[asyncio.Task[object]]) -> None:
 def warn_of_undelivered(active: ActiveRun) -> None:
     """Warn which messages were never delivered to the code of a run that has ended; they stay on record."""
     messages = active.history.messages
-    for message in () if messages is None else messages.unheard:
+    for message in () if messages is None else messages.undelivered:
         LOG.warning("run %s ended before its code received the message of %s: %s", active.run, message.by, message.text)
 
 

@@ -68,17 +68,17 @@ class DeliveredOperation(msgspec.Struct, frozen=True, gc=False):
 
     operation: OperationState
     step: str
-    how: str = "outcome"
+    kind: str = "outcome"
     detail: str = ""
     attempts: int = 0
     parts: tuple[str, ...] = ()
 
     @property
-    def heard(self) -> tuple[Attempt, ...]:
+    def delivered_attempts(self) -> tuple[Attempt, ...]:
         """The attempts that are delivered to code, the same on replay: all, or the one that was accepted for later."""
-        if self.how == PENDING:
+        if self.kind == PENDING:
             return self.operation.attempts[max(0, self.attempts - 1) : self.attempts]
-        return self.operation.attempts if self.how == "outcome" else ()
+        return self.operation.attempts if self.kind == "outcome" else ()
 
 
 async def write(scope: Scope, call: ToolCall) -> DeliveredOperation:
@@ -274,7 +274,7 @@ def _deliver_at_once(active: ActiveRun, step: str) -> DeliveredOperation | None:
     """Fast path: deliver a recorded outcome whose turn it is without waiting; None if that is not possible."""
     history = active.history
     delivery = history.delivered.by_step.get(step)
-    if delivery is None or delivery.told != "outcome" or delivery.index != active.replay.order.at:
+    if delivery is None or delivery.kind != "outcome" or delivery.index != active.replay.order.at:
         return None
     if history.boundaries.by_name or step in active.drivers.tasks:
         return None
@@ -302,7 +302,7 @@ async def _await_delivery(scope: Scope, step: str, tool: ToolCode) -> DeliveredO
     except asyncio.CancelledError:
         detach(active, step)
         raise
-    if delivery.told == "left":
+    if delivery.kind == "left":
         await replay_detachment(scope, step)
     return _deliver(active, step, delivery)
 
@@ -312,7 +312,7 @@ def _deliver(active: ActiveRun, step: str, delivery: Delivery) -> DeliveredOpera
     operation = active.history.operations[step]
     parts = part_names(active, step) if active.history.partial else ()
     active.replay.forget(step)
-    return DeliveredOperation(operation, step, delivery.told, delivery.detail, delivery.attempts, parts)
+    return DeliveredOperation(operation, step, delivery.kind, delivery.detail, delivery.attempts, parts)
 
 
 def part_names(active: ActiveRun, step: str) -> tuple[str, ...]:
@@ -324,7 +324,7 @@ def part_names(active: ActiveRun, step: str) -> tuple[str, ...]:
 def _is_deliverable(active: ActiveRun, step: str, *, called_off: bool) -> bool:
     """True if the delivery can be made now. While the step is driven, only one that does not wait for its end can."""
     history = active.history
-    early = step in history.delivered.promised or history.delivered.by_step[step].told in {PENDING, "left"}
+    early = step in history.delivered.promised or history.delivered.by_step[step].kind in {PENDING, "left"}
     return step not in active.drivers.tasks or early or called_off
 
 

@@ -85,7 +85,7 @@ async def leave(section: Scope, error: BaseException | None) -> None:
         await _close(section, name, error)
     elif error is not None and not state.backward:
         active.replay.diverge(f"the transaction {name} was committed, and its body raised {describe(error)}")
-    await _told(section, name)
+    await _await_end(section, name)
     state = history.boundaries.exits[exit_of(name)]
     if state.backward:
         raise _error(active, state) from error
@@ -121,7 +121,7 @@ async def _close(section: Scope, name: str, error: BaseException | None) -> None
     start_closing(active, name)
 
 
-async def _told(section: Scope, name: str) -> None:
+async def _await_end(section: Scope, name: str) -> None:
     """Wait for the boundary's end, and take it in its turn."""
     active, key = section.active, exit_of(name)
     await _ended(section, name)

@@ -155,12 +155,12 @@ async def _reobserved(driver: OperationDriver, observed: r.Raw) -> None:
 
 def by_report(operation: OperationState, report: r.LateReport, stamp: Stamp) -> tuple[r.Contradicted, ...]:
     """The contradiction in a report about a final outcome; empty where both agree or the report proves nothing."""
-    said = report.end.kind
-    if not operation.final or said not in {"returned", "rejected"} or report.end.unfit:
+    kind = report.end.kind
+    if not operation.final or kind not in {"returned", "rejected"} or report.end.unfit:
         return ()
-    if (said == "returned") == (operation.phase == "succeeded"):
+    if (kind == "returned") == (operation.phase == "succeeded"):
         return ()
-    evidence = f"attempt {report.number} reported late: {said} {report.end.why}".strip()
+    evidence = f"attempt {report.number} reported late: {kind} {report.end.why}".strip()
     return (r.Contradicted(step=report.step, evidence=evidence, **stamp),)
 
 

@@ -20,24 +20,24 @@ SHOWN: Final = 50
 Settling: TypeAlias = r.OperationSettled | r.Resolved
 
 
-async def answers_about(looking: JournalReader, run: str, step: str) -> list[str]:
+async def answers_about(reader: JournalReader, run: str, step: str) -> list[str]:
     """The answers to the contradictions of one operation, in order, each with its time and its giver."""
-    said = await _answers(looking, run, step)
-    return [f"{moment(entry.at_ms)}: {one.by} answered the contradiction: {one.note}" for entry, one in said]
+    answers = await _answers(reader, run, step)
+    return [f"{moment(entry.at_ms)}: {one.by} answered the contradiction: {one.note}" for entry, one in answers]
 
 
-async def last_answer(looking: JournalReader, run: str, step: str) -> Command | None:
+async def last_answer(reader: JournalReader, run: str, step: str) -> Command | None:
     """The newest answer to the contradictions of one operation."""
-    return next((one for _, one in reversed(await _answers(looking, run, step))), None)
+    return next((one for _, one in reversed(await _answers(reader, run, step))), None)
 
 
-async def _answers(looking: JournalReader, run: str, step: str) -> list[tuple[LedgerEntry, Command]]:
-    entries = await looking.journal.entries(contradiction_stream(run, step))
-    return await readable(looking.journal, [one for one in entries if one.key.startswith(ANSWERED)], Command)
+async def _answers(reader: JournalReader, run: str, step: str) -> list[tuple[LedgerEntry, Command]]:
+    entries = await reader.journal.entries(contradiction_stream(run, step))
+    return await readable(reader.journal, [one for one in entries if one.key.startswith(ANSWERED)], Command)
 
 
 async def relied_on(
-    looking: JournalReader, history: RunHistory, records: Sequence[r.Record], step: str
+    reader: JournalReader, history: RunHistory, records: Sequence[r.Record], step: str
 ) -> tuple[str, ...]:
     """The work begun after the outcome of `step` was given to the agent's code, and operations that reused it."""
     given = next((n for n, one in enumerate(records) if isinstance(one, Settling) and one.step == step), None)
@@ -50,7 +50,7 @@ async def relied_on(
         for name, other in known.items()
         if name not in before and not other.intent.serves and (other.landed or not other.final)
     ]
-    reused = await looking.journal.entries(reuse_stream(f"{history.run}/{step}"))
+    reused = await reader.journal.entries(reuse_stream(f"{history.run}/{step}"))
     found.extend(f"{entry.body.decode()} reused its outcome" for entry in reused)
     if history.lifecycle.completed is not None:
         found.append(f"run {history.run} completed with its result")

@@ -54,28 +54,28 @@ class Rebuilt(msgspec.Struct, frozen=True):
     busy: list[str]
 
 
-async def facts(looking: JournalReader, reader: Reader) -> JournalFacts:
+async def facts(reader: JournalReader, raw_reader: Reader) -> JournalFacts:
     """Examine an open journal."""
     counts: Counter[str] = Counter()
     operations: list[str] = []
     unreadable: list[str] = []
-    async for row in looking.every_run():
+    async for row in reader.every_run():
         counts[row.status] += 1
         if row.status not in {"completed", "undone"}:
             try:
-                history = await looking.history(row.run)
+                history = await reader.history(row.run)
             except JournalError as error:
                 unreadable.append(f"{row.run}: {error.message}")
                 continue
             operations += [operation_id(row.run, operation.step) for operation in history.open_operations()]
-    abandoned = [row.run for row in await looking.journal.runs(wakeable=True)]
+    abandoned = [row.run for row in await reader.journal.runs(wakeable=True)]
     entries, set_aside = 0, list[str]()
-    async for entry in reader.ledger():
+    async for entry in raw_reader.ledger():
         entries += 1
         set_aside += [f"{one.entry} ({one.stream}): {one.why}" for one in unreadable_in((entry,))]
-    identity = looking.identity
+    identity = reader.identity
     return JournalFacts(
-        storage=await reader.storage(),
+        storage=await raw_reader.storage(),
         namespace=identity.namespace,
         incarnation=identity.incarnation,
         trust=identity.trust,
@@ -85,27 +85,27 @@ async def facts(looking: JournalReader, reader: Reader) -> JournalFacts:
         open_operations=operations,
         unreadable=unreadable,
         refused_entries=set_aside,
-        housekeeping=await _failing(looking, await reader.hints(HEALTH)),
+        housekeeping=await _failing(reader, await raw_reader.hints(HEALTH)),
         abandoned=abandoned,
-        paused_tools=await looking.pauses(),
+        paused_tools=await reader.pauses(),
         ledger_entries=entries,
     )
 
 
-async def _failing(looking: JournalReader, notes: dict[str, bytes]) -> list[str]:
+async def _failing(reader: JournalReader, notes: dict[str, bytes]) -> list[str]:
     """Housekeeping tasks that fail in processes that may live."""
     found: list[str] = []
     for name, body in notes.items():
         worker = name.removeprefix(HEALTH)
-        if (await looking.journal.fate(worker)).fate != "dead":
+        if (await reader.journal.fate(worker)).fate != "dead":
             found += [f"process {worker}: {one.task}: {one.error}" for one in troubles_in(body)]
     return found
 
 
 async def rebuild(engine: Engine) -> Rebuilt:
     """Recompute the listing of every idle run from its records. Nothing is sent, no record is written."""
-    looking = JournalReader(engine.journal, engine.identity)
-    names = [row.run async for row in looking.every_run()]
+    reader = JournalReader(engine.journal, engine.identity)
+    names = [row.run async for row in reader.every_run()]
     changed: list[str] = []
     busy: list[str] = []
     for run in names:
@@ -114,7 +114,7 @@ async def rebuild(engine: Engine) -> Rebuilt:
             busy.append(run)
             continue
         try:
-            wanted = await _wanted(looking, claimed.row, engine.environment.clock.wall_ms())
+            wanted = await _wanted(reader, claimed.row, engine.environment.clock.wall_ms())
             log = RunLog(engine.journal, claimed.lease, claimed.last, genesis(engine.identity.namespace, run))
             await log.append((), wanted)
         finally:
@@ -124,10 +124,10 @@ async def rebuild(engine: Engine) -> Rebuilt:
     return Rebuilt(len(names), changed, busy)
 
 
-async def _wanted(looking: JournalReader, row: RunRow, wall_ms: int) -> RunChange:
+async def _wanted(reader: JournalReader, row: RunRow, wall_ms: int) -> RunChange:
     """The listing that a run should have. One that cannot be read is listed as such, and the others are rebuilt."""
     try:
-        return _listing(await looking.history(row.run), row, wall_ms)
+        return _listing(await reader.history(row.run), row, wall_ms)
     except JournalError as error:
         return unreadable_change(error, wall_ms)
 

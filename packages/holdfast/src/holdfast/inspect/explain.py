@@ -111,16 +111,16 @@ class Explanation(msgspec.Struct, frozen=True):
     relied: tuple[str, ...] = ()
 
 
-async def explain(looking: JournalReader, operation: str, now: Now, settings: Settings | None = None) -> Explanation:
+async def explain(reader: JournalReader, operation: str, now: Now, settings: Settings | None = None) -> Explanation:
     """Judge the operation by its records, as the next owner of its run will. Raises `UsageError`.
 
     `settings` are those of the app, where they are known; else its defaults are used.
     """
-    history, state = await looking.operation(operation)
-    told = [record async for _, record in looking.records(history.run)]
-    verdicts = [one for one in told if isinstance(one, r.Verified) and one.step == state.step]
-    ruled = [one for one in told if isinstance(one, r.Ruled) and one.step == state.step]
-    recorded = await recorded_operation(looking, history, state, now, settings)
+    history, state = await reader.operation(operation)
+    records = [record async for _, record in reader.records(history.run)]
+    verdicts = [one for one in records if isinstance(one, r.Verified) and one.step == state.step]
+    ruled = [one for one in records if isinstance(one, r.Ruled) and one.step == state.step]
+    recorded = await recorded_operation(reader, history, state, now, settings)
     state, contract = recorded.operation, recorded.contract()
     situation, move = situation_of(recorded, state), next_move(recorded, state, now)
     evidence = evidence_of(state, situation, now)
@@ -131,7 +131,7 @@ async def explain(looking: JournalReader, operation: str, now: Now, settings: Se
         arguments=state.intent.arguments,
         status=state.status,
         phase=state.phase,
-        key=key_of(looking.identity.namespace, history.run, state.step, state.intent),
+        key=key_of(reader.identity.namespace, history.run, state.step, state.intent),
         attempts=[_attempt_text(state, attempt) for attempt in state.attempts],
         attempted=_attempted(state),
         acknowledged=_acknowledged(state),
@@ -139,22 +139,22 @@ async def explain(looking: JournalReader, operation: str, now: Now, settings: Se
         landed=_landed(state, evidence),
         retry=_retry(state, situation, evidence, now),
         amends=_amends(state, contract),
-        policy=await _policing(looking, ruled[-1]) if ruled else None,
+        policy=await _policing(reader, ruled[-1]) if ruled else None,
         decided_by=state.rule or ("returned" if state.settlement.basis == RETURNED else ""),
         words=[
-            *await answers_about_step(looking, history.run, state.step, told),
-            *(await answers_about(looking, history.run, state.step) if state.links.contradicted else ()),
+            *await answers_about_step(reader, history.run, state.step, records),
+            *(await answers_about(reader, history.run, state.step) if state.links.contradicted else ()),
         ],
         move=_MOVES[type(move).__name__],
         rule=move.rule,
         unread=[] if state.final else await unread(recorded, move),
-        next_step=await _next_of_contradicted(looking, history, state)
+        next_step=await _next_of_contradicted(reader, history, state)
         if state.final and state.links.contradicted
         else _next(operation, history, state, move, driven=bool(situation.live)),
         relied_on=None if state.observed == r.NOTHING else state.observed,
         expected=None if state.intent.expected == r.NOTHING else state.intent.expected,
         contradicted=state.links.contradicted,
-        relied=await relied_on(looking, history, told, state.step) if state.links.contradicted else (),
+        relied=await relied_on(reader, history, records, state.step) if state.links.contradicted else (),
     )
 
 
@@ -162,10 +162,10 @@ async def explain(looking: JournalReader, operation: str, now: Now, settings: Se
 
 
 async def recorded_operation(
-    looking: JournalReader, history: RunHistory, operation: OperationState, now: Now, settings: Settings | None = None
+    reader: JournalReader, history: RunHistory, operation: OperationState, now: Now, settings: Settings | None = None
 ) -> RecordedOperation:
     """The operation as the next owner of its run will find it. Without `settings` those of an app that sets none."""
-    process = RecordedProcess(looking.journal, looking.identity, operation.intent.tool, now, settings or Settings())
+    process = RecordedProcess(reader.journal, reader.identity, operation.intent.tool, now, settings or Settings())
     await process.read()
     recorded = RecordedOperation(RecordedRun(history, process), operation)
     await recorded.account_for_owners()
@@ -206,8 +206,8 @@ def _asked_with(recorded: RecordedOperation, *, gate: bool | None = None, policy
 # --- the answers -----------------------------------------------------------------------------------------
 
 
-async def _policing(looking: JournalReader, record: r.Ruled) -> Policing:
-    kept = await kept_policy(looking, record.policy)
+async def _policing(reader: JournalReader, record: r.Ruled) -> Policing:
+    kept = await kept_policy(reader, record.policy)
     rules = {one.name: one for one in kept.rules} if kept is not None else {}
     ruling, says = record.ruling, ruling_text(record.ruling, record.policy)
     drawn = ruling.stratum, ruling.sampled, ruling.shadow
@@ -350,9 +350,9 @@ def _amends(state: OperationState, contract: Contract) -> Answer:
     return Answer("possible", kind + needs)
 
 
-async def _next_of_contradicted(looking: JournalReader, history: RunHistory, state: OperationState) -> list[str]:
+async def _next_of_contradicted(reader: JournalReader, history: RunHistory, state: OperationState) -> list[str]:
     name = f"{history.run}/{state.step}"
-    if not await looking.is_contradicted(history.run, state.step):
+    if not await reader.is_contradicted(history.run, state.step):
         return [f"holdfast show {history.run}"]
     words = ["--happened", "--did-not-happen"]
     words += ["--compensate"] if stored_contract(history, state).compensates else []

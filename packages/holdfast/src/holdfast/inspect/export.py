@@ -54,12 +54,12 @@ class Exported(msgspec.Struct, frozen=True):
             ) from error
 
 
-async def export(looking: JournalReader, run: str) -> tuple[Exported, bytes]:
+async def export(reader: JournalReader, run: str) -> tuple[Exported, bytes]:
     """A run, whether it has ended or not, as a fixture and its text.
 
     Raises `UnknownRun`, and `JournalError` where nothing is recorded yet.
     """
-    records = [record for _, record in await looking.told(run)]
+    records = [record for _, record in await reader.all_records(run)]
     started = next((record for record in records if isinstance(record, r.RunStarted)), None)
     if started is None:
         raise JournalError(
@@ -68,7 +68,7 @@ async def export(looking: JournalReader, run: str) -> tuple[Exported, bytes]:
     bodies = [encode(record) for record in _shareable(records)]
     ended = any(isinstance(record, r.RunCompleted | r.RunStoppedRecord) for record in records[-2:])
     raws = [msgspec.Raw(body) for body in bodies]
-    found = Exported(FORMAT, run, started.agent, looking.identity.namespace, ended, _checksum(bodies), raws)
+    found = Exported(FORMAT, run, started.agent, reader.identity.namespace, ended, _checksum(bodies), raws)
     return found, msgspec.json.format(msgspec.json.encode(found), indent=1) + b"\n"
 
 

@@ -40,9 +40,9 @@ class Forked(msgspec.Struct, frozen=True):
 async def fork(engine: Engine, parent: str, step: str, new: str, by: str) -> Forked:
     """Begin the run `new` with what `parent` had done before `step`. Nothing is sent. Raises `UsageError`."""
     checked_run_id(new)
-    looking = JournalReader(engine.journal, engine.identity)
-    told = await looking.told(parent)
-    prefix = _prefix(parent, told, step)
+    reader = JournalReader(engine.journal, engine.identity)
+    rows = await reader.all_records(parent)
+    prefix = _prefix(parent, rows, step)
     history = RunHistory(parent)
     for _, record in prefix:
         history.add(record)
@@ -50,7 +50,7 @@ async def fork(engine: Engine, parent: str, step: str, new: str, by: str) -> For
     if await engine.journal.runs(run=new):
         raise UsageError(f"there is a run {new} already", next_step="give the fork another name with --as")
     whole = RunHistory(parent)
-    for _, record in told:
+    for _, record in rows:
         whole.add(record)
     origin = r.CommandApplied(
         command="fork",
@@ -70,11 +70,11 @@ async def fork(engine: Engine, parent: str, step: str, new: str, by: str) -> For
     return Forked(new, parent, step, [*dict.fromkeys(name for _, record in prefix if (name := step_of(record)))], again)
 
 
-def _prefix(parent: str, told: Sequence[ReadRecord], step: str) -> Sequence[ReadRecord]:
-    for index, (_, record) in enumerate(told):
+def _prefix(parent: str, rows: Sequence[ReadRecord], step: str) -> Sequence[ReadRecord]:
+    for index, (_, record) in enumerate(rows):
         if step_of(record) == step:
-            return told[:index]
-    names = dict.fromkeys(name for _, record in told if (name := step_of(record)))
+            return rows[:index]
+    names = dict.fromkeys(name for _, record in rows if (name := step_of(record)))
     raise UsageError(
         f"run {parent} has no step {step}",
         known=f"its steps: {', '.join(names) or 'none'}",

@@ -127,10 +127,10 @@ class JournalReader:
             async for one in self.records(run, 0, *kinds):
                 yield one
 
-    async def told(self, run: str) -> list[ReadRecord]:
+    async def all_records(self, run: str) -> list[ReadRecord]:
         """All records of a run at once. Raises `UnknownRun`, and `ChainBroken` where they were removed."""
         await self.row(run)
-        return [told async for told in self.records(run)] or _raise_missing(run)
+        return [all_records async for all_records in self.records(run)] or _raise_missing(run)
 
     async def history(self, run: str) -> RunHistory:
         """Everything in the records of a run. Raises `UnknownRun`, and `ChainBroken` over an engine's cache."""

@@ -117,9 +117,9 @@ def end_text(end: r.End) -> str:
 
 def answer_text(end: r.End) -> str:
     """The end of a call, from an answer that came later."""
-    said = "may have succeeded" if end.unfit else "succeeded" if end.kind == "returned" else "failed"
+    summary = "may have succeeded" if end.unfit else "succeeded" if end.kind == "returned" else "failed"
     by = f" (by {end.source})" if end.source else ""
-    return f"{said}: {end.why}{by}" if end.why else f"{said}{by}"
+    return f"{summary}: {end.why}{by}" if end.why else f"{summary}{by}"
 
 
 def _unread(end: r.End) -> str:
@@ -243,16 +243,18 @@ def ruling_text(ruling: Ruling, policy: str) -> str:
     """The ruling of a policy on an operation, and the rule behind it."""
     match ruling.word:
         case "auto":
-            said = "it is sent without approval"
+            verdict = "it is sent without approval"
         case "sample":
-            said = f"it was drawn from {ruling.stratum!r}" if ruling.sampled else f"not drawn from {ruling.stratum!r}"
+            verdict = (
+                f"it was drawn from {ruling.stratum!r}" if ruling.sampled else f"not drawn from {ruling.stratum!r}"
+            )
         case "refuse":
-            said = "it is refused"
+            verdict = "it is refused"
         case _:
-            said = "a person is asked" if ruling.people == 1 else f"{ruling.people} people are asked"
+            verdict = "a person is asked" if ruling.people == 1 else f"{ruling.people} people are asked"
     later = ", and reviewed afterwards" if ruling.shadow else ""
     why = f"; {ruling.why}" if ruling.why else ""
-    return f"{said}{later}, by the rule {ruling.rule!r} of {policy}{why}"
+    return f"{verdict}{later}, by the rule {ruling.rule!r} of {policy}{why}"
 
 
 def _person_note(record: r.OperationRecord | r.RunRecord | r.ReadRecorded) -> tuple[str, str] | None:
@@ -298,9 +300,9 @@ def _run_note(record: r.OperationRecord | r.RunRecord | r.ReadRecorded) -> tuple
         case r.RunStoppedRecord():
             return "stopped", f"{record.reason}: {record.error}"
         case r.CommandApplied():
-            said = "taken over" if record.command == "take_over" else record.command
+            label = "taken over" if record.command == "take_over" else record.command
             by = f"by {record.by}" if record.by else ""
-            return said, ": ".join(filter(None, (by, record.told)))
+            return label, ": ".join(filter(None, (by, record.summary)))
         case _:
             return "", ""
 

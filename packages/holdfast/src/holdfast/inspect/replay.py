@@ -68,9 +68,9 @@ class NewStep(BaseException):
         self.step = step
 
 
-async def replay(looking: JournalReader, run: str, agents: Iterable[AnyAgent]) -> Replayed:
+async def replay(reader: JournalReader, run: str, agents: Iterable[AnyAgent]) -> Replayed:
     """Drive the code of the run's agent over its record. Raises `UnknownRun`, or `UsageError` for unknown code."""
-    return await replay_records(looking.identity, run, [record for _, record in await looking.told(run)], agents)
+    return await replay_records(reader.identity, run, [record for _, record in await reader.all_records(run)], agents)
 
 
 async def replay_records(
@@ -194,10 +194,10 @@ class _Copy(MemoryJournal):
         """Remember the recorded steps that have not come back, but for this one."""
         assert self.watching is not None
         for instance in self.watching.active_runs.values():
-            told = [name for name in instance.history.delivered.by_step if name != step]
+            delivered = [name for name in instance.history.delivered.by_step if name != step]
             self.left = [
                 *sorted(instance.replay.expected - {step}),
-                *(name for name in told if name not in instance.replay.expected),
+                *(name for name in delivered if name not in instance.replay.expected),
             ]
 
     def reached(self, point: str) -> None:
@@ -319,11 +319,11 @@ def _agrees(history: RunHistory, end: str, at: str = "", where: str = "") -> Rep
 
 def _diverged(history: RunHistory, difference: str, at: str = "", where: str = "", *, next_step: str = "") -> Replayed:
     assert history.lifecycle.started is not None, history.run
-    said = Replayed(
+    diverged = Replayed(
         history.run, history.lifecycle.started.agent, history.records, False, "diverged", at, where, difference
     )
     fix = f"restore the code or add a version marker, then holdfast resume {history.run}"
-    return msgspec.structs.replace(said, next_step=next_step or fix)
+    return msgspec.structs.replace(diverged, next_step=next_step or fix)
 
 
 def _place(error: BaseException) -> str:

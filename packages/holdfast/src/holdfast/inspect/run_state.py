@@ -61,11 +61,11 @@ class RunState(msgspec.Struct, frozen=True, omit_defaults=True):
     started_ms: int = 0
 
 
-async def state_of(looking: JournalReader, run: str, step: str = "") -> RunState:
+async def state_of(reader: JournalReader, run: str, step: str = "") -> RunState:
     """The state of the run; for the `step` of a hand-off, with what was given. Raises `UnknownRun` and `UsageError`."""
     history = RunHistory(run)
     records: list[r.Record] = []
-    for _, record in await looking.told(run):
+    for _, record in await reader.all_records(run):
         history.add(record)
         records.append(record)
     asked = history.steps.questions.get(step)
@@ -80,11 +80,11 @@ async def state_of(looking: JournalReader, run: str, step: str = "") -> RunState
         handoff.state if handoff is not None else r.NOTHING,
         handoff.queue if handoff is not None else "",
         _facts_of(handoff.facts) if handoff is not None else _learned(records),
-        _done(history, looking.identity.namespace),
+        _done(history, reader.identity.namespace),
         tuple(_open(run, operation) for operation in history.open_operations() if not operation.intent.serves),
         tuple(f"{run}/{name}" for name in history.steps.questions if name not in history.steps.answers),
         tuple(f"{run}/{name}" for name in history.steps.timers if name not in history.steps.answers),
-        tuple(map(message_of, history.messages.unheard)) if history.messages is not None else (),
+        tuple(map(message_of, history.messages.undelivered)) if history.messages is not None else (),
         _spent(records),
         started.at if started is not None else 0,
     )
@@ -129,13 +129,13 @@ def _learned(records: Sequence[r.Record]) -> tuple[Fact, ...]:
             found[fact.name] = fact
         elif isinstance(record, r.MessageReceived):
             found.update({one.name: _reported(one, record.by, record.at) for one in record.facts})
-        elif (said := _said(record)) and not isinstance(record, r.MessageReceived):
+        elif (reported := _reported_in(record)) and not isinstance(record, r.MessageReceived):
             source = str(getattr(record, "tool", "") or getattr(record, "step", ""))
-            found.update({one.name: _reported(one, source, record.at) for one in said})
+            found.update({one.name: _reported(one, source, record.at) for one in reported})
     return tuple(found.values())
 
 
-def _said(record: r.Record) -> tuple[r.Reported, ...]:
+def _reported_in(record: r.Record) -> tuple[r.Reported, ...]:
     end: Any = getattr(record, "end", None)
     if isinstance(end, r.End):
         return end.facts
@@ -173,16 +173,16 @@ class StateAt(msgspec.Struct, frozen=True):
     not_yet: list[str]
 
 
-def state_at(run: str, told: Sequence[ReadRecord], where: str) -> StateAt:
+def state_at(run: str, rows: Sequence[ReadRecord], where: str) -> StateAt:
     """The state when the step `where` had received its outcome, or after the record of that number.
 
     A step that never got an outcome is shown as of its last record. Raises `UsageError`.
     """
-    named = any(step_of(record) == where for _, record in told)
-    last = int(where) if where.isdecimal() and not named else _moment_of(run, told, where)
-    if not 1 <= last <= len(told):
-        raise UsageError(f"run {run} has no record {last}", known=f"it has {len(told)} records, from 1")
-    records = [record for _, record in told]
+    named = any(step_of(record) == where for _, record in rows)
+    last = int(where) if where.isdecimal() and not named else _moment_of(run, rows, where)
+    if not 1 <= last <= len(rows):
+        raise UsageError(f"run {run} has no record {last}", known=f"it has {len(rows)} records, from 1")
+    records = [record for _, record in rows]
     history = RunHistory(run)
     for record in records[:last]:
         history.add(record)
@@ -210,10 +210,10 @@ def step_of(record: r.Record) -> str:
     return str(getattr(record, "step", ""))
 
 
-def _moment_of(run: str, told: Sequence[ReadRecord], step: str) -> int:
+def _moment_of(run: str, rows: Sequence[ReadRecord], step: str) -> int:
     """The number of the record that gave the step its outcome."""
     history, last = RunHistory(run), 0
-    for row, record in told:
+    for row, record in rows:
         history.add(record)
         if step_of(record) == step:
             last = row.seq
@@ -221,7 +221,7 @@ def _moment_of(run: str, told: Sequence[ReadRecord], step: str) -> int:
                 return last
     if last:
         return last
-    names = dict.fromkeys(name for _, record in told if (name := step_of(record)))
+    names = dict.fromkeys(name for _, record in rows if (name := step_of(record)))
     raise UsageError(
         f"run {run} has no step {step}",
         known=f"its steps: {', '.join(names) or 'none'}",

@@ -66,7 +66,7 @@ async def events_of(
                 ended.result()
                 return
             await stream.news(ended)
-            async for event in stream.said():
+            async for event in stream.events():
                 yield event
     finally:
         remove()
@@ -118,7 +118,7 @@ class _Stream:
             if event is not None and event.position > self._after:
                 yield event
 
-    async def said(self) -> AsyncGenerator[StreamEvent]:
+    async def events(self) -> AsyncGenerator[StreamEvent]:
         """The deltas of what came, each after the events before it. Those of an answer that was given are left out."""
         while self._pieces:
             piece = self._pieces.popleft()

@@ -97,10 +97,10 @@ class Timeline(msgspec.Struct, omit_defaults=True):
 
 def timeline(run: str, records: Iterable[r.Record]) -> Timeline:
     """The story that these records tell."""
-    teller = _Teller(run)
+    builder = _TimelineBuilder(run)
     for record in records:
-        teller.hear(record)
-    return teller.told()
+        builder.add(record)
+    return builder.timeline()
 
 
 def timeline_entries(
@@ -111,15 +111,15 @@ def timeline_entries(
     `records` may begin in the middle of the run, and end there unless `to_end`. A step that began before them has an
     entry without its arguments, and one that is open after them a note that it goes on.
     """
-    teller = _Teller(run, whole=False)
+    builder = _TimelineBuilder(run, whole=False)
     at = 0
     for seq, record in records:
-        before = len(teller.entries)
-        teller.hear(record)
+        before = len(builder.entries)
+        builder.add(record)
         at = record.at
         if first <= seq <= last:
-            teller.keep(record, before)
-    found = teller.kept(to_end=to_end)
+            builder.keep(record, before)
+    found = builder.kept(to_end=to_end)
     for entry in () if to_end else found:
         if entry.mark in {"open", "asks"} and entry.step:
             entry.mark = "open"
@@ -127,7 +127,7 @@ def timeline_entries(
     return found
 
 
-class _Teller:
+class _TimelineBuilder:
     """Goes through the records once. `entries` are in order of their first record.
 
     `whole`: the records begin with the first one of the run. Otherwise a record about something that began earlier
@@ -149,7 +149,7 @@ class _Teller:
         self.ended = 0
         self.cost = 0.0
 
-    def hear(self, record: r.Record) -> None:
+    def add(self, record: r.Record) -> None:
         self._go_on(record)
         if self.whole or _is_known(self.history, record):
             self.history.add(record)
@@ -160,7 +160,7 @@ class _Teller:
         else:
             self._rest(record)  # type: ignore[arg-type]  # a record without an operation is about the run
 
-    def told(self) -> Timeline:
+    def timeline(self) -> Timeline:
         started, stopped = self.history.lifecycle.started, self.history.lifecycle.stopped
         self._finish_all()
         return Timeline(
@@ -293,8 +293,8 @@ class _Teller:
                 entry.name, entry.status = record.tool, record.status
                 entry.mark = "ok" if record.status == "succeeded" else "failed"
                 entry.text, entry.arguments, entry.result = read_text(record), record.arguments, record.result
-                told = report_notes(r.End(facts=record.facts))
-                entry.notes.extend(TimelineNote(record.at, label, text) for label, text in told)
+                notes = report_notes(r.End(facts=record.facts))
+                entry.notes.extend(TimelineNote(record.at, label, text) for label, text in notes)
             case r.DecisionRecorded():
                 self._decided(record)
             case r.DecisionStarted():
@@ -326,11 +326,11 @@ class _Teller:
     def _value(self, record: r.ValueRecorded) -> None:
         if is_bookkeeping(record):
             return
-        said = render_value(record)
+        rendered = render_value(record)
         entry = self._entry(record.step, record.at, "value")
-        entry.name, entry.text, entry.result = record.what, said.text, said.value or record.value
-        entry.mark = "failed" if said.failed else "info"
-        entry.notes.extend(TimelineNote(record.at, label, text) for label, text in said.below)
+        entry.name, entry.text, entry.result = record.what, rendered.text, rendered.value or record.value
+        entry.mark = "failed" if rendered.failed else "info"
+        entry.notes.extend(TimelineNote(record.at, label, text) for label, text in rendered.below)
 
     def _timer(self, record: r.TimerSet | r.TimerFired | r.EventReceived) -> None:
         kind: Kind = "event" if getattr(record, "event", "") else "timer"
@@ -376,30 +376,34 @@ class _Teller:
 
     def _came(self, record: r.MessageHeard | r.HandedOff) -> None:
         if isinstance(record, r.MessageHeard):
-            self._heard(record)
+            self._delivered_messages(record)
             return
         entry = self._entry(record.step, record.at, "value")
         entry.name, entry.status, entry.arguments = record.agent, "handed over", record.given
         entry.text = f"the agent {record.agent} goes on" + (f": {record.why}" if record.why else "")
 
-    def _heard(self, record: r.MessageHeard) -> None:
+    def _delivered_messages(self, record: r.MessageHeard) -> None:
         messages = self.history.messages
-        said = " and ".join(message_text(one) for one in messages.told_at(record.step)) if messages is not None else ""
-        if not said and not self.whole:
-            said = "a message that arrived earlier"
-        if not said:
+        text = (
+            " and ".join(message_text(one) for one in messages.delivered_at(record.step))
+            if messages is not None
+            else ""
+        )
+        if not text and not self.whole:
+            text = "a message that arrived earlier"
+        if not text:
             return
         if (entry := self.steps.get(record.step)) is None:
             entry = self._entry(record.step, record.at, "event")
-            entry.status, entry.text = "heard", said
+            entry.status, entry.text = "heard", text
             return
         if record.step not in self.history.operations:
             entry.mark, entry.status = "off", "called off"
-        entry.notes.append(TimelineNote(record.at, "heard", said))
+        entry.notes.append(TimelineNote(record.at, "heard", text))
 
     def _unheard(self) -> None:
         """Note the messages that were sent to the run and not delivered to its code."""
-        for message in () if self.history.messages is None else self.history.messages.unheard:
+        for message in () if self.history.messages is None else self.history.messages.undelivered:
             self.messages[message.entry].notes.append(
                 TimelineNote(message.at, "unheard", "its code has not received it")
             )

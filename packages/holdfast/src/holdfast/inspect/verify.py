@@ -44,20 +44,20 @@ UNCLAIMED: Final = "its entries in the ledger are gone: another run could do the
 UNSIGNED: Final = "its signature was not made with a key of this journal"
 
 
-async def check(looking: JournalReader, reader: Reader, kept: Kept | None = None) -> Checked:
+async def check(reader: JournalReader, raw_reader: Reader, kept: Kept | None = None) -> Checked:
     """Read everything, follow every chain, and compare the log with its anchor and with `kept` heads."""
     kept = kept or Kept()
     found = Checked(broken=[], heads=len(kept.heads))
     if kept.keys:
         found.signatures = len(kept.heads)
         found.broken.extend(Broken("the kept heads", one.line, UNSIGNED) for one in badly_signed(kept.heads, kept.keys))
-    async for row in looking.every_run():
+    async for row in reader.every_run():
         found.runs += 1
-        broken, records = await _check_run(looking, row.run)
+        broken, records = await _check_run(reader, row.run)
         found.records += records
         if broken is not None:
             found.broken.append(broken)
-    log = await reader.check([_known(one, looking.identity) for one in kept.heads])
+    log = await raw_reader.check([_known(one, reader.identity) for one in kept.heads])
     found.streams = log.streams
     found.broken.extend(log.broken)
     return found
@@ -69,11 +69,11 @@ def _known(one: KeptHead, identity: Identity) -> KnownHead:
     return KnownHead(one.signed.head, one.origin, remark)
 
 
-async def _check_run(looking: JournalReader, run: str) -> tuple[Broken | None, int]:
+async def _check_run(reader: JournalReader, run: str) -> tuple[Broken | None, int]:
     history = RunHistory(run)
-    head, after = genesis(looking.identity.namespace, run), 0
+    head, after = genesis(reader.identity.namespace, run), 0
     try:
-        while rows := await looking.journal.read(run, after, PAGE):
+        while rows := await reader.journal.read(run, after, PAGE):
             bad = verify_chain(rows, head, after + 1)
             if bad is not None:
                 return Broken(f"run {run}", bad, CHANGED), history.records
@@ -83,12 +83,12 @@ async def _check_run(looking: JournalReader, run: str) -> tuple[Broken | None, i
     except HoldfastError as error:
         return Broken(f"run {run}", history.records + 1, f"it cannot be read: {error.message}"), history.records
     for operation in history.operations.values():
-        if await _unclaimed(looking, operation):
+        if await _unclaimed(reader, operation):
             return Broken(f"run {run}, business key of {operation.step}", history.records, UNCLAIMED), history.records
     return None, history.records
 
 
-async def _unclaimed(looking: JournalReader, operation: OperationState) -> bool:
+async def _unclaimed(reader: JournalReader, operation: OperationState) -> bool:
     """True if the ledger lacks an entry written with an attempt under a business key, or with its success.
 
     A stream that lost its last entries is a chain that holds, so the ledger alone cannot tell.
@@ -96,5 +96,5 @@ async def _unclaimed(looking: JournalReader, operation: OperationState) -> bool:
     intent = operation.intent
     if not intent.claim or not operation.attempts:
         return False
-    entries = await looking.journal.entries(claim_stream(intent.tool, intent.claim))
+    entries = await reader.journal.entries(claim_stream(intent.tool, intent.claim))
     return len(entries) < (2 if operation.phase == "succeeded" else 1)

@@ -59,7 +59,7 @@ class History:
 class Conversation:
     """One conversation. Several runs can share it; each keeps its own records of what it did."""
 
-    def __init__(self, context: Callable[[], RunContext], name: str, heard: ConversationState) -> None:
+    def __init__(self, context: Callable[[], RunContext], name: str, state: ConversationState) -> None:
         own = name == context().run
         if not own and not can_name(name):
             raise UsageError(
@@ -67,7 +67,7 @@ class Conversation:
                 next_step=f"use 1 to {NAME_LIMIT} printable characters without / ~ and #",
             )
         self._context = context
-        self._heard = heard
+        self._state = state
         self._of = "" if own else f":{name}"
         self.name = name
 
@@ -84,15 +84,15 @@ class Conversation:
 
     async def history(self) -> History:
         """The messages so far, of this run and of others. The same on replay."""
-        heard, context = self._heard, self._context()
+        state, context = self._state, self._context()
         answer: dict[str, Any] = await context.value(f"history{self._of}", lambda: self._read(context))
-        heard.entries.update({number: msgspec.convert(entry, Spoken) for number, entry in answer.get("new", [])})
-        heard.through = answer["through"]
-        now = view_of(heard.entries, heard.through)
+        state.entries.update({number: msgspec.convert(entry, Spoken) for number, entry in answer.get("new", [])})
+        state.through = answer["through"]
+        now = view_of(state.entries, state.through)
         if now.summary:
-            heard.proven = [*heard.proven[: answer.get("as_before", 0)], *answer.get("then", [])]
+            state.proven = [*state.proven[: answer.get("as_before", 0)], *answer.get("then", [])]
         return History(
-            self.name, list(now.messages), heard.through, now.summary, "\n".join(heard.proven) if now.summary else ""
+            self.name, list(now.messages), state.through, now.summary, "\n".join(state.proven) if now.summary else ""
         )
 
     async def compact(self, summary: str, history: History, *, keep: int = 0) -> None:
@@ -105,7 +105,7 @@ class Conversation:
         if not summary.strip() or keep < 0:
             raise UsageError("a compaction needs a summary", next_step="say in short what was said")
         covered = history.entries[: max(0, len(history.entries) - keep)]
-        before = view_of(self._heard.entries, self._heard.through).covers
+        before = view_of(self._state.entries, self._state.through).covers
         await self._say(Spoken(self._context().run, "", None, summary, max((before, *covered))), "")
 
     # --- inside ------------------------------------------------------------------------------------------------
@@ -128,24 +128,24 @@ class Conversation:
             }
 
         answer: dict[str, Any] = await context.value(what, fresh)
-        said = msgspec.convert(answer["said"], Spoken) if "said" in answer else spoken
-        self._heard.entries[answer["entry"]] = said
-        self._heard.through = max(self._heard.through, answer["entry"])
+        entry = msgspec.convert(answer["said"], Spoken) if "said" in answer else spoken
+        self._state.entries[answer["entry"]] = entry
+        self._state.through = max(self._state.through, answer["entry"])
         return bool(answer["ours"])
 
     async def _read(self, context: RunContext) -> dict[str, Any]:
         """The messages of others since the last reading, and the change in what is proven."""
-        heard = self._heard
+        state = self._state
         spoken = dict(await context.entries(conversation_stream(self.name), Spoken))
-        new = {number: one for number, one in spoken.items() if number not in heard.entries and one.run != context.run}
+        new = {number: one for number, one in spoken.items() if number not in state.entries and one.run != context.run}
         through = max(spoken, default=0)
-        answer: dict[str, Any] = {"through": max(through, heard.through)}
+        answer: dict[str, Any] = {"through": max(through, state.through)}
         if new:
             answer["new"] = [[number, msgspec.to_builtins(one)] for number, one in new.items()]
-        now = view_of({**spoken, **heard.entries}, answer["through"])
+        now = view_of({**spoken, **state.entries}, answer["through"])
         if now.summary:
             lines = (await context.receipts(*now.runs)).split("\n")
-            same = _alike(heard.proven, lines)
+            same = _alike(state.proven, lines)
             answer |= {"as_before": same, "then": lines[same:]}
         return answer
 

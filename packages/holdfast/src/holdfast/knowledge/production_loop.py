@@ -59,8 +59,8 @@ class ProductionLoop(Generic[G]):
             try:
                 if left == 0:
                     left, why = self._rounds, f"the goal is not reached (rounds so far: {number})"
-                    said = await run.hand_off(self._queue, why=why, state={"trouble": trouble})
-                    trouble = [*trouble, f"a person says: {said}"]
+                    reply = await run.hand_off(self._queue, why=why, state={"trouble": trouble})
+                    trouble = [*trouble, f"a person says: {reply}"]
                 number, left = number + 1, left - 1
                 with run.branch(f"round-{number}"):
                     result = await self._round(run, goal, trouble)

@@ -81,12 +81,12 @@ class AnthropicMessages:
 
     async def answer(self, request: ModelRequest, on_text: OnText) -> ModelReply:
         """The answer to the request. Raises `ModelError`."""
-        said = _Answer(self._provider, on_text)
+        collected = _Answer(self._provider, on_text)
         async for data in events(self._provider, "/v1/messages", self._body(request)):
-            said.add(read(data, _Event, self._provider))
-            if said.over:
+            collected.add(read(data, _Event, self._provider))
+            if collected.over:
                 break
-        return said.reply()
+        return collected.reply()
 
     def _body(self, request: ModelRequest) -> dict[str, Any]:
         body: dict[str, Any] = {

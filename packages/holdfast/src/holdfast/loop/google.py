@@ -72,11 +72,11 @@ class GoogleGemini:
 
     async def answer(self, request: ModelRequest, on_text: OnText) -> ModelReply:
         """The answer to the request. Raises `ModelError`."""
-        said = _Answer(self._provider, on_text)
+        collected = _Answer(self._provider, on_text)
         path = f"/v1beta/models/{self.name}:streamGenerateContent?alt=sse"
         async for data in events(self._provider, path, self._body(request)):
-            said.add(read(data, _Chunk, self._provider))
-        return said.reply()
+            collected.add(read(data, _Chunk, self._provider))
+        return collected.reply()
 
     def _body(self, request: ModelRequest) -> dict[str, Any]:
         config: dict[str, Any] = {"maxOutputTokens": request.max_tokens, **self._settings}
@@ -117,8 +117,8 @@ class _Answer:
             raise ModelError(text, code="unavailable", next_step="it is asked again")
         self._model = chunk.model_version or self._model
         if (counted := chunk.usage_metadata) is not None:
-            said = counted.candidates_token_count + counted.thoughts_token_count
-            self._usage = Usage(counted.prompt_token_count, said)
+            output_tokens = counted.candidates_token_count + counted.thoughts_token_count
+            self._usage = Usage(counted.prompt_token_count, output_tokens)
         if chunk.prompt_feedback is not None and chunk.prompt_feedback.block_reason:
             self._blocked = chunk.prompt_feedback.block_reason
         for candidate in chunk.candidates[:1]:
@@ -177,8 +177,8 @@ def _contents(messages: tuple[ChatMessage, ...]) -> list[dict[str, Any]]:
 
 def _parts(message: ChatMessage) -> list[dict[str, Any]]:
     if message.role == "tool":
-        said = {"error": message.text} if message.failed else {"result": message.text}
-        return [{"functionResponse": {"id": message.answers, "name": message.tool, "response": said}}]
+        response = {"error": message.text} if message.failed else {"result": message.text}
+        return [{"functionResponse": {"id": message.answers, "name": message.tool, "response": response}}]
     if _NATIVE in message.native:
         return list(message.native[_NATIVE])
     text = [{"text": message.text}] if message.text else list[dict[str, Any]]()

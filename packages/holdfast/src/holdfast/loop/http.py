@@ -124,8 +124,8 @@ def cut(provider: ProviderAddress) -> ModelError:
 
 def error_of(provider: ProviderAddress, status: int, headers: Mapping[str, str], body: bytes) -> ModelError:
     """The error that a status stands for, with what the provider says about it."""
-    said = _said(body)
-    text = f"{provider.url} answered {status}: {said}"
+    detail = _error_detail(body)
+    text = f"{provider.url} answered {status}: {detail}"
     if status in {401, 403}:
         return ModelError(text, code="unauthorized", known="nothing was done", next_step=f"check {provider.key_name}")
     if status == 429:
@@ -134,7 +134,7 @@ def error_of(provider: ProviderAddress, status: int, headers: Mapping[str, str],
     if status in {408, 409, 425} or status >= 500:
         wait = seconds_asked(headers.get("retry-after"), headers.get("date"))
         return ModelError(text, code="unavailable", retry_after=wait, next_step="it is asked again")
-    if status == 413 or any(sign in said.lower() for sign in _TOO_LONG):
+    if status == 413 or any(sign in detail.lower() for sign in _TOO_LONG):
         return ModelError(
             text, code="too_long", next_step="compact sooner: ModelLoop(compaction=Compaction(above=...))"
         )
@@ -149,13 +149,13 @@ def arguments_of(text: str) -> dict[str, Any]:
         return {"not_json": text}
 
 
-def _said(body: bytes) -> str:
+def _error_detail(body: bytes) -> str:
     try:
         error = msgspec.json.decode(body)["error"]
-        said = f"{error.get('code') or error.get('type') or error.get('status') or ''} {error.get('message', '')}"
+        detail = f"{error.get('code') or error.get('type') or error.get('status') or ''} {error.get('message', '')}"
     except (msgspec.MsgspecError, KeyError, TypeError, AttributeError):
-        said = body.decode(errors="replace")
-    return " ".join(said.split())[:SHOWN] or "nothing"
+        detail = body.decode(errors="replace")
+    return " ".join(detail.split())[:SHOWN] or "nothing"
 
 
 @lru_cache(maxsize=1)

@@ -93,11 +93,11 @@ class ModelLoop(msgspec.Struct, frozen=True):
                 next_step="give names, such as tools=('refund',); tools=None offers all tools of the agent",
             )
 
-    async def __call__(self, run: Run, said: str | Sequence[ChatMessage]) -> str:
+    async def __call__(self, run: Run, prompt: str | Sequence[ChatMessage]) -> str:
         """The text with which the model ends. Raises `LoopStopped` at a limit, a refusal, or an unusable answer."""
-        return await self._ended(Chat(run, self, said))
+        return await self._ended(Chat(run, self, prompt))
 
-    async def ask(self, run: Run, said: str | Sequence[ChatMessage], returns: type[T]) -> T:
+    async def ask(self, run: Run, prompt: str | Sequence[ChatMessage], returns: type[T]) -> T:
         """As a call of the loop, with an answer of that type. The model is told where its answer does not fit."""
         if isinstance(cast("object", returns), (str, int, float, list, tuple, dict, type(None))):
             raise UsageError(
@@ -105,7 +105,7 @@ class ModelLoop(msgspec.Struct, frozen=True):
                 known=_NOT_ASKED,
                 next_step="give a type, such as a dataclass or list[int]; for text: await loop(run, text)",
             )
-        chat = Chat(run, self, said, returns)
+        chat = Chat(run, self, prompt, returns)
         text = await self._ended(chat)
         return cast("T", chat.value(text))
 
@@ -119,19 +119,19 @@ class Chat:
     """One conversation of a loop: its messages so far, and the next turn."""
 
     def __init__(
-        self, run: Run, loop: ModelLoop, said: str | Sequence[ChatMessage], returns: type[Any] | None = None
+        self, run: Run, loop: ModelLoop, prompt: str | Sequence[ChatMessage], returns: type[Any] | None = None
     ) -> None:
         self._run = run
         self._loop = loop
         self._returns = returns
-        if not isinstance(said, str) and not _all_are(said, ChatMessage):
+        if not isinstance(prompt, str) and not _all_are(prompt, ChatMessage):
             raise UsageError(
-                f"a conversation begins with text or a list of ChatMessage, not with {said!r}",
+                f"a conversation begins with text or a list of ChatMessage, not with {prompt!r}",
                 known=_NOT_ASKED,
                 next_step="give text, or messages such as [user('hello')]: from holdfast.loop import user",
             )
         self._schema()  # raises for a type that has no schema, before anything is asked
-        self._history = ChatHistory([user(said)] if isinstance(said, str) else said)
+        self._history = ChatHistory([user(prompt)] if isinstance(prompt, str) else prompt)
         self.turns = 0
         self.tokens = 0
         self._corrections = 0

@@ -78,12 +78,12 @@ class OpenAIChat:
 
     async def answer(self, request: ModelRequest, on_text: OnText) -> ModelReply:
         """The answer to the request. Raises `ModelError`."""
-        said = _Answer(self._provider, on_text)
+        collected = _Answer(self._provider, on_text)
         async for data in events(self._provider, "/chat/completions", self._body(request)):
             if data == b"[DONE]":
                 break
-            said.add(read(data, _Chunk, self._provider))
-        return said.reply()
+            collected.add(read(data, _Chunk, self._provider))
+        return collected.reply()
 
     def _body(self, request: ModelRequest) -> dict[str, Any]:
         limit = "max_completion_tokens" if self._provider.url == URL else "max_tokens"  # what other servers know

@@ -110,10 +110,10 @@ def conversation_stream(name: str) -> str:
 
 def view_of(entries: Mapping[int, Spoken], through: int) -> ConversationView:
     """The view of these entries, up to the one `through`: the summary that covers most, and what it does not."""
-    heard = [(number, entries[number]) for number in sorted(entries) if number <= through]
+    delivered = [(number, entries[number]) for number in sorted(entries) if number <= through]
     summary, covers = "", 0
-    for _, entry in heard:
+    for _, entry in delivered:
         if entry.summary and entry.covers >= covers:
             summary, covers = entry.summary, entry.covers
-    messages = [(number, entry.message) for number, entry in heard if not entry.summary and number > covers]
-    return ConversationView(summary, messages, covers, tuple(dict.fromkeys(entry.run for _, entry in heard)))
+    messages = [(number, entry.message) for number, entry in delivered if not entry.summary and number > covers]
+    return ConversationView(summary, messages, covers, tuple(dict.fromkeys(entry.run for _, entry in delivered)))

@@ -37,7 +37,7 @@ class Messages:
 
     def __init__(self) -> None:
         self.received: dict[int, MessageReceived] = {}
-        self.heard: dict[str, tuple[int, ...]] = {}
+        self.delivered: dict[str, tuple[int, ...]] = {}
         """The messages delivered at each step."""
         self.called_off: dict[str, int] = {}
         """Operations that a message called off, and the first entry that is news to the code that waits for them."""
@@ -52,10 +52,10 @@ class Messages:
         return max(self.received)
 
     @property
-    def unheard(self) -> tuple[MessageReceived, ...]:
+    def undelivered(self) -> tuple[MessageReceived, ...]:
         """Messages that no code has received, in order."""
-        told = {entry for entries in self.heard.values() for entry in entries}
-        return tuple(message for entry, message in sorted(self.received.items()) if entry not in told)
+        delivered = {entry for entries in self.delivered.values() for entry in entries}
+        return tuple(message for entry, message in sorted(self.received.items()) if entry not in delivered)
 
     def receive(self, record: MessageReceived, operations: Iterable[OperationState]) -> None:
         """A message came while these operations were on record."""
@@ -73,9 +73,9 @@ class Messages:
 
         Messages that other branches have received are news to its branch as well.
         """
-        waiting = self.unheard
+        waiting = self.undelivered
         if _of_code(operation) and (waiting or self.stop):
-            beside = [one for at, entries in self.heard.items() if _beside(operation.step, at) for one in entries]
+            beside = [one for at, entries in self.delivered.items() if _beside(operation.step, at) for one in entries]
             first = waiting[0].entry if waiting else self.last + 1
             self.called_off[operation.step] = min((first, *beside))
 
@@ -85,22 +85,22 @@ class Messages:
         if first is not None and not operation.may_have_landed:
             self.called_off.setdefault(operation.step, first)
 
-    def hear(self, record: MessageHeard) -> None:
+    def deliver(self, record: MessageHeard) -> None:
         """Code received messages, at this step."""
-        self.heard[record.step] = record.messages
+        self.delivered[record.step] = record.messages
 
     def forget(self, step: str) -> None:
         """Undo a delivery: its receiver is gone, or its branch is not taken any more."""
-        self.heard.pop(step, None)
+        self.delivered.pop(step, None)
 
     def forget_those(self, gone: Callable[[str], bool]) -> None:
         """As `forget`, for every such step."""
-        for step in [step for step in self.heard if gone(step)]:
-            del self.heard[step]
+        for step in [step for step in self.delivered if gone(step)]:
+            del self.delivered[step]
 
-    def told_at(self, step: str) -> tuple[MessageReceived, ...]:
+    def delivered_at(self, step: str) -> tuple[MessageReceived, ...]:
         """The messages that code received at this step."""
-        return tuple(self.received[entry] for entry in self.heard.get(step, ()))
+        return tuple(self.received[entry] for entry in self.delivered.get(step, ()))
 
     def since(self, entry: int) -> tuple[int, ...]:
         """The messages after this one; where there are none, the one that requested a stop."""

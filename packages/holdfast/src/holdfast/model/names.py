@@ -87,14 +87,14 @@ def remarks(text: str) -> tuple[str, ...]:
     if text.isascii():
         return ()
     places = foreign(text[:SEARCHED])
-    told: dict[str, str] = {}
+    strange: dict[str, str] = {}
     for word in _WORD.finditer(text[:SEARCHED]):
         here = [place for place in range(word.start(), word.end()) if place in places] if places else []
         if here:
-            told.setdefault(word[0], places[here[0]])
-    found = [f"{_shown(word)!r} contains {why}" for word, why in list(told.items())[:TOLD]]
-    if len(told) > TOLD:
-        found.append(f"{len(told) - TOLD} more words contain letters that look like others")
+            strange.setdefault(word[0], places[here[0]])
+    found = [f"{_shown(word)!r} contains {why}" for word, why in list(strange.items())[:TOLD]]
+    if len(strange) > TOLD:
+        found.append(f"{len(strange) - TOLD} more words contain letters that look like others")
     if hidden := _hidden(text[:SEARCHED]):
         found.append(hidden)
     if len(text) > SEARCHED:

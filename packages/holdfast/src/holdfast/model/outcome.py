@@ -279,9 +279,9 @@ def error_of(outcome: Outcome[Any]) -> Exception:
             known="intent and attempt are recorded, the outcome is not",
             next_step=f"holdfast resolve {outcome.operation} --happened | --did-not-happen",
         )
-    if (told := told_by(outcome)) is not None:
+    if (message := message_basis(outcome)) is not None:
         run, stop = outcome.operation.partition("/")[0], outcome.code == STOPPED
-        return Interrupted(told.note, run=run, sender=told.name, facts=outcome.facts, stop=stop)
+        return Interrupted(message.note, run=run, sender=message.name, facts=outcome.facts, stop=stop)
     if outcome.code == PENDING:
         return OutcomePending(
             f"{name} was not sent: {outcome.reason}", outcome=outcome, known="nothing was sent for this call",
@@ -307,7 +307,7 @@ def error_of(outcome: Outcome[Any]) -> Exception:
 
 def text_of(outcome: Outcome[Any]) -> str:
     """One text for a model: what is true now, what is still to come, and whether something was done again."""
-    lines = [_said(outcome)]
+    lines = [_summary(outcome)]
     if outcome.edited_by:
         lines.append(f"A person changed the call before it was sent. These were sent: {_shown(outcome.arguments)}.")
     if outcome.pending and outcome.code != PENDING:
@@ -318,16 +318,16 @@ def text_of(outcome: Outcome[Any]) -> str:
     return "\n".join(lines)
 
 
-def told_by(outcome: Outcome[Any]) -> Basis | None:
+def message_basis(outcome: Outcome[Any]) -> Basis | None:
     """The sender and text of the message to the run that called this off, if one did."""
-    told = outcome.code in {INTERRUPTED, STOPPED} and outcome.basis is not None and outcome.basis.by == "person"
-    return outcome.basis if told else None
+    called_off = outcome.code in {INTERRUPTED, STOPPED} and outcome.basis is not None and outcome.basis.by == "person"
+    return outcome.basis if called_off else None
 
 
-def _said(outcome: Outcome[Any]) -> str:
-    if (told := told_by(outcome)) is not None:
+def _summary(outcome: Outcome[Any]) -> str:
+    if (message := message_basis(outcome)) is not None:
         do = "Do not call tools that change anything any more" if outcome.code == STOPPED else "Decide again"
-        return f"Not sent: {told.name or 'a person'} says: {told.note}. {do}."
+        return f"Not sent: {message.name or 'a person'} says: {message.note}. {do}."
     reason = outcome.reason.removesuffix(".")  # a sentence of ours goes on behind it
     match outcome.status:
         case "succeeded":
@@ -351,8 +351,8 @@ def _said(outcome: Outcome[Any]) -> str:
             where = "later" if run == other else f"to run {other}, and not here"
             return f"Not sent: {reason}. Do not repeat it: its outcome is delivered {where}."
         case _:
-            said = f" ({outcome.reason})" if outcome.reason else ""
-            return f"Accepted{said}, and not finished yet. Do not repeat it: the answer comes by itself."
+            reason_given = f" ({outcome.reason})" if outcome.reason else ""
+            return f"Accepted{reason_given}, and not finished yet. Do not repeat it: the answer comes by itself."
 
 
 def _shown(value: object) -> str:

@@ -48,7 +48,7 @@ class Delivery(msgspec.Struct, frozen=True, gc=False):
 
     index: int
     step: str
-    told: str = "outcome"
+    kind: str = "outcome"
     detail: str = ""
     attempts: int = 0
 
@@ -114,7 +114,7 @@ class Lifecycle(msgspec.Struct, eq=False):
             case word if reason_of(word) is not None:
                 self.cancelled = record
             case _:
-                self.reason = record.told
+                self.reason = record.summary
 
 
 class Ownership(msgspec.Struct, eq=False):
@@ -196,9 +196,9 @@ class Deliveries(msgspec.Struct, eq=False):
     dropped: set[int] = set()
     """Deliveries inside transactions that began anew: no code takes them any more."""
 
-    def deliver(self, step: str, told: str = "outcome", detail: str = "", attempts: int = 0) -> None:
+    def deliver(self, step: str, kind: str = "outcome", detail: str = "", attempts: int = 0) -> None:
         """The next thing that code receives."""
-        self.by_step[step] = Delivery(self.count, step, told, detail, attempts)
+        self.by_step[step] = Delivery(self.count, step, kind, detail, attempts)
         self.count += 1
 
     def drop(self, step: str) -> None:
@@ -209,7 +209,7 @@ class Deliveries(msgspec.Struct, eq=False):
         """The caller of this operation was cancelled."""
         self.left.add(step)
         if step in self.by_step:
-            self.by_step[step] = replace(self.by_step[step], told="left")  # the outcome was there, the caller was not
+            self.by_step[step] = replace(self.by_step[step], kind="left")  # the outcome was there, the caller was not
         else:
             self.deliver(step, "left")
 
@@ -462,13 +462,13 @@ class RunHistory:
             if truly:
                 self.boundaries.raised.discard(step)
 
-    def heard(self) -> set[str]:
+    def expected_steps(self) -> set[str]:
         """The recorded operations that code receives."""
         if self.boundaries.by_name:
-            return {step for step in self.operations if not self.unheard(step)}
+            return {step for step in self.operations if not self.never_delivered(step)}
         return {step for step, operation in self.operations.items() if not operation.intent.serves}
 
-    def unheard(self, step: str) -> bool:
+    def never_delivered(self, step: str) -> bool:
         """True if code never receives this recorded operation."""
         if self.operations[step].intent.serves:
             return True
@@ -517,10 +517,12 @@ class RunHistory:
             for kept in (delivered.by_step, self.steps.answers, self.steps.decisions_begun):
                 kept.pop(step, None)
         first = min(failed.values(), default=delivered.count)
-        for step in [one for one in delivered.left if (told := delivered.by_step.get(one)) and told.index > first]:
+        for step in [
+            one for one in delivered.left if (delivery := delivered.by_step.get(one)) and delivery.index > first
+        ]:
             delivered.left.discard(step)
             if self.operations[step].final:
-                delivered.by_step[step] = replace(delivered.by_step[step], told="outcome")
+                delivered.by_step[step] = replace(delivered.by_step[step], delivery="outcome")
             else:
                 delivered.drop(step)
 
@@ -589,7 +591,7 @@ class RunHistory:
             self.messages.receive(record, self.operations.values())
             return
         if record.messages and self.messages is not None:  # a look that found none changes nothing for later steps
-            self.messages.hear(record)
+            self.messages.deliver(record)
         if record.step not in self.operations:  # an operation's outcome is what its code receives
             self.steps.answers[record.step] = record
             self.delivered.deliver(record.step)

@@ -57,7 +57,7 @@ def ending(history: RunHistory, word: r.Record | None, by: str, at: int, up: int
     return [*settled, r.RunCompleted(result=r.Raw(msgspec.json.encode(end)), at=at, up=up)]
 
 
-def told(ended: SeededCaseEnd) -> str:
+def ending_text(ended: SeededCaseEnd) -> str:
     """The text shown to the person who answered."""
     end = "you caught it" if ended.end == "caught" else "you let it through"
     return f"This one was planted, and {end}: {ended.why}. Nothing was sent."

@@ -49,7 +49,7 @@ class TransactionState(msgspec.Struct, frozen=True, gc=False):
     phase: TransactionPhase = "open"
     pivot: r.Pivot = "one"
     backward: bool = False
-    told: int = 0
+    delivered: int = 0
     reason: str = ""
     by: str = ""
     undone: tuple[str, ...] = ()
@@ -67,7 +67,7 @@ class TransactionState(msgspec.Struct, frozen=True, gc=False):
         return self.phase in {"committed", "aborted"}
 
 
-def follow(before: TransactionState | None, record: r.TransactionRecord, told: int) -> TransactionState:
+def follow(before: TransactionState | None, record: r.TransactionRecord, delivered: int) -> TransactionState:
     """The transaction after `record`. Raises `IllegalBoundary` where the table does not allow it."""
     come_from, phase = TRANSACTION_MOVES[type(record)]
     if before is None and isinstance(record, r.TransactionAborting) and record.transaction == WHOLE_RUN:
@@ -80,7 +80,9 @@ def follow(before: TransactionState | None, record: r.TransactionRecord, told: i
     after = before if phase is None else replace(before, phase=phase)
     match record:
         case r.TransactionAborting():
-            return replace(after, backward=True, told=told, reason=record.reason, by=record.by, stuck=(), why="")
+            return replace(
+                after, backward=True, delivered=delivered, reason=record.reason, by=record.by, stuck=(), why=""
+            )
         case r.TransactionAbortedRecord():
             return replace(after, undone=record.undone, still_standing=record.still_standing, stuck=(), why="")
         case r.TransactionParked():

@@ -108,8 +108,8 @@ def question_of(operation: OperationState, rule: str = "") -> str:
 def _why_asked(operation: OperationState, rule: str) -> str:
     reason = operation.reason or rule
     if operation.wants_approval and operation.approval.people > 1:
-        said = f", {', '.join(operation.approval.approvers)} said yes" if operation.approval.approvers else ""
-        return f"{reason} ({operation.approval.people} people{said})"
+        approved = f", {', '.join(operation.approval.approvers)} said yes" if operation.approval.approvers else ""
+        return f"{reason} ({operation.approval.people} people{approved})"
     end = operation.attempts[-1].end if operation.attempts else None
     return reason if end is None or not end.why or end.why in reason else f"{reason} ({end.why})"
 

@@ -54,7 +54,7 @@ def revert_commit(repository: str | Path, operation: Operation[Any]) -> str:
         head = _git(repository, "rev-parse", "HEAD")
         reverted = _committed(repository, head, _tree_without(repository, head, commit), _message(commit, marker))
     except subprocess.CalledProcessError as error:
-        raise Rejected(f"{commit[:12]} cannot be reverted: {_said(error)}", code="conflict") from error
+        raise Rejected(f"{commit[:12]} cannot be reverted: {_stderr_text(error)}", code="conflict") from error
     return _move_on(repository, head, reverted)
 
 
@@ -84,14 +84,14 @@ def _move_on(repository: str | Path, head: str, commit: str) -> str:
         _git(repository, *step)
     except subprocess.CalledProcessError as error:
         if _git(repository, "rev-parse", "HEAD") != head:
-            raise NotSent(f"the branch moved on: {_said(error)}") from error
-        raise Rejected(f"the branch cannot be moved on: {_said(error)}", code="conflict") from error
+            raise NotSent(f"the branch moved on: {_stderr_text(error)}") from error
+        raise Rejected(f"the branch cannot be moved on: {_stderr_text(error)}", code="conflict") from error
     return commit
 
 
-def _said(error: subprocess.CalledProcessError) -> str:
-    said: bytes = error.stderr
-    return " ".join(said.decode("utf-8", "replace").split())
+def _stderr_text(error: subprocess.CalledProcessError) -> str:
+    stderr: bytes = error.stderr
+    return " ".join(stderr.decode("utf-8", "replace").split())
 
 
 def _git(repository: str | Path, *arguments: str) -> str:

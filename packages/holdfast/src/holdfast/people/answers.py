@@ -216,7 +216,7 @@ async def answer(
     `shown` is the digest of what that person was shown: if the question has changed since, the answer is refused.
     Raises `UnknownRun`, and `UsageError` where the answer does not fit, comes second, or is about what has changed.
     """
-    now = await load_item(service.looking, item) if isinstance(item, str) else item
+    now = await load_item(service.reader, item) if isinstance(item, str) else item
     if not by:
         raise UsageError("an answer needs the name of a person", next_step="say who answers: --by NAME")
     checked_shown(now, shown)
@@ -389,8 +389,8 @@ async def _hand_over(service: ControlService, now: LoadedItem, given: Handover, 
             one = Handing("snooze", by, until_ms=given.until_ms, note=given.why)
         case Escalate():
             one = Handing("escalate", by, given.to, given.queue, note=given.why)
-    said = msgspec.structs.replace(one, via=service.via)
-    await service.sink.post(handing_post(now.run, _stream_step(now), said))
+    stamped = msgspec.structs.replace(one, via=service.via)
+    await service.sink.post(handing_post(now.run, _stream_step(now), stamped))
     return Applied(now.run, at_once=True)
 
 

@@ -95,9 +95,9 @@ async def all_handed(journal: Journal) -> dict[str, Handed]:
     return {name: _fold(found) for name, found in by_stream.items()}
 
 
-def _fold(said: list[tuple[LedgerEntry, Handing]]) -> Handed:
+def _fold(entries: list[tuple[LedgerEntry, Handing]]) -> Handed:
     now = UNASSIGNED
-    for entry, one in said:
+    for entry, one in entries:
         now = now.after(one, entry.at_ms)
     return now
 

@@ -128,10 +128,10 @@ class Dossier(msgspec.Struct, frozen=True):
     frames: tuple[str, ...] = ()
 
 
-async def _records_of(looking: JournalReader, history: RunHistory) -> list[r.Record]:
+async def _records_of(reader: JournalReader, history: RunHistory) -> list[r.Record]:
     """The records that a history was folded from. Those appended since are left out: an answer names this state."""
     found: list[r.Record] = []
-    async for row, record in looking.records(history.run):
+    async for row, record in reader.records(history.run):
         if row.seq > history.records:
             break
         found.append(record)
@@ -145,21 +145,21 @@ async def dossier(source: ControlService | JournalReader, item: str) -> Dossier:
 
 async def read_dossier(source: ControlService | JournalReader, item: str) -> tuple[Dossier, LoadedItem]:
     """The dossier of an item, and the item as loaded: what is shown and answered is read once."""
-    looking = source.looking if isinstance(source, ControlService) else source
-    about = await load_item(looking, item)
-    return await dossier_of(looking, about), about
+    reader = source.reader if isinstance(source, ControlService) else source
+    about = await load_item(reader, item)
+    return await dossier_of(reader, about), about
 
 
-async def dossier_of(looking: JournalReader, about: LoadedItem) -> Dossier:
+async def dossier_of(reader: JournalReader, about: LoadedItem) -> Dossier:
     """The dossier of an item that was loaded."""
     run, step, history, subject = about.run, about.step, about.history, about.subject
-    records = await _records_of(looking, history)
+    records = await _records_of(reader, history)
     begun = next((index for index, record in enumerate(records) if step_of(record) == step), 0)
     asked = [one.at for one in records if isinstance(one, _ASKS) and step_of(one) == step]
     since_ms = asked[-1] if asked else 0
     operation = subject if isinstance(subject, OperationState) else None
     agent = shown_agent(history.lifecycle.started.agent) if history.lifecycle.started is not None else ""
-    similar = await precedents(looking, agent, about.tool, about.item) if about.kind == "approval" else Precedents()
+    similar = await precedents(reader, agent, about.tool, about.item) if about.kind == "approval" else Precedents()
     before = records[:begun] if begun else records
     thoughts = _thoughts(before)
     sure = [one.confidence for one in thoughts if one.confidence is not None]
@@ -194,27 +194,27 @@ async def dossier_of(looking: JournalReader, about: LoadedItem) -> Dossier:
         since_ms=since_ms if halted is None else halted.at,
         due_ms=_due(about),
         default=_default(about),
-        handed=await handed(looking.journal, run, listed),
+        handed=await handed(reader.journal, run, listed),
         answers=_commands(about, listed, contract),
         words=words_that_fit(about),
-        standing=await _standing(looking, about, since_ms) if about.kind == "approval" else (),
+        standing=await _standing(reader, about, since_ms) if about.kind == "approval" else (),
         choices=subject.question.choices if isinstance(subject, r.QuestionAsked) else (),
         expected=subject.question.expected if isinstance(subject, r.QuestionAsked) else "",
-        state=await state_of(looking, run, step) if about.kind == "handoff" else None,
+        state=await state_of(reader, run, step) if about.kind == "handoff" else None,
         last=last_steps(run, records) if halted is not None else (),
         difference=halted.detail if halted is not None and halted.reason == "diverged" else "",
         contradicted=operation.links.contradicted if operation is not None and about.contradicted else (),
         amendable=contract is not None and contract.compensates,
         same_key=bool(contract and contract.key and operation and not operation.key_unread),
-        relied=await relied_on(looking, history, records, step) if about.contradicted else (),
+        relied=await relied_on(reader, history, records, step) if about.contradicted else (),
         undoes=undone_together(history, operation) if about.contradicted and operation is not None else (),
         frames=tuple(map(str, halted.frames)) if halted is not None else (),
     )
 
 
-async def _standing(looking: JournalReader, about: LoadedItem, at_ms: int) -> tuple[str, ...]:
+async def _standing(reader: JournalReader, about: LoadedItem, at_ms: int) -> tuple[str, ...]:
     """The permissions for this tool, and why each did not cover the operation."""
-    listed = await list_standing(looking, at_ms, about.tool)
+    listed = await list_standing(reader, at_ms, about.tool)
     return tuple(f"{one.standing.id} of {one.standing.by}: {one.ended or 'it does not fit'}" for one in listed)
 
 

@@ -51,26 +51,26 @@ def earlier_answers(operation: OperationState, records: Sequence[r.Record]) -> t
         if intent is None or intent.tool != operation.intent.tool:
             continue
         text = record_note(record)[1]
-        found.append(Earlier(record.step, record.by, said(record), text, intent.arguments, record.at))
+        found.append(Earlier(record.step, record.by, decision_of(record), text, intent.arguments, record.at))
     return tuple(found)
 
 
-async def answers_about_step(looking: JournalReader, run: str, step: str, records: Sequence[r.Record]) -> list[str]:
+async def answers_about_step(reader: JournalReader, run: str, step: str, records: Sequence[r.Record]) -> list[str]:
     """Answers about one operation, in order, each with its time and how its giver's name is known."""
     found = [one for one in records if isinstance(one, Word) and one.step == step]
     if not found:
         return []
-    entries = await looking.journal.entries(command_stream(run))
-    orders = {entry.id: order for entry, order in await readable(looking.journal, entries, Command)}
-    told: list[str] = []
+    entries = await reader.journal.entries(command_stream(run))
+    orders = {entry.id: order for entry, order in await readable(reader.journal, entries, Command)}
+    lines: list[str] = []
     for one in found:
         order = orders.get(one.entry)
         via = "" if order is None else order.via
-        told.append(f"{moment(one.at)}: {' '.join(record_note(one))}" + (f" ({via})" if via else ""))
-    return told
+        lines.append(f"{moment(one.at)}: {' '.join(record_note(one))}" + (f" ({via})" if via else ""))
+    return lines
 
 
-def said(record: Word) -> Said:
+def decision_of(record: Word) -> Said:
     """An answer in a word."""
     match record:
         case r.ArgumentsEdited():
@@ -141,21 +141,21 @@ class Precedents(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.approved + self.declined + self.asked_back + self.edited + self.stood_in
 
 
-async def precedents(looking: JournalReader, agent: str, tool: str, but: str) -> Precedents:
+async def precedents(reader: JournalReader, agent: str, tool: str, but: str) -> Precedents:
     """The answers about `tool` in runs of the same agent, without the operation `but` (RUN/STEP)."""
-    rows = await looking.journal.runs(limit=RUNS, newest=True)
-    found = [await _words_in(looking, row.run, tool, but) for row in rows if row.agent == agent]
+    rows = await reader.journal.runs(limit=RUNS, newest=True)
+    found = [await _words_in(reader, row.run, tool, but) for row in rows if row.agent == agent]
     counts: Counter[str] = Counter(word for words in found for word in words if word != "resolved")
     return Precedents(**counts, runs=len(rows))
 
 
-async def _words_in(looking: JournalReader, run: str, tool: str, but: str) -> list[Said]:
+async def _words_in(reader: JournalReader, run: str, tool: str, but: str) -> list[Said]:
     """The answers in one run; the approval that goes with an edit is not counted again."""
     tools: dict[str, str] = {}
     words: dict[tuple[str, str], Said] = {}
-    async for _, record in looking.readable_records(run, r.OperationPlanned, *get_args(Word)):
+    async for _, record in reader.readable_records(run, r.OperationPlanned, *get_args(Word)):
         if isinstance(record, r.OperationPlanned):
             tools[record.step] = record.intent.tool
         if isinstance(record, Word) and tools.get(record.step) == tool and f"{run}/{record.step}" != but:
-            words.setdefault((record.step, record.by), said(record))
+            words.setdefault((record.step, record.by), decision_of(record))
     return list(words.values())

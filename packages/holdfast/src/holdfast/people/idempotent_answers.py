@@ -63,11 +63,11 @@ async def answer_all_idempotently(service: ControlService, answers: Sequence[One
 
 async def _taken(service: ControlService, item: str | LoadedItem, given: Answer, by: str) -> Applied | None:
     """The result of an answer that was accepted before; None where it was not."""
-    now = await (load_item(service.looking, item) if isinstance(item, str) else refresh_item(service.looking, item))
+    now = await (load_item(service.reader, item) if isinstance(item, str) else refresh_item(service.reader, item))
     applied = Applied(now.run, at_once=True)
     if by and now.open:  # its giver may have died before the run had it
         applied = msgspec.structs.replace(await service.sink.apply(now.run, ""), note="", alert=False)
-        now = await refresh_item(service.looking, now)
+        now = await refresh_item(service.reader, now)
     return applied if by and await _was_taken(service, now, given, by) else None
 
 
@@ -81,7 +81,7 @@ async def decide_transaction_idempotently(
             return await service.call_off(run, name, by=by, why=why)
         return await service.resolve_transaction(run, name, word, by=by, why=why)
     except UsageError:
-        records = [record async for _, record in service.looking.records(run)]
+        records = [record async for _, record in service.reader.records(run)]
         if not _decides(records, name, word, by, why):
             raise
         return Applied(run, at_once=True)
@@ -109,7 +109,7 @@ async def _was_taken(service: ControlService, now: LoadedItem, given: Answer, by
     if isinstance(now.subject, r.QuestionAsked):
         entries = await service.engine.journal.entries(question_stream(now.run, now.step))
         return bool(entries) and _replies(now.subject, read(entries[0], Answered), given, by)
-    records = [record async for _, record in service.looking.records(now.run)]
+    records = [record async for _, record in service.reader.records(now.run)]
     if isinstance(now.subject, r.RunStoppedRecord):
         return _ends(records, given, by)
     if isinstance(now.subject, TransactionState):
@@ -138,7 +138,7 @@ async def _waits_for_the_run(service: ControlService, now: LoadedItem, given: An
 
 async def _answers_contradiction(service: ControlService, now: LoadedItem, given: Any, by: str) -> bool:
     """True if the last answer to the contradictions of an operation is this one."""
-    last = await last_answer(service.looking, now.run, now.step)
+    last = await last_answer(service.reader, now.run, now.step)
     return (
         last is not None and same_person(last.by, by) and last.note == note_of(now.step, _name(given), given.evidence)
     )
@@ -176,19 +176,19 @@ def _says(record: r.Record, given: Any) -> bool:
             return False
 
 
-def _replies(question: r.QuestionAsked, said: Answered, given: Any, by: str) -> bool:
+def _replies(question: r.QuestionAsked, answered: Answered, given: Any, by: str) -> bool:
     """True if the recorded answer is this one."""
-    if not said.by or not same_person(said.by, by):
+    if not answered.by or not same_person(answered.by, by):
         return False
-    if _name(given) == "take_over" or said.over:
-        return _name(given) == "take_over" and said.over and said.note == given.why
+    if _name(given) == "take_over" or answered.over:
+        return _name(given) == "take_over" and answered.over and answered.note == given.why
     if _name(given) != "reply":
         return False
     try:
         value = question.question.read(given.value) if isinstance(given.value, str) else given.value
     except UsageError:
         return False
-    return bool(value == said.value)
+    return bool(value == answered.value)
 
 
 def _name(given: object) -> str:

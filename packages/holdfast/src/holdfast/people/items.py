@@ -113,22 +113,22 @@ class ItemFilter(msgspec.Struct, frozen=True):
 EVERYTHING = ItemFilter()
 
 
-async def items(looking: JournalReader, wanted: ItemFilter = EVERYTHING, *, now_ms: int = 0) -> list[InboxItem]:
+async def items(reader: JournalReader, wanted: ItemFilter = EVERYTHING, *, now_ms: int = 0) -> list[InboxItem]:
     """The questions of suspended and halted runs: urgent ones first, then the nearest deadline, then the oldest.
 
     Snoozed items come last until their time, by the wall clock `now_ms`. Undelivered notices are not included:
     `holdfast webhooks` shows them.
     """
-    return [worded(one) for one in await placed(looking, wanted, now_ms=now_ms)]
+    return [worded(one) for one in await placed(reader, wanted, now_ms=now_ms)]
 
 
-async def placed(looking: JournalReader, wanted: ItemFilter = EVERYTHING, *, now_ms: int = 0) -> list[PlacedItem]:
+async def placed(reader: JournalReader, wanted: ItemFilter = EVERYTHING, *, now_ms: int = 0) -> list[PlacedItem]:
     """The same items in the same order, not worded yet: `worded` words each one that is shown."""
-    found = [one for status in WAITING for one in _asked(await looking.journal.waiting(status))]
-    shadows = await readable(looking.journal, await open_shadows(looking.journal), Left)
+    found = [one for status in WAITING for one in _asked(await reader.journal.waiting(status))]
+    shadows = await readable(reader.journal, await open_shadows(reader.journal), Left)
     found += [_shadow(entry, left) for entry, left in shadows]
-    found += [_contradicted(one) for one in await looking.contradictions()]
-    if handed := await all_handed(looking.journal):
+    found += [_contradicted(one) for one in await reader.contradictions()]
+    if handed := await all_handed(reader.journal):
         found = [_given(one, handed, now_ms) for one in found]
     return sorted(filter(wanted.shows, found), key=place_of)
 

@@ -71,28 +71,28 @@ def split_item(item: str) -> tuple[str, str]:
     return run, step.rstrip("/")
 
 
-async def load_item(looking: JournalReader, item: str) -> LoadedItem:
+async def load_item(reader: JournalReader, item: str) -> LoadedItem:
     """Load an item. Raises `UnknownRun`, or `UsageError` where the run never asked that."""
     run, _ = split_item(item)
-    return await item_from(looking, item, await looking.history(run))
+    return await item_from(reader, item, await reader.history(run))
 
 
-async def refresh_item(looking: JournalReader, now: LoadedItem) -> LoadedItem:
+async def refresh_item(reader: JournalReader, now: LoadedItem) -> LoadedItem:
     """The same item with the records that were appended since it was loaded; only these are read."""
-    return await item_from(looking, now.item, await looking.catch_up(now.history))
+    return await item_from(reader, now.item, await reader.catch_up(now.history))
 
 
-async def item_from(looking: JournalReader, item: str, history: RunHistory) -> LoadedItem:
+async def item_from(reader: JournalReader, item: str, history: RunHistory) -> LoadedItem:
     """An item of a run whose history was read. Raises `UsageError` where the run never asked that."""
     _, step = split_item(item)
     if item.startswith(SHADOW):
-        return await _asked_afterwards(looking, history, step)
-    return await with_ledger_answer(looking, item_in(history, step))
+        return await _asked_afterwards(reader, history, step)
+    return await with_ledger_answer(reader, item_in(history, step))
 
 
-async def _asked_afterwards(looking: JournalReader, history: RunHistory, step: str) -> LoadedItem:
+async def _asked_afterwards(reader: JournalReader, history: RunHistory, step: str) -> LoadedItem:
     """A shadow review: open until a person said whether it was right."""
-    entries = await looking.journal.entries(shadow_stream(history.run, step))
+    entries = await reader.journal.entries(shadow_stream(history.run, step))
     name, operation = shadow_item(history.run, step), history.operations.get(step)
     if not entries or operation is None:
         raise UsageError(f"there is no inbox item {name}", next_step="holdfast inbox lists what waits for people")
@@ -100,13 +100,13 @@ async def _asked_afterwards(looking: JournalReader, history: RunHistory, step: s
     return LoadedItem(name, "shadow", history.run, step, operation.intent.tool, digest, is_open, operation, history)
 
 
-async def with_ledger_answer(looking: JournalReader, about: LoadedItem) -> LoadedItem:
+async def with_ledger_answer(reader: JournalReader, about: LoadedItem) -> LoadedItem:
     """The same item, closed if the ledger has its answer already and the run has not asked again since."""
     if about.contradicted:
-        return replace(about, open=await looking.is_contradicted(about.run, about.step))
+        return replace(about, open=await reader.is_contradicted(about.run, about.step))
     if not isinstance(about.subject, r.QuestionAsked) or not about.open:
         return about
-    given = await looking.journal.entries(question_stream(about.run, about.step))
+    given = await reader.journal.entries(question_stream(about.run, about.step))
     return replace(about, open=not given)
 
 
@@ -164,10 +164,10 @@ def _about_operation(history: RunHistory, operation: OperationState) -> LoadedIt
         )  # fmt: skip
     approval = bool(operation.approval.asks) and not operation.may_have_landed
     kind: Literal["approval", "review"] = "approval" if approval else "review"
-    said = _digest(len(operation.attempts), operation.reason, operation.verification.conflict, operation.phase)
+    digest = _digest(len(operation.attempts), operation.reason, operation.verification.conflict, operation.phase)
     return LoadedItem(
         operation_id(history.run, operation.step), kind, history.run, operation.step, operation.intent.tool,
-        operation.approval.asks if approval else said, operation.phase in {"gated", "unknown"}, operation, history,
+        operation.approval.asks if approval else digest, operation.phase in {"gated", "unknown"}, operation, history,
         queue=operation.approval.queue if approval else "", asked_ms=operation.approval.asked_at,
     )  # fmt: skip
 

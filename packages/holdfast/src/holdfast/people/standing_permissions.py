@@ -91,13 +91,13 @@ def _parsed(condition: str) -> None:
             raise
 
 
-async def list_standing(looking: JournalReader, now_ms: int, tool: str = "") -> list[ListedPermission]:
+async def list_standing(reader: JournalReader, now_ms: int, tool: str = "") -> list[ListedPermission]:
     """Every permission that was ever given (for `tool`, where one is named), the oldest first."""
     found: list[ListedPermission] = []
-    for standing in await standing_permissions(looking.journal):
+    for standing in await standing_permissions(reader.journal):
         if tool and standing.tool != tool:
             continue
-        spent = await permission_usage(looking.journal, standing.id)
+        spent = await permission_usage(reader.journal, standing.id)
         found.append(ListedPermission(standing, spent, why_not(standing, spent, 0, now_ms)))
     return found
 

@@ -32,27 +32,30 @@ Words: TypeAlias = Mapping[str, Callable[[Typed], a.Answer]]
 
 TAKE_OVER: Final = "take-over"
 
-_APPROVAL: Final[Words] = {"yes": lambda said: a.Approve(said.why, said.hours), "no": lambda said: a.Decline(said.why)}
+_APPROVAL: Final[Words] = {
+    "yes": lambda typed: a.Approve(typed.why, typed.hours),
+    "no": lambda typed: a.Decline(typed.why),
+}
 _REVIEW: Final[Words] = {
-    "happened": lambda said: a.HappenedAnswer(said.evidence, said.result),
-    "did-not-happen": lambda said: a.DidNotHappenAnswer("give_up", said.evidence),
-    "retry": lambda said: a.DidNotHappenAnswer("retry", said.evidence),
-    "give-up": lambda said: a.DidNotHappenAnswer("give_up", said.evidence),
-    "same-key": lambda said: a.RetrySameKey(said.evidence),
-    "compensate": lambda said: a.CompensateAnswer(said.evidence, said.result),
-    "abandon": lambda said: a.Abandon(said.why),
+    "happened": lambda typed: a.HappenedAnswer(typed.evidence, typed.result),
+    "did-not-happen": lambda typed: a.DidNotHappenAnswer("give_up", typed.evidence),
+    "retry": lambda typed: a.DidNotHappenAnswer("retry", typed.evidence),
+    "give-up": lambda typed: a.DidNotHappenAnswer("give_up", typed.evidence),
+    "same-key": lambda typed: a.RetrySameKey(typed.evidence),
+    "compensate": lambda typed: a.CompensateAnswer(typed.evidence, typed.result),
+    "abandon": lambda typed: a.Abandon(typed.why),
 }
 _TRANSACTION: Final[Words] = {
-    "accept": lambda said: a.Abandon(said.why),
-    "retry": lambda said: a.DidNotHappenAnswer("retry", said.why),
-    "compensate": lambda said: a.CompensateAnswer(said.why),
+    "accept": lambda typed: a.Abandon(typed.why),
+    "retry": lambda typed: a.DidNotHappenAnswer("retry", typed.why),
+    "compensate": lambda typed: a.CompensateAnswer(typed.why),
 }
 _HALTED: Final[Words] = {
-    "resume": lambda said: a.Resume(said.why),
-    TAKE_OVER: lambda said: a.TakeOver(said.why),
-    "cancel": lambda said: a.Abandon(said.why),
+    "resume": lambda typed: a.Resume(typed.why),
+    TAKE_OVER: lambda typed: a.TakeOver(typed.why),
+    "cancel": lambda typed: a.Abandon(typed.why),
 }
-_SHADOW: Final[Words] = {"right": lambda said: a.Right(said.why), "wrong": lambda said: a.Wrong(said.why)}
+_SHADOW: Final[Words] = {"right": lambda typed: a.Right(typed.why), "wrong": lambda typed: a.Wrong(typed.why)}
 _ALSO: Final = {"true": "yes", "false": "no"}
 
 
@@ -67,25 +70,25 @@ def words_that_fit(now: LoadedItem) -> tuple[str, ...]:
     return tuple(word for word in _words(now) if word not in left_out)
 
 
-def review_answer(said: Typed) -> a.Answer:
+def review_answer(typed: Typed) -> a.Answer:
     """The answer that a word about an operation means."""
-    return _REVIEW[said.word](said)
+    return _REVIEW[typed.word](typed)
 
 
-def answer_from_words(now: LoadedItem, said: Typed) -> a.Answer:
+def answer_from_words(now: LoadedItem, typed: Typed) -> a.Answer:
     """The answer that was typed. Raises `UsageError` with the words that fit where this one does not."""
     if isinstance(now.subject, QuestionAsked):
-        if said.word == TAKE_OVER and _may_take_over(now.subject):
-            return a.TakeOver(said.why)
-        return a.ReplyAnswer(now.subject.question.read(said.word))
-    typed = _normalized(said.word)
-    word = _ALSO.get(typed, typed) if now.kind == "approval" else typed
+        if typed.word == TAKE_OVER and _may_take_over(now.subject):
+            return a.TakeOver(typed.why)
+        return a.ReplyAnswer(now.subject.question.read(typed.word))
+    word = _normalized(typed.word)
+    word = _ALSO.get(word, word) if now.kind == "approval" else word
     make = _words(now).get(word)
     if make is None:
-        raise _refused(now, said.word, words_that_fit(now))
-    if said.result != NOTHING and word not in {"happened", "compensate"}:
+        raise _refused(now, typed.word, words_that_fit(now))
+    if typed.result != NOTHING and word not in {"happened", "compensate"}:
         raise UsageError("--result is what a call returned", next_step="it goes with: happened, compensate")
-    return make(msgspec.structs.replace(said, word=word))
+    return make(msgspec.structs.replace(typed, word=word))
 
 
 def says_yes(typed: str) -> bool:

@@ -55,7 +55,7 @@ class PlanDependencies:
         return hashlib.sha256(text).hexdigest()[:16]
 
     @property
-    def told(self) -> str:
+    def shown_digest(self) -> str:
         """That digest as shown to a reviewer, with those facts."""
         facts = "".join(
             f", {name} = {msgspec.json.encode(value, enc_hook=json_form).decode()}"

@@ -20,7 +20,7 @@ from holdfast.errors import ArgumentError, Interrupted, NewPlanNeeded, PlanAbort
 from holdfast.model.canonical.encode import forms
 from holdfast.model.contract import Contract
 from holdfast.model.errors import Shaken
-from holdfast.model.outcome import Outcome, told_by
+from holdfast.model.outcome import Outcome, message_basis
 from holdfast.model.plan import JUDGED, Call, Chosen, JudgedConditions, Plan, PlanStep, resolved
 from holdfast.model.plan_checks import Given, KnownStep, faults_of, parse_planned
 from holdfast.planning.dependencies import APPROVE, NamedFacts, PlanDependencies
@@ -67,7 +67,7 @@ async def execute(context: RunContext, plan: Plan, how: ExecuteOptions) -> PlanR
     grounds = PlanDependencies(context.facts, plan, how.given, how.relies_on)
     check_plan(plan, tools, grounds.facts, inside=context.in_transaction())
     await _same_plan(context, plan)
-    if how.approve and not await approved(context, grounds.digest, f"the plan {plan.name} ({grounds.told})"):
+    if how.approve and not await approved(context, grounds.digest, f"the plan {plan.name} ({grounds.shown_digest})"):
         raise PlanAborted(f"the plan {plan.name} was not approved", run=context.run, plan=plan.name)
     if not plan.together:
         return await PlanExecution(context.section(plan.name), plan, tools, how.given, grounds).perform()
@@ -286,7 +286,7 @@ class PlanExecution:
     async def _call(self, step: PlanStep, tool: AnyTool, arguments: dict[str, Any]) -> Outcome[Any]:
         self._grounds.sending(step.id)
         outcome = await RunContext.current().call(tool, arguments)
-        if told_by(outcome) is not None:
+        if message_basis(outcome) is not None:
             self._grounds.sent(step.id, done=False, effect=False)
             raise outcome.error()
         effect = tool.contract.effect == "write" and outcome.status not in {"failed", "cancelled"}

@@ -203,8 +203,8 @@ class ScriptedModel:
         phrasings = self._script[turn]
         before = self.asked.count(request)
         self.asked.append(request)
-        said = phrasings[min(before, len(phrasings) - 1)]
-        reply = _reply_of(said(request) if callable(said) else said)
+        phrasing = phrasings[min(before, len(phrasings) - 1)]
+        reply = _reply_of(phrasing(request) if callable(phrasing) else phrasing)
         for place, word in enumerate(reply.text.split(" ") if reply.text else ()):
             on_text(f" {word}" if place else word)
         return reply

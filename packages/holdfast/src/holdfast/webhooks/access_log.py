@@ -48,7 +48,7 @@ class AccessLog:
 
     def __init__(self, journal: Journal) -> None:
         self._journal: Final = journal
-        self._said: dict[
+        self._noted: dict[
             tuple[str, str], None
         ] = {}  # entries that exist already, so that no write is needed to find out
 
@@ -61,12 +61,12 @@ class AccessLog:
         who = access.session or network(access.address)
         like = (access.deed, str(access.allowed), access.why, who, str(now_ms // HOUR_MS))
         place = (_stream(access), "/".join(like))
-        if place in self._said:
+        if place in self._noted:
             return
         await self._journal.post(Post(*place, written(access)))
-        while len(self._said) >= _REMEMBERED:
-            self._said.pop(next(iter(self._said)))
-        self._said[place] = None
+        while len(self._noted) >= _REMEMBERED:
+            self._noted.pop(next(iter(self._noted)))
+        self._noted[place] = None
 
     async def read(self, name: str = "") -> list[Noted]:
         """The decisions, in order; of one account (`-`: without an account) or of all."""

@@ -130,10 +130,10 @@ async def notify(run: Run, message: WebhookMessage) -> str:
             await _disable(engine, message.endpoint, why)
         return why
 
-    said = await steps.value(scope, "give up", fresh)
+    decision = await steps.value(scope, "give up", fresh)
     if outcome.status == "unknown":
-        return f"not accepted in time: {said}"  # the run is suspended until one more try is ordered
-    raise NotDelivered(f"{message.endpoint} was not notified: {said}")
+        return f"not accepted in time: {decision}"  # the run is suspended until one more try is ordered
+    raise NotDelivered(f"{message.endpoint} was not notified: {decision}")
 
 
 async def _disable(engine: Process, name: str, why: str) -> None:

@@ -65,13 +65,13 @@ class Webhooks:
             raise UsageError(
                 f"{name} is disabled, so nothing is sent to it", next_step=f"holdfast webhooks enable {name}"
             )
-        given_up = [row.run for row in await runs_named(self._service.looking, _prefix(name)) if is_parked(row)]
+        given_up = [row.run for row in await runs_named(self._service.reader, _prefix(name)) if is_parked(row)]
         for run in given_up:
             await self._service.resolve(f"{run}/{TOOL}{name}#1", "same_key", by=by)
         return len(given_up)
 
     async def _known(self, name: str) -> Endpoint:
-        known = await endpoints_of(self._service.looking)
+        known = await endpoints_of(self._service.reader)
         if name not in known or known[name].removed:
             names = ", ".join(one for one, found in known.items() if not found.removed)
             raise UsageError(f"there is no endpoint {name}", known=f"endpoints: {names or 'none'}")
@@ -82,21 +82,21 @@ class Webhooks:
         await self._engine.outbox.refresh()
 
 
-async def endpoints_of(looking: JournalReader) -> dict[str, Endpoint]:
+async def endpoints_of(reader: JournalReader) -> dict[str, Endpoint]:
     """Every endpoint there ever was, by name."""
-    entries = await looking.journal.entries(ENDPOINTS)
-    return endpoints((entry.id, note) for entry, note in await readable(looking.journal, entries, Note))
+    entries = await reader.journal.entries(ENDPOINTS)
+    return endpoints((entry.id, note) for entry, note in await readable(reader.journal, entries, Note))
 
 
-async def told(looking: JournalReader) -> list[EndpointStatus]:
+async def endpoint_statuses(reader: JournalReader) -> list[EndpointStatus]:
     """Each endpoint that was not removed, with the state of its notices."""
-    known = await endpoints_of(looking)
-    return [await _told(looking, one) for one in known.values() if not one.removed]
+    known = await endpoints_of(reader)
+    return [await _status_of(reader, one) for one in known.values() if not one.removed]
 
 
-async def _told(looking: JournalReader, one: Endpoint) -> EndpointStatus:
+async def _status_of(reader: JournalReader, one: Endpoint) -> EndpointStatus:
     delivered, waiting, given_up = 0, list[str](), list[str]()
-    for row in await runs_named(looking, _prefix(one.name)):
+    for row in await runs_named(reader, _prefix(one.name)):
         if row.status == "completed":
             delivered += 1
         elif row.status in {"stopped", "undone"} or is_parked(row):
@@ -116,11 +116,11 @@ def is_parked(row: RunRow) -> bool:
     return row.status == "suspended" and any(wait.kind == "person" for wait in waits_of(row))
 
 
-async def runs_named(looking: JournalReader, prefix: str) -> list[RunRow]:
+async def runs_named(reader: JournalReader, prefix: str) -> list[RunRow]:
     """The runs of the system itself whose names begin like that, in order."""
     found: list[RunRow] = []
     after = prefix
-    while rows := await looking.runs(limit=PAGE, after=after):
+    while rows := await reader.runs(limit=PAGE, after=after):
         found.extend(row for row in rows if row.run.startswith(prefix) and is_system(row.agent))
         if not rows[-1].run.startswith(prefix):
             break

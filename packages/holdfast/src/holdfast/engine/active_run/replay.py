@@ -54,7 +54,7 @@ class Replay:
 
     def __init__(self, history: RunHistory, waiters: Waiters, end: Callable[[Ending], None]) -> None:
         self.order: Final = DeliveryOrder(history.delivered.dropped)
-        self.expected: Final[set[str]] = history.heard()
+        self.expected: Final[set[str]] = history.expected_steps()
         self.begun: Final[set[str]] = (
             set(history.steps.timers) | set(history.steps.questions) | set(history.steps.decisions_begun)
         ) - set(history.steps.answers)

@@ -59,8 +59,25 @@ class Scope:
     """
 
     __slots__ = (
-        "active", "alive", "authority", "children", "counts", "heard", "host", "limits", "made_in", "named", "parent",
-        "path", "refused", "serves_host", "started", "sure", "task", "waiting", "working",
+        "active",
+        "alive",
+        "authority",
+        "children",
+        "counts",
+        "host",
+        "last_received",
+        "limits",
+        "made_in",
+        "named",
+        "parent",
+        "path",
+        "refused",
+        "serves_host",
+        "started",
+        "sure",
+        "task",
+        "waiting",
+        "working",
     )  # fmt: skip
 
     def __init__(self, active: ActiveRun, path: str = "", parent: Scope | None = None) -> None:
@@ -78,7 +95,7 @@ class Scope:
         self.working = 0
         self.refused = 0
         self.sure: float | None = None if parent is None else parent.sure
-        self.heard = 0
+        self.last_received = 0
         self.authority: Authority | None = None
         self.made_in: Scope | None = None
         self.serves_host = False
@@ -101,7 +118,7 @@ class Scope:
     def has_message(self) -> bool:
         """True if a message must be delivered to the code of this branch before its next write, or tells it to stop."""
         messages = self.active.history.messages
-        return messages is not None and (messages.stop > 0 or messages.last > self.host.heard)
+        return messages is not None and (messages.stop > 0 or messages.last > self.host.last_received)
 
     def step(self, name: str, explicit: str | None = None) -> str:
         """The next step of this branch: `path/name#occurrence`, or an explicit name used once."""
@@ -138,7 +155,7 @@ class Scope:
     def child(self, name: str | None = None) -> Scope:
         """A new branch below this one, named or numbered by creation order."""
         scope = Scope(self.active, self._path_of(name), self.host)
-        scope.heard, scope.authority = self.host.heard, self.authority
+        scope.last_received, scope.authority = self.host.last_received, self.authority
         self.host.children[scope] = None
         return scope
 
@@ -175,7 +192,7 @@ class Scope:
             )
         anchor.named[name] = count + 1
         scope = Scope(self.active, f"{base}/" if not count else f"{base}#{count + 1}/", anchor.host)
-        scope.heard, scope.authority = anchor.host.heard, anchor.authority
+        scope.last_received, scope.authority = anchor.host.last_received, anchor.authority
         anchor.host.children[scope] = None
         anchor.host.serves_host = True
         self.active.host_calls += 1
@@ -226,7 +243,7 @@ class Scope:
         """Branches that outlive this one belong to the one above."""
         self.alive = False
         if self.parent is not None:
-            self.parent.heard = max(self.parent.heard, self.heard)
+            self.parent.last_received = max(self.parent.last_received, self.last_received)
             for child in self.children:
                 child.parent = self.parent
             self.parent.children |= self.children

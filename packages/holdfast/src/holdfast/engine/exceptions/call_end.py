@@ -53,8 +53,8 @@ def end_of_error(contract: Contract, error: BaseException, sends: int = 0, class
     why = describe(error)
     if isinstance(error, SendByPassed) and sends > 1:
         return End("ambiguous", why=f"{why} (an earlier send of this attempt may have landed)")
-    if (said := _said(error, why)) is not None:
-        return said
+    if (declared := _declared_end(error, why)) is not None:
+        return declared
     if sends > 1 or isinstance(error, asyncio.CancelledError):
         return End("ambiguous", why=why)  # an earlier send may have landed, independent of the last answer
     return (
@@ -65,7 +65,7 @@ def end_of_error(contract: Contract, error: BaseException, sends: int = 0, class
     )
 
 
-def _said(error: BaseException, why: str) -> End | None:
+def _declared_end(error: BaseException, why: str) -> End | None:
     """The end that one of our own exceptions states."""
     match error:
         case NotSent():
@@ -90,7 +90,10 @@ def _classified(classifier: Callable[[Exception], object], error: BaseException,
         return End("ambiguous", why=clean(f"{why}; classify raised {describe(failure)}"))
     if known is None:
         return None
-    if isinstance(known, HoldfastError) and (end := _said(known, clean(f"{known.message} ({why})"))) is not None:
+    if (
+        isinstance(known, HoldfastError)
+        and (end := _declared_end(known, clean(f"{known.message} ({why})"))) is not None
+    ):
         return end
     returned = f"{why}; classify returned {reprlib.repr(known)}, which says nothing about a call"
     return End("ambiguous", why=clean(returned))

@@ -269,9 +269,9 @@ def _lacks_room(error: BaseException | None) -> bool:
 
 
 def _notices(why: str, view: View) -> tuple[str, ...]:
-    said = f"{why}: the journal is open for reading only"
+    notice = f"{why}: the journal is open for reading only"
     if view.stale:
-        return (f"{said}, and without its log: what was written last may be missing",)
+        return (f"{notice}, and without its log: what was written last may be missing",)
     if view.alone:
-        return (f"{said}; if a process elsewhere writes to it now, look again",)
-    return (said,)
+        return (f"{notice}; if a process elsewhere writes to it now, look again",)
+    return (notice,)

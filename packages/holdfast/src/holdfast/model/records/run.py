@@ -176,7 +176,7 @@ class CommandApplied(Stamped, frozen=True):
     run: str = ""
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """The reason why it was refused, or else the note of its giver."""
         return f"refused: {self.refused}" if self.refused else self.note
 

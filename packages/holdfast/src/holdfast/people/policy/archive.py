@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 _NOON: Final[dict[str, Any]] = {"tool": "", "agent": "", "hour": 12, "weekday": "mon"}
 
 
-async def kept_policy(looking: JournalReader, version: str) -> Policy | None:
+async def kept_policy(reader: JournalReader, version: str) -> Policy | None:
     """The text of this version when it was in force. None where no ruling kept it, or this release cannot read it."""
-    for entry in await looking.journal.entries(policy_stream(version)):
+    for entry in await reader.journal.entries(policy_stream(version)):
         try:
             return read(entry, Policy)
         except Unreadable:
@@ -28,9 +28,9 @@ async def kept_policy(looking: JournalReader, version: str) -> Policy | None:
     return None
 
 
-async def kept_versions(looking: JournalReader) -> list[str]:
+async def kept_versions(reader: JournalReader) -> list[str]:
     """The versions that were in force in this journal, the first one first."""
-    entries = await looking.journal.entries(POLICIES)
+    entries = await reader.journal.entries(POLICIES)
     return [version_of_stream(one.stream) for one in entries]
 
 

@@ -55,14 +55,14 @@ class Backtest(msgspec.Struct, frozen=True):
     rules: dict[str, dict[str, int]]
 
 
-async def backtest_policy(looking: JournalReader, judge: PolicyJudge) -> Backtest:
+async def backtest_policy(reader: JournalReader, judge: PolicyJudge) -> Backtest:
     """Judge every write that agents made, as it was when it was first judged."""
     found: list[JudgedCall] = []
     runs = 0
-    async for row in looking.every_run():
+    async for row in reader.every_run():
         if not is_system(row.agent):
             runs += 1
-            found.extend([one async for one in _of_run(looking, judge, row.run, row.agent)])
+            found.extend([one async for one in _of_run(reader, judge, row.run, row.agent)])
     rules: dict[str, dict[str, int]] = {}
     for one in found:
         words = rules.setdefault(one.rule, {})
@@ -91,7 +91,7 @@ class _Past:
         self.asked = False
         self.override = self.by = ""
 
-    def hear(self, record: r.Record) -> None:
+    def add(self, record: r.Record) -> None:
         """Take one more record about it."""
         match record:
             case r.Ruled():
@@ -114,19 +114,19 @@ def _begun(record: r.Record) -> r.Intent | None:
     return None if intent is None or intent.serves else intent
 
 
-async def _of_run(looking: JournalReader, judge: PolicyJudge, run: str, agent: str) -> AsyncIterator[JudgedCall]:
+async def _of_run(reader: JournalReader, judge: PolicyJudge, run: str, agent: str) -> AsyncIterator[JudgedCall]:
     past: dict[str, _Past] = {}
     contracts: dict[str, Contract] = {}
-    async for _, record in looking.readable_records(run):
+    async for _, record in reader.readable_records(run):
         if isinstance(record, r.ContractStored):
             contracts[record.digest] = msgspec.json.decode(record.clauses, type=Contract)
         elif (step := str(getattr(record, "step", ""))) in past:
-            past[step].hear(record)
+            past[step].add(record)
         elif (intent := _begun(record)) is not None:
             past[step] = _Past(record.at, intent)
     for step, one in past.items():
         contract = contracts.get(one.intent.contract, Contract(one.intent.tool))
-        yield _judged(judge, looking.identity.secret, operation_id(run, step), one, _Setting(agent, contract))
+        yield _judged(judge, reader.identity.secret, operation_id(run, step), one, _Setting(agent, contract))
 
 
 class _Setting(msgspec.Struct, frozen=True):

@@ -105,12 +105,12 @@ def _holds(text: str, values: Mapping[str, Any]) -> bool:
         if missing:
             raise ValueError(f"the case does not give its {' and '.join(missing)}") from error
         reason = str(error.__cause__ or error)
-        told = (
+        message = (
             "it mixes kinds of values"
             if "overload" in reason or "Unsupported" in reason
             else " ".join(reason.split())[:_FEW]
         )
-        raise ValueError(f"{told} (its condition cannot be evaluated here)") from error
+        raise ValueError(f"{message} (its condition cannot be evaluated here)") from error
 
 
 # --- where its thresholds are now -----------------------------------------------------------------------------------

@@ -176,11 +176,11 @@ _TICKS: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
 def curves(arms: Mapping[str, Sequence[float]], names: Mapping[str, str]) -> str:
     """pass^k over k, a line for each arm."""
     most = max((len(points) for points in arms.values()), default=1)
-    said = "; ".join(
+    label = "; ".join(
         f"{names[arm]}: {', '.join(f'{100 * share:.0f}%' for share in points)}" for arm, points in arms.items()
     )
     parts = [
-        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="pass^k for k from 1 to {most}. {escape(said)}">'
+        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="pass^k for k from 1 to {most}. {escape(label)}">'
     ]
     for tick in _TICKS:
         y = _y(tick)

@@ -198,7 +198,7 @@ class World:
         exploration = search(perform, Contracts(tools, self._outside.keyless), rules)
         exploration = msgspec.structs.replace(exploration, sigkill=self._sigkill, unmet=self._outside.unmet())
         if exploration.findings:
-            raise AssertionError(exploration.told(agent.name))
+            raise AssertionError(exploration.report(agent.name))
         return exploration
 
     def _perform(self, task: Task, kills: Sequence[int], way: Way) -> tuple[StageEnded, list[Effect]]:

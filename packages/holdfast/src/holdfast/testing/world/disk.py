@@ -176,7 +176,7 @@ class Disk:
         """See `Journal.claim`."""
         await self._reach("claim", writing=True)
         claimed = await self._world.store.claim(run, worker, new)
-        await self._told("claim")
+        await self._committed_point("claim")
         return claimed
 
     async def append(self, write: Write) -> None:
@@ -234,14 +234,14 @@ class Disk:
         """See `Journal.post`."""
         await self._reach("post", writing=True)
         entry = await self._world.store.post(post)
-        await self._told("post")
+        await self._committed_point("post")
         return entry
 
     async def post_all(self, posts: tuple[Post, ...]) -> list[LedgerEntry]:
         """See `Journal.post_all`."""
         await self._reach("post_all", writing=True)
         entries = await self._world.store.post_all(posts)
-        await self._told("post_all")
+        await self._committed_point("post_all")
         return entries
 
     async def entries(self, stream: str, after: int = 0) -> list[LedgerEntry]:
@@ -293,7 +293,7 @@ class Disk:
         if why:
             raise JournalUnavailable(f"{call}: {why}", next_step="free the disk")
 
-    async def _told(self, call: str) -> None:
+    async def _committed_point(self, call: str) -> None:
         """The write is durable; the process does not know yet."""
         if self._world.point(self._actor, f"after {call}"):
             await asyncio.sleep(0)
@@ -347,7 +347,7 @@ class Disk:
                 self._world.acknowledged(last)
             elif last is not None:
                 await store.flush(last)
-            await self._told(call)
+            await self._committed_point(call)
 
 
 def _looked_at(committing: asyncio.Future[None]) -> None:

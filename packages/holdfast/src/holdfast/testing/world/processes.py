@@ -140,8 +140,8 @@ _BOUNDARY, _END, _MISUSE, _FAILURE = b"B", b"E", b"M", b"F"
 class Line:
     """The connection of the forked process to the one that forked it."""
 
-    def __init__(self, saying: int, leash: int) -> None:
-        self._saying = saying
+    def __init__(self, outgoing: int, leash: int) -> None:
+        self._saying = outgoing
         self._leash = leash
 
     def say(self, kind: bytes, word: bytes) -> None:
@@ -161,7 +161,7 @@ def last_word(live: Callable[[Line], bytes]) -> bytes:
 
     Raises `UsageError` if the process reported one, `AssertionError` if it died by itself or failed.
     """
-    hearing, saying = os.pipe()
+    incoming, outgoing = os.pipe()
     leash, held = os.pipe()
     with warnings.catch_warnings():
         warnings.simplefilter(
@@ -169,20 +169,20 @@ def last_word(live: Callable[[Line], bytes]) -> bytes:
         )  # threads of the test are not in the child, which needs none
         child = os.fork()
     if child == 0:
-        os.close(hearing)
+        os.close(incoming)
         os.close(held)
-        _be_born(live, Line(saying, leash))
-    os.close(saying)
+        _be_born(live, Line(outgoing, leash))
+    os.close(outgoing)
     os.close(leash)
     try:
-        said = _heard(hearing)
+        received = _receive(incoming)
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
-        os.close(hearing)
+        os.close(incoming)
         os.close(held)
-    return _understood(said, status)
+    return _understood(received, status)
 
 
 def _be_born(live: Callable[[Line], bytes], line: Line) -> NoReturn:
@@ -198,20 +198,20 @@ def _be_born(live: Callable[[Line], bytes], line: Line) -> NoReturn:
         os._exit(0)
 
 
-def _heard(hearing: int) -> bytes:
-    said, deadline = bytearray(), time.monotonic() + PATIENCE_S
+def _receive(incoming: int) -> bytes:
+    received, deadline = bytearray(), time.monotonic() + PATIENCE_S
     while True:
-        ready, _, _ = select.select([hearing], [], [], max(0.0, deadline - time.monotonic()))
+        ready, _, _ = select.select([incoming], [], [], max(0.0, deadline - time.monotonic()))
         if not ready:
             raise AssertionError(f"a process of the run says nothing for {PATIENCE_S:g} s: does its code block?")
-        part = os.read(hearing, 1 << 20)
+        part = os.read(incoming, 1 << 20)
         if not part:
-            return bytes(said)
-        said += part
+            return bytes(received)
+        received += part
 
 
-def _understood(said: bytes, status: int) -> bytes:
-    kind, word = said[:1], said[1:]
+def _understood(received: bytes, status: int) -> bytes:
+    kind, word = received[:1], received[1:]
     if kind == _MISUSE:
         raise UsageError(word.decode())
     if kind == _FAILURE:

@@ -58,8 +58,8 @@ class Finding(msgspec.Struct, frozen=True):
         """The finding as text for a person."""
         first, *others = self.crashes
         again = "".join(f", and again at boundary {other} of the resumed run" for other in others)
-        told = [wrapped(f"a crash at boundary {first}{again}:", "  ")]
-        return "\n".join(told + [wrapped(line, "    ") for line in (self.what, self.why) if line])
+        lines = [wrapped(f"a crash at boundary {first}{again}:", "  ")]
+        return "\n".join(lines + [wrapped(line, "    ") for line in (self.what, self.why) if line])
 
 
 class Exploration(msgspec.Struct, frozen=True):
@@ -81,14 +81,14 @@ class Exploration(msgspec.Struct, frozen=True):
 
     def __str__(self) -> str:
         """The trials and findings, grouped if a crash does the same at several boundaries."""
-        return self.told()
+        return self.report()
 
-    def told(self, of: str = "") -> str:
+    def report(self, of: str = "") -> str:
         """The same text, beginning with whose exploration it is."""
-        first, *others = self._told()
+        first, *others = self._lines()
         return "\n".join([wrapped(f"{of}: {first}", title=TITLE) if of else wrapped(first), *others])
 
-    def _told(self) -> Iterator[str]:
+    def _lines(self) -> Iterator[str]:
         crash, count = "SIGKILL" if self.sigkill else "crash", len(self.findings)
         if not self.findings:
             always = f"the effects are always {_listed(self.undisturbed)}"
@@ -103,10 +103,10 @@ class Exploration(msgspec.Struct, frozen=True):
             yield wrapped(f"Undisturbed, the effects are {_listed(self.undisturbed)}.")
         yield from (wrapped(f"In other words: {line}.") for line in self.reworded)
         yield from (wrapped(f"Requested, and no call ran into it: {fault}.") for fault in self.unmet)
-        yield from self._pairs_told()
+        yield from self._pair_lines()
         yield from self._groups()
 
-    def _pairs_told(self) -> Iterator[str]:
+    def _pair_lines(self) -> Iterator[str]:
         if self.pairs_in_all and not self.pairs:
             yield f"No pair of crashes was tried: mend these first, {self.pairs_in_all} pairs are left."
         elif self.pairs < self.pairs_in_all:
