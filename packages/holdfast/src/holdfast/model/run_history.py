@@ -522,7 +522,7 @@ class RunHistory:
         ]:
             delivered.left.discard(step)
             if self.operations[step].final:
-                delivered.by_step[step] = replace(delivered.by_step[step], delivery="outcome")
+                delivered.by_step[step] = replace(delivered.by_step[step], kind="outcome")
             else:
                 delivered.drop(step)
 

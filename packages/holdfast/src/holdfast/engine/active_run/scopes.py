@@ -163,7 +163,7 @@ class Scope:
         """A branch for one step of this one, which runs the body of that step meanwhile. It shares names and limits."""
         scope = Scope(self.active, self.path, self.host)
         scope.counts, scope.limits = self.counts, self.host.limits
-        scope.heard, scope.authority = self.host.heard, self.authority
+        scope.last_received, scope.authority = self.host.last_received, self.authority
         self.host.children[scope] = None
         return scope
 
