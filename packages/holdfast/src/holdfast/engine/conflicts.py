@@ -72,8 +72,7 @@ async def find_conflict(driver: Claimant, things: Callable[[], Iterable[str]] = 
     if driver.found.waiting_since is None:
         driver.found.waiting_since = driver.log.now().up
     if (pending := await find_pending(driver, things)) is not None:
-        waited_out = _waited_ms(driver) >= driver.log.process.settings.claim_wait_ms
-        driver.found.other = replace(pending, waited_out=waited_out)
+        driver.found.other = replace(pending, waited_out=_waited_out(driver, pending.source))
         return
     if driver.operation.intent.claim:
         await _find_claim(driver)
@@ -88,16 +87,36 @@ def _met(driver: Claimant, by: str, holder: ClaimHolder) -> OtherEffect:
         "claim" if by == "claim" else "guard",
         "succeeded" if holder.note.state == "succeeded" else "pending",
         holder.note.operation,
-        waited_out=_waited_ms(driver) >= driver.log.process.settings.claim_wait_ms,
+        waited_out=_waited_out(driver, holder.note.operation),
         deferred=_is_deferred(driver, holder.note.operation),
     )
 
 
 def _is_deferred(driver: Claimant, operation: str) -> bool:
     """True if another operation of this run waits for a deferred answer."""
-    run, _, step = operation.partition("/")
-    other = driver.log.history.operations.get(step) if run == driver.log.run else None
+    other = _sibling(driver, operation)
     return other is not None and other.phase == "awaiting"
+
+
+def _sibling(driver: Claimant, operation: str) -> OperationState | None:
+    """The operation of that name, if it is one of this run."""
+    run, _, step = operation.partition("/")
+    return driver.log.history.operations.get(step) if run == driver.log.run else None
+
+
+def ends_in_this_run(driver: Claimant, operation: str) -> bool:
+    """True if another operation of this run goes on by itself or asks a person: waiting for it needs no limit.
+
+    One that is held ends only with its transaction, whose code may be waiting for this one.
+    """
+    other = _sibling(driver, operation)
+    return other is not None and other.phase != "held"
+
+
+def _waited_out(driver: Claimant, operation: str) -> bool:
+    """True if a person has to be asked, as another operation has not been settled for too long."""
+    too_long = _waited_ms(driver) >= driver.log.process.settings.claim_wait_ms
+    return too_long and not ends_in_this_run(driver, operation)
 
 
 def _waited_ms(driver: Claimant) -> int:

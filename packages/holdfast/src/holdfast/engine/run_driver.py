@@ -171,6 +171,8 @@ async def _drive_claimed(
         if reopener and history.lifecycle.status == "stopped":
             await go_on_after_stop(engine, history, log, reopener)
         active = ActiveRun(engine, history, log)
+        if claimed.row.waits != b"[]":
+            active.waiters.listing.begin(claimed.row.waits)
         if history.lifecycle.status in {"completed", "stopped", "undone"} and not undoing(history):
             return await _let_go(active, history)
         number = 1 if claimed.fresh else await number_of_claim(active)
@@ -370,7 +372,8 @@ async def _suspended(active: ActiveRun, ending: Ending) -> Conclusion:
         release=True,
     )
     record = r.RunSuspendedRecord(reason=ending.reason or ending.kind, **active.log.stamp())
-    notices = active.process.outbox.posts(active.history, "run.waits_for_person", ending.reason, ending.waits)
+    new = active.waiters.listing.new(ending.waits) if ending.waits else ()
+    notices = active.process.outbox.posts(active.history, "run.waits_for_person", ending.reason, new)
     try:
         await active.log.append(record, change=change, posts=(release_post(active.run, active.lease.token), *notices))
     except LedgerTaken:  # a command or event came meanwhile: the next owner applies it at once

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from holdfast.engine.approvals import permission_use_post
-from holdfast.engine.conflicts import CLAIM_OF, find_other_effect, taking_posts
+from holdfast.engine.conflicts import CLAIM_OF, ends_in_this_run, find_other_effect, taking_posts
 from holdfast.engine.deferred import how_to_answer
 from holdfast.engine.operation_driver import OperationDriver, intent_of, plan, planned, recorded
 from holdfast.engine.suspension import Pause
@@ -89,13 +89,18 @@ async def schedule(driver: OperationDriver, move: m.Wait) -> None:
 
 
 async def _await_holder(driver: OperationDriver) -> None:
-    """Wait for the operation that holds the business key, and in the end for a person."""
-    log = driver.log
+    """Wait for the operation that holds the business key, and in the end for a person.
+
+    One of another run wakes nobody here when it ends: it is asked for again, so that this run cannot be suspended. For
+    one of this run it can be: both go on in the same process.
+    """
+    log, other = driver.log, driver.found.other
+    holder = other.source if other is not None else "?"
     if not recorded(driver):
-        await driver.record(planned(driver, CLAIM_OF + (driver.found.other.source if driver.found.other else "?")))
+        await driver.record(planned(driver, CLAIM_OF + holder))
     poll = log.process.settings.poll_ms
-    due = log.process.environment.clock.wall_ms() + poll
-    await driver.rest(Pause("claim", driver.step, due, f"{driver.id} waits for a claim"), poll / 1000)
+    due = None if ends_in_this_run(driver, holder) else log.process.environment.clock.wall_ms() + poll
+    await driver.rest(Pause("claim", driver.step, due, f"{driver.id} waits for {holder}"), poll / 1000)
     await find_other_effect(driver)
 
 

@@ -1,14 +1,20 @@
-"""The waiters of a run, and the decision that it is suspended: everything waits, and no wait ends soon (`_ending`)."""
+"""The waiters of a run, and the decision that it is suspended: everything waits, and no wait ends soon (`_ending`).
+
+People are asked at once: while one part of a run waits for a person and another is at work, `Listing` puts the question
+into the listing.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from holdfast.engine.active_run.scopes import Scope
-from holdfast.engine.suspension import Ending, Pause
+from holdfast.engine.suspension import Ending, Pause, encode_waits
 from holdfast.engine.tool_protocol import wake
+from holdfast.journal.port import RunChange
+from holdfast.model.waits import PEOPLE, decode_waits
 
 if TYPE_CHECKING:
     from holdfast.engine.active_run.run import ActiveRun
@@ -16,6 +22,11 @@ if TYPE_CHECKING:
 PASSES: Final = 24
 QUIET_S: Final = 0.1
 """How long a host begins no further call before its run is suspended: it may be about to make one beside the others."""
+_WITHIN: Final = {"operation", "claim"}
+"""Waits for operations: those of this run have a wait of their own, and those of another run a time to look again."""
+_LISTING: Final = "(listing)"  # among the drivers; no step has such a name
+Question: TypeAlias = tuple[str, str, int]
+"""A question to a person: the kind of its wait, its step, and when it was asked."""
 _WOKEN: Final = {"operation", "question", "handoff", "event", "timer"}  # these check again, and wait on
 
 
@@ -35,6 +46,7 @@ class Waiters:
         self._active: Final = active
         self._rest_scheduled = False
         self._calls_seen = 0
+        self._listing: Listing | None = None
 
     async def wait(self, scope: Scope | None, waiters: list[asyncio.Future[None]], pause: Pause) -> None:
         """Let a branch of agent code wait; the run may be suspended meanwhile."""
@@ -49,12 +61,16 @@ class Waiters:
             scope.host.waiting += 1
         if self.resting or pause.kind != "operation":
             self.consider_rest()
+        if pause.kind in PEOPLE:
+            self.listing.consider()
         try:
             await future
         finally:
             self.pauses.pop(future, None)
             if scope is not None:
                 scope.host.waiting -= 1
+            if pause.kind in PEOPLE:
+                self.listing.consider()
         if self._active.closed:
             self._active.check()
 
@@ -70,12 +86,16 @@ class Waiters:
         if scope is not None:
             scope.host.waiting += 1
         self.consider_rest()
+        if pause.kind in PEOPLE:
+            self.listing.consider()
         try:
             await asyncio.wait({waker}, timeout=seconds)
         finally:
             self.resting.pop(step, None)
             if scope is not None:
                 scope.host.waiting -= 1
+            if pause.kind in PEOPLE:
+                self.listing.consider()
             if waker.done():
                 self.wakers.pop(step, None)
 
@@ -98,6 +118,17 @@ class Waiters:
             wake_all(self.watchers.pop(step, []))
         for closing in self._active.drivers.closing:
             self.wake(closing)
+
+    @property
+    def listing(self) -> Listing:
+        """What the listing shows while the run goes on. Most runs ask no person, and have none."""
+        if self._listing is None:
+            self._listing = Listing(self._active, self)
+        return self._listing
+
+    def all(self) -> list[Pause]:
+        """The waits of all drivers and branches."""
+        return [*self.resting.values(), *self.pauses.values()]
 
     # --- suspension: when every branch waits -----------------------------------------------------------------
 
@@ -146,16 +177,76 @@ class Waiters:
             return None  # a command changes the history before the driver that waits for it is woken
         if any(future.done() for future in (*self.pauses, *(self.wakers[step] for step in self.resting))):
             return None  # a waiter was woken and has not run yet
-        pauses = [*self.resting.values(), *self.pauses.values()]
+        pauses = self.all()
         if any(pause.kind == "replay" for pause in pauses):
             return Ending("diverged", "every branch waits, and the code did not reach recorded steps again")
         process = active.process
         horizon = process.environment.clock.wall_ms() + process.settings.hold_ms
         dues = [*self.limits.values(), *(pause.due for pause in pauses if pause.due is not None)]
-        waits = tuple(pause for pause in pauses if pause.kind != "operation")
+        waits = tuple(pause for pause in pauses if pause.kind not in _WITHIN)
         if waits and all(due > horizon for due in dues):
             return Ending("suspended", "; ".join(_sentences(waits)), min(dues, default=None), waits)
         return None
+
+
+class Listing:
+    """The questions to people in the listing of a run that goes on beside them.
+
+    A run that is suspended shows what it asks by its suspension. While another part of it is still at work, this shows
+    it: `QUIET_S` after a person was asked, and again after an answer. `noticed` are the questions of this drive for
+    which webhook endpoints have been sent a notice.
+    """
+
+    def __init__(self, active: ActiveRun, waiters: Waiters) -> None:
+        self.noticed: frozenset[Question] = frozenset()
+        self._shown: frozenset[Question] = frozenset()
+        self._active: Final = active
+        self._waiters: Final = waiters
+        self._scheduled = False
+
+    def begin(self, waits: bytes) -> None:
+        """Note what the row shows when the run is claimed: answers may have come since."""
+        self._shown = frozenset((wait.kind, wait.step, wait.at) for wait in decode_waits(waits) if wait.kind in PEOPLE)
+        self.consider()
+
+    def consider(self) -> None:
+        """Compare the row soon with what people are asked then."""
+        if not self._scheduled:
+            self._scheduled = True
+            asyncio.get_running_loop().call_later(QUIET_S, self._check)
+
+    def new(self, pauses: Iterable[Pause]) -> tuple[Pause, ...]:
+        """The pauses for which no notice has been sent."""
+        return tuple(pause for pause in pauses if _question(pause) not in self.noticed)
+
+    def _check(self) -> None:
+        self._scheduled = False
+        active = self._active
+        if active.sealed is not None or active.ending.done() or self._asked() == self._shown:
+            return
+        if _LISTING in active.drivers.tasks:
+            self.consider()
+        else:
+            active.drivers.start(_LISTING, self._write)
+
+    def _asked(self) -> frozenset[Question]:
+        return frozenset(_question(pause) for pause in self._waiters.all() if pause.kind in PEOPLE)
+
+    async def _write(self) -> None:
+        process, log = self._active.process, self._active.log
+        waits = [pause for pause in self._waiters.all() if pause.kind not in _WITHIN]
+        reason = "; ".join(_sentences(waits))
+        notices = process.outbox.posts(log.history, "run.waits_for_person", reason, self.new(waits))
+        self._shown = self._asked()
+        self.noticed |= self._shown
+        # Due at once: if this process dies, the run is taken up, for its other part has not ended.
+        due = process.environment.clock.wall_ms()
+        change = RunChange("suspended", reason[:500], due, encode_waits(waits)) if self._shown else RunChange("running")
+        await log.append(change=change, posts=notices)
+
+
+def _question(pause: Pause) -> Question:
+    return pause.kind, pause.step, pause.at
 
 
 def wake_all(waiters: list[asyncio.Future[None]]) -> None:
