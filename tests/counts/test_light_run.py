@@ -3,15 +3,20 @@
 import asyncio
 import gc
 import sys
-from collections.abc import Coroutine
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from contextvars import Context
+from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 import pytest
 
-from holdfast import Holdfast, Run, agent, tool
+from holdfast import Holdfast, Key, Run, RunSuspended, agent, current_operation, tool
 from holdfast.engine.settings import Settings
+from holdfast.journal.sqlite.group_commit import Committer
 from holdfast.journal.sqlite.journal import SqliteJournal
 from holdfast.journal.sqlite.opening import Parts
 
@@ -20,6 +25,9 @@ WARM_UP = 20
 CALLS = 440
 RUNS = 200
 OBJECTS = 120
+IN_FLIGHT = {"called": 21, "outcome": 15}
+"""Objects of a step that the collector visits: while its tool runs, and while its outcome becomes durable."""
+ROUNDS = 40
 
 
 @agent()
@@ -53,10 +61,52 @@ async def live(_run: Run, number: int) -> int:
     return number
 
 
+class Together:
+    """Lets runs make their second step at one moment, and counts the calls of it."""
+
+    def __init__(self) -> None:
+        self.gate = asyncio.Event()
+        self.waiting = 0
+        self.calls = 0
+        self.at_last_call: Callable[[], None] = lambda: None
+
+
+together = Together()
+
+
+@tool
+async def watched(number: int) -> int:
+    together.calls += number
+    if number and together.calls == RUNS:
+        together.at_last_call()
+    return number
+
+
+@agent()
+async def gathered(_run: Run, _number: int) -> int:
+    await watched(0)
+    together.waiting += 1
+    await together.gate.wait()
+    return await watched(1)
+
+
+@tool(idempotency=Key.forever())
+async def keyed(number: int) -> str:
+    return current_operation().key
+
+
+@agent()
+async def mixed(run: Run, number: int) -> int:
+    """One of each that a long-lived process makes: a keyed and a plain write, and a wait that suspends the run."""
+    await keyed(number)
+    await run.sleep(timedelta(milliseconds=1))
+    return await write(number)
+
+
 def quiet_app(folder: Path) -> Holdfast:
     """One that commits on the event loop, so that a slow machine does no more than a fast one."""
     journal = SqliteJournal(folder / "journal.db", parts=Parts(commits="loop"))
-    return Holdfast(journal, agents=[empty, live, stepping], settings=QUIET, recover=False)
+    return Holdfast(journal, agents=[empty, live, stepping, gathered, mixed], settings=QUIET, recover=False)
 
 
 def test_an_empty_run_makes_few_calls_two_tasks_and_reads_nothing_of_the_ledger(
@@ -120,6 +170,70 @@ def test_a_live_run_is_few_objects_that_the_garbage_collector_visits(tmp_path: P
 
     asyncio.run(body())
     assert found[0] <= OBJECTS, "a live run has more objects: every collection visits them all"
+
+
+def test_a_step_in_flight_is_few_objects_that_the_garbage_collector_visits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What survives the young collections makes the collector visit everything, so this counts, and no live run does."""
+    found: dict[str, float] = {}
+    commit = Committer.commit_at_once
+
+    def count(when: str, before: int) -> None:
+        gc.collect()
+        found[when] = (len(gc.get_objects()) - before) / RUNS
+
+    async def body() -> None:
+        async with quiet_app(tmp_path) as desk:
+            handles = [desk.start(gathered, number, run_id=f"gathered-{number}") for number in range(RUNS)]
+            while together.waiting < RUNS:  # noqa: ASYNC110 - as above
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.1)
+            gc.collect()
+            before = len(gc.get_objects())
+
+            def committing(self: Committer) -> Any:
+                if together.calls == RUNS and len(self.queue) == RUNS:
+                    count("outcome", before)
+                return commit(self)
+
+            together.at_last_call = partial(count, "called", before)
+            monkeypatch.setattr(Committer, "commit_at_once", committing)
+            together.gate.set()
+            while "outcome" not in found:  # noqa: ASYNC110 - as above
+                await asyncio.sleep(0.01)
+            await asyncio.gather(*(handle.result() for handle in handles))
+
+    asyncio.run(body())
+    assert found.keys() == IN_FLIGHT.keys()
+    assert all(found[when] <= IN_FLIGHT[when] for when in found), found
+
+
+def test_what_has_ended_leaves_no_object_behind(tmp_path: Path) -> None:
+    """Memory that grows with the steps done, not with the runs that live, would fill a process in weeks."""
+    seen: list[Counter[str]] = []
+    timers = {asyncio.TimerHandle, Context}  # the event loop keeps cancelled timers until half of all are cancelled
+
+    async def once(desk: Holdfast, name: str) -> None:
+        try:
+            await desk.run(mixed, 1, run_id=name)
+        except RunSuspended:
+            await asyncio.sleep(0.002)
+            await desk.resume(name)
+
+    async def body() -> None:
+        journal = SqliteJournal(tmp_path / "journal.db", parts=Parts(commits="loop"))
+        settings = Settings(hold_ms=0, poll_ms=600_000, recover_every_ms=600_000)
+        async with Holdfast(journal, agents=[mixed], settings=settings, recover=False) as desk:
+            for part in range(3):
+                for number in range(ROUNDS):
+                    await once(desk, f"run-{part}-{number}")
+                gc.collect()
+                seen.append(Counter(type(one).__name__ for one in gc.get_objects() if type(one) not in timers))
+
+    asyncio.run(body())
+    grown = seen[2] - seen[1]
+    assert grown.total() < ROUNDS / 2, grown
 
 
 def test_a_step_leaves_nothing_to_the_garbage_collector(tmp_path: Path) -> None:

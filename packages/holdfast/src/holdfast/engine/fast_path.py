@@ -43,32 +43,33 @@ async def attempt_at_once(driver: DrivenOperation, draft: OperationState, tool: 
     process, now = active.process, log.now()
     if _awaits_something(driver, draft, now) or type(next_move(driver, draft, now)) is not m.Send:
         return
-    reached = process.environment.crash.reached
+    crash = process.environment.crash
     started = driver.started = r.AttemptStarted(
         step=step, token=active.lease.token, intent=draft.intent, at=now.wall, up=now.up
     )
     driver.decided_on = draft
     process.isolation.enter(active.run)
     try:
-        reached("before_intent")
+        crash.reached("before_intent")
         try:
             await log.append(*log.contract_record(tool), started)
         except RecordRefused:
             driver.started = None
             log.withdraw(step, None)
             raise
-        reached("after_intent")
+        crash.reached("after_intent")
         if why := held_back(driver):
             await withhold(driver, 1, why)
             driver.started = None
             return
-        reached("before_send")
+        crash.reached("before_send")
         limit_ms = tool.contract.timeout_ms
         over: asyncio.Future[None] = active.ending.get_loop().create_future()
         call = driver.calls[1] = start_call(driver, started, limit_ms, over)
         await process.calls.timeouts.wait(over, limit_ms / 1000)
-        reached("after_send")
+        crash.reached("after_send")
         driver.answer = take_answer(driver, 1, call) if call.done() else await give_up(driver, started, call)
+        del call, over  # the task with its context: the collector would visit them during the commit that follows
         if not await _record_return(driver, tool, driver.answer):
             await file_end(driver, 1, driver.answer)
     finally:
@@ -93,8 +94,8 @@ async def _record_return(driver: DrivenOperation, tool: ToolCode, answer: CallRe
         return False
     if move.reason or move.code or move.met is not None:  # this record would not hold them; that of `file_end` does
         return False
-    reached = active.process.environment.crash.reached
-    reached("before_outcome")
+    crash = active.process.environment.crash
+    crash.reached("before_outcome")
     outcome = r.OperationSettled(
         step=driver.step,
         basis=move.basis,
@@ -115,7 +116,7 @@ async def _record_return(driver: DrivenOperation, tool: ToolCode, answer: CallRe
             await report_late(driver, 1, end, now)
             raise
     active.waiters.settled(driver.step)
-    reached("after_outcome")
+    crash.reached("after_outcome")
     if active.process.breakers.troubled:
         await active.process.breakers.succeeded(tool.name)
     return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -16,6 +17,7 @@ from holdfast.engine.late_reports import watch_late
 from holdfast.engine.operation_driver import decoded, leading_arguments
 from holdfast.engine.tool_protocol import begin_call, wake
 from holdfast.errors import Ambiguous, NotSent, Rejected
+from holdfast.journal.port import Journal
 from holdfast.model import records as r
 from holdfast.model.operation import key_of
 from holdfast.model.secret import RESOLVER, REVEALED
@@ -82,12 +84,12 @@ def start_call(
     tool, active, step = driver.tool, driver.active, driver.step
     assert tool is not None, step
     process, arguments, intent = active.process, decoded(driver), driver.operation.intent
-    run, journal, namespace, up = active.run, process.journal, process.identity.namespace, started.up
+    run, namespace = active.run, process.identity.namespace
     # Neither function holds the driver, which holds `current`: a circle would keep each step for the garbage collector.
     current = CurrentOperation(
         run, step, tool.name, started.number,
-        left_ms=lambda: limit_ms - (journal.now().ms - up),
-        key=lambda: key_of(namespace, run, step, intent),
+        left_ms=partial(_left_ms, process.journal, started.up + limit_ms),
+        key=partial(key_of, namespace, run, step, intent),
     )  # fmt: skip
     if tool.contract.observes:
         current.observed = msgspec.json.decode(driver.found.observed)
@@ -100,11 +102,16 @@ def start_call(
     return call
 
 
+def _left_ms(journal: Journal, until: int) -> int:
+    return until - journal.now().ms
+
+
 def _enter(current: CurrentOperation, resolve: Callable[[str], str] | None, revealed: Callable[[str], None]) -> None:
     """Set the context in which a tool runs."""
     AT.set(current)
     RESOLVER.set(resolve)
-    REVEALED.set(revealed)
+    if REVEALED.get() != revealed:  # agent code, which mostly makes the call, has it already
+        REVEALED.set(revealed)
     if SCOPE.get() is not None:
         SCOPE.set(None)  # a tool is not a branch of the run: tasks that it starts are not numbered
 

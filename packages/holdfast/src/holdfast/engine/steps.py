@@ -21,7 +21,15 @@ from holdfast.engine.sealing import detach, record_before_detaching, refuse, rep
 from holdfast.engine.suspension import Pause
 from holdfast.engine.tool_protocol import ToolCode, words_of
 from holdfast.engine.transactions import aborted, may_begin, parts_met, resume_closing
-from holdfast.errors import HoldfastError, MustHold, ParameterMismatch, UnknownTool, Unreadable
+from holdfast.errors import (
+    HoldfastError,
+    JournalError,
+    MustHold,
+    ParameterMismatch,
+    RecordRefused,
+    UnknownTool,
+    Unreadable,
+)
 from holdfast.model import records as r
 from holdfast.model.canonical.encode import Forms, digest, forms
 from holdfast.model.operation import Attempt, OperationState
@@ -98,11 +106,15 @@ async def write(scope: Scope, call: ToolCall) -> DeliveredOperation:
         if active.drivers.operations:
             _hand_over(active, step, call)
     else:
-        await _operate_now(scope, step, call, written)
+        try:
+            await _operate_now(scope, step, call, written)
+        except RecordRefused:
+            raise  # this one record does not fit; the journal is well
+        except JournalError as error:
+            raise active.fail(error) from error
     return _deliver_at_once(active, step) or await _await_delivery(scope, step, tool)
 
 
-@sealing
 async def _operate_now(scope: Scope, step: str, call: ToolCall, written: Forms) -> None:
     """Perform a step that has no record yet."""
     active, tool = scope.active, call.tool
@@ -141,7 +153,8 @@ async def _perform(scope: Scope, driver: DrivenOperation) -> None:
     """Drive a new operation in the caller's own task; if the caller is cancelled, a task of its own goes on."""
     driver.scope = scope
     scope.host.working += 1
-    token = SCOPE.set(None)  # tasks that the runtime or a handler makes meanwhile are not branches of agent code
+    before = SCOPE.get()
+    SCOPE.set(None)  # tasks that the runtime or a handler makes meanwhile are not branches of agent code
     try:
         if driver.active.process.settings.fast_path and driver.draft is not None and driver.tool is not None:
             await attempt_at_once(driver, driver.draft, driver.tool)
@@ -163,7 +176,7 @@ async def _perform(scope: Scope, driver: DrivenOperation) -> None:
         raise driver.active.break_off(error) from error
     finally:
         scope.host.working -= 1
-        SCOPE.reset(token)
+        SCOPE.set(before)
     if driver.active.closed:
         driver.active.check()
     if operation.phase not in FINAL and operation.phase != "held":

@@ -111,7 +111,7 @@ class RunLog:
     async def _write(
         self, bodies: Sequence[bytes], change: RunChange | None, posts: tuple[Post, ...]
     ) -> tuple[Row, ...]:
-        before = self.seq, self.head
+        seq, head = self.seq, self.head
         rows = self.rows(bodies)
         after = self.seq
         try:
@@ -120,7 +120,7 @@ class RunLog:
             if self.seq != after:  # another write chained on to the refused rows
                 self._broken = error
             else:
-                self.seq, self.head = before
+                self.seq, self.head = seq, head
             raise
         except BaseException as error:
             # Cancelled while the commit was under way: the rows may be stored, so the numbers stay.

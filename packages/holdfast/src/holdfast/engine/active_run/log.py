@@ -83,7 +83,7 @@ class RunRecorder:
                 checked.add_done_callback(self._checked)
                 await asyncio.shield(checked)
             else:
-                bodies = list(map(encode, records))
+                bodies = tuple(map(encode, records))
                 self._add(records)
                 await self.journal_log.append(bodies, change)
         except (LeaseLost, JournalUnavailable) as error:
