@@ -91,8 +91,8 @@ async def schedule(driver: OperationDriver, move: m.Wait) -> None:
 async def _await_holder(driver: OperationDriver) -> None:
     """Wait for the operation that holds the business key, and in the end for a person.
 
-    One of another run wakes nobody here when it ends: it is asked for again, so that this run cannot be suspended. For
-    one of this run it can be: both go on in the same process.
+    The end of one of another run wakes no task here: this run looks again, and is not suspended. For one of this run it
+    is: both go on in the same process.
     """
     log, other = driver.log, driver.found.other
     holder = other.source if other is not None else "?"

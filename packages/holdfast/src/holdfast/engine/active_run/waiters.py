@@ -1,6 +1,6 @@
 """The waiters of a run, and the decision that it is suspended: everything waits, and no wait ends soon (`_ending`).
 
-People are asked at once: while one part of a run waits for a person and another is at work, `Listing` puts the question
+People are asked at once: while one part of a run waits for a person and another is at work, `LiveListing` puts the question
 into the listing.
 """
 
@@ -46,7 +46,7 @@ class Waiters:
         self._active: Final = active
         self._rest_scheduled = False
         self._calls_seen = 0
-        self._listing: Listing | None = None
+        self._listing: LiveListing | None = None
 
     async def wait(self, scope: Scope | None, waiters: list[asyncio.Future[None]], pause: Pause) -> None:
         """Let a branch of agent code wait; the run may be suspended meanwhile."""
@@ -120,10 +120,10 @@ class Waiters:
             self.wake(closing)
 
     @property
-    def listing(self) -> Listing:
-        """What the listing shows while the run goes on. Most runs ask no person, and have none."""
+    def listing(self) -> LiveListing:
+        """The questions in the listing while the run goes on. Most runs ask no person, and have none."""
         if self._listing is None:
-            self._listing = Listing(self._active, self)
+            self._listing = LiveListing(self._active, self)
         return self._listing
 
     def all(self) -> list[Pause]:
@@ -189,7 +189,7 @@ class Waiters:
         return None
 
 
-class Listing:
+class LiveListing:
     """The questions to people in the listing of a run that goes on beside them.
 
     A run that is suspended shows what it asks by its suspension. While another part of it is still at work, this shows
