@@ -35,7 +35,7 @@ def slow_desk(lab: Lab, seconds: float):
 
 
 async def asked(app: Holdfast) -> list[str]:
-    return [one.item for one in await items(app.service.looking, now_ms=EPOCH_MS)]
+    return [one.item for one in await items(app.service.reader, now_ms=EPOCH_MS)]
 
 
 @virtual
