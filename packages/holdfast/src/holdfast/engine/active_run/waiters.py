@@ -1,7 +1,7 @@
 """The waiters of a run, and the decision that it is suspended: everything waits, and no wait ends soon (`_ending`).
 
-People are asked at once: while one part of a run waits for a person and another is at work, `LiveListing` puts the question
-into the listing.
+People are asked at once: while one part of a run waits for a person and another is at work, `LiveListing` puts the
+question into the listing.
 """
 
 from __future__ import annotations
