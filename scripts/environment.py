@@ -43,10 +43,15 @@ ENVIRONMENTS: Final = {
     # The peers that are measured and the site generator bring large trees (and pytest plugins) of their own.
     "bench": Environment(".venv-bench", "apsw,demo", ("bench",)),
     "docs": Environment(".venv-docs", "demo", ("docs",)),
-    # Each framework that hosts runs, at its newest supported version: two of them do not fit into one environment.
+    # Each framework that hosts runs, at its newest supported version: two of them do not fit into one environment. The
+    # lowest one runs first and is killed, and the newest one continues. Pydantic AI has one supported version today.
     "host-pydantic-ai": Environment(".venv-host-pydantic-ai", "pydantic-ai", ()),
     "host-langchain": Environment(".venv-host-langchain", "langchain", ()),
     "host-openai-agents": Environment(".venv-host-openai-agents", "openai-agents", ()),
+    "host-langchain-lowest": Environment(".venv-host-langchain-lowest", "langchain", ("lowest-langchain",)),
+    "host-openai-agents-lowest": Environment(
+        ".venv-host-openai-agents-lowest", "openai-agents", ("lowest-openai-agents",)
+    ),
 }
 
 

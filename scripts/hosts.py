@@ -18,18 +18,20 @@ BEGIN, END = "<!-- the table of make hosts -->\n", "<!-- end of the table -->\n"
 
 
 class Host(NamedTuple):
-    """A framework: the module of its desk in `tests/hosts`, its environment, and its distribution."""
+    """A framework: the module of its desk in `tests/hosts`, its environments, and its distribution."""
 
     module: str
     environment: str
     distribution: str
     title: str
+    lowest: str = ""  # the environment of its lowest supported version, where that is another one
 
 
 HOSTS: Final = (
+    Host("loop", "dev", "", "the ready loop"),
     Host("pydantic_ai", "host-pydantic-ai", "pydantic-ai-slim", "Pydantic AI"),
-    Host("langchain", "host-langchain", "langchain", "LangChain"),
-    Host("openai_agents", "host-openai-agents", "openai-agents", "OpenAI Agents"),
+    Host("langchain", "host-langchain", "langchain", "LangChain", "host-langchain-lowest"),
+    Host("openai_agents", "host-openai-agents", "openai-agents", "OpenAI Agents", "host-openai-agents-lowest"),
 )
 
 
@@ -40,7 +42,7 @@ def main() -> None:
     chosen = [host for host in HOSTS if not words[1:] or host.module in words[1:]]
     columns: dict[str, dict[str, dict[str, object]]] = {}
     for host in chosen:
-        columns[f"{host.title} {version_of(host)}"] = cells_of(host, trials)
+        columns[titled(host)] = cells_of(host, trials)
     if len(chosen) == len(HOSTS):
         write(columns, trials)
     wrong = [
@@ -53,25 +55,30 @@ def main() -> None:
     sys.exit(bool(wrong))
 
 
-def python_of(host: Host) -> str:
-    """The interpreter of the host's environment, which is made if it is missing."""
-    return _said(host, "import sys; print(sys.executable)")
+def titled(host: Host) -> str:
+    """The framework with its newest version, and its lowest one where that is another."""
+    if not host.distribution:
+        return host.title
+    asked = f"from importlib.metadata import version; print(version({host.distribution!r}))"
+    lowest = f"{_said(host.lowest, asked)} to " if host.lowest else ""
+    return f"{host.title} {lowest}{_said(host.environment, asked)}"
 
 
-def version_of(host: Host) -> str:
-    """The version of the framework that is tried."""
-    return _said(host, f"from importlib.metadata import version; print(version({host.distribution!r}))")
+def python_of(environment: str) -> str:
+    """The interpreter of the environment, which is made if it is missing."""
+    return _said(environment, "import sys; print(sys.executable)")
 
 
-def _said(host: Host, program: str) -> str:
-    command = [sys.executable, str(ROOT / "scripts" / "environment.py"), host.environment, "python", "-c", program]
+def _said(environment: str, program: str) -> str:
+    command = [sys.executable, str(ROOT / "scripts" / "environment.py"), environment, "python", "-c", program]
     return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, cwd=ROOT).stdout.strip()
 
 
 def cells_of(host: Host, trials: int) -> dict[str, dict[str, object]]:
     """Every cell of one host by name, printed as it ends."""
     found: dict[str, dict[str, object]] = {}
-    command = [sys.executable, "-m", "tests.hosts.cells", str(trials), host.module, python_of(host)]
+    command = [sys.executable, "-m", "tests.hosts.cells", str(trials), host.module, python_of(host.environment)]
+    command += [python_of(host.lowest)] if host.lowest else []
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT) as running:
         assert running.stdout is not None
         for line in running.stdout:
@@ -86,11 +93,11 @@ def cells_of(host: Host, trials: int) -> dict[str, dict[str, object]]:
 
 def write(columns: dict[str, dict[str, dict[str, object]]], trials: int) -> None:
     """Put the table into the page."""
-    names = list(next(iter(columns.values())))
+    names = list(dict.fromkeys(name for cells in columns.values() for name in cells))
     head = "| killed, and resumed | " + " | ".join(f"{title} | with Holdfast" for title in columns) + " |"
     rows = [head, "|---|" + "---|---|" * len(columns)]
     for name in names:
-        parts = [f"{_shown(cells[name]['without'])} | {_with(cells[name], trials)}" for cells in columns.values()]
+        parts = [_parts(cells.get(name), trials) for cells in columns.values()]
         rows.append(f"| {name} | " + " | ".join(parts) + " |")
     text = PAGE.read_text(encoding="utf-8")
     before, _, rest = text.partition(BEGIN)
@@ -100,6 +107,10 @@ def write(columns: dict[str, dict[str, dict[str, object]]], trials: int) -> None
 
 def _shown(wrong: object) -> str:
     return str(wrong).split(";")[0].splitlines()[0][:40] if wrong else "once"
+
+
+def _parts(cell: dict[str, object] | None, trials: int) -> str:
+    return "- | -" if cell is None else f"{_shown(cell['without'])} | {_with(cell, trials)}"
 
 
 def _with(cell: dict[str, object], trials: int) -> str:

@@ -48,11 +48,13 @@ class Ended:
 
 
 class Zygote:
-    """Forks workers that run one program."""
+    """Forks workers that run one program, with the interpreter of any environment."""
 
-    def __init__(self, module):
-        program = [sys.executable, "-I", str(ROOT / "tests/crash/zygote.py"), str(ROOT), module]
-        self._process = subprocess.Popen(program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    def __init__(self, module, python=sys.executable, **variables):
+        program = [python, "-I", str(ROOT / "tests/crash/zygote.py"), str(ROOT), module]
+        self._process = subprocess.Popen(
+            program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **variables}
+        )
 
     def ask(self, **order):
         self._process.stdin.write(json.dumps(order) + "\n")

@@ -2,8 +2,8 @@
 
 `python -I zygote.py ROOT MODULE` reads orders as JSON lines on its standard input and answers each with one line:
 `{"start": job}` gives the worker's pid, `{"wait": pid, "seconds": n}` its exit status (negative: the signal that
-ended it), or None after `n` seconds, when the worker is killed. `MODULE.main(job)` is a coroutine; what it returns is
-written as JSON to `job["out"]`.
+ended it), or None after `n` seconds, when the worker is killed. `MODULE.main(job)` is a function or a coroutine; what it
+returns is written as JSON to `job["out"]`.
 """
 
 import asyncio
@@ -31,7 +31,8 @@ def work(program, job):
             os.dup2(log.fileno(), 1)
             os.dup2(log.fileno(), 2)
         faulthandler.dump_traceback_later(job.get("patience_s", 60), exit=False)
-        answer = asyncio.run(program.main(job))
+        answer = program.main(job)
+        answer = asyncio.run(answer) if asyncio.iscoroutine(answer) else answer
         written = Path(job["out"] + ".part")
         written.write_text(json.dumps(answer), encoding="utf-8")
         written.replace(job["out"])

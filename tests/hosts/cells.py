@@ -1,32 +1,42 @@
 """The cells of the table of hosts: a run is killed, resumed, and its effects are counted at the witness.
 
-`python -m tests.hosts.cells TRIALS HOST PYTHON` runs every cell of a host with that interpreter, and prints them as JSON.
+`python -m tests.hosts.cells TRIALS HOST PYTHON [LOWEST]` runs every cell of a host with that interpreter, and prints them
+as JSON. `LOWEST` is an interpreter with the lowest supported version of the host.
 """
 
+import functools
 import json
-import os
-import subprocess
 import sys
 import tempfile
 from collections import Counter
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from tests.crash.stage import Zygote
 from tests.hosts.world import SHAPES, effects
 
-ROOT = Path(__file__).parents[2]
 LIMIT_S = 60
-KILLS = ("before", "after", "record", "model")
+KILLS = {
+    "before": "before the effect", "after": "after the effect", "record": "after the record", "model": "in a model call",
+}  # fmt: skip
+KILLED, HUNG = -9, None
+CANCEL = {"command": ["cancel", "r1", "--why", "asked twice", "--by", "ann"]}
+Life = dict[str, Any]
 
 
 class Cell(NamedTuple):
-    """One case: where the first process dies, and what is different for the second."""
+    """One case: the lives of a run, each a scene or a command, and what is different from a run that is only killed.
+
+    The last life is repeated, with the answers of a person in between, until the run waits for nothing. A life that is
+    not the last one ends as `ends` says: killed, or with a text that begins so.
+    """
 
     name: str
-    first: dict[str, object]
-    second: dict[str, object] = {}
-    answer: tuple[str, ...] = ()  # the command of a person between the two
-    expects: str = ""  # what the end of the first process says, where it is not killed
+    lives: tuple[Life, ...]
+    ends: str = "killed"
+    at_last: str = "paid a; "  # what the last life says, where it is right
+    lands: str = "abc"
+    upgraded: bool = False  # the first life has the lowest supported version of the host, the others the newest
 
 
 class Ended(NamedTuple):
@@ -36,112 +46,158 @@ class Ended(NamedTuple):
     wrong: str = ""
 
 
-def cells() -> list[Cell]:
+def cells(host: str) -> list[Cell]:
     """Every cell of one host."""
-    killed = [
-        Cell(f"killed {_PLACES[kill]}, {shape}", {"shape": shape, "kill": kill}) for shape in SHAPES for kill in KILLS
-    ]
-    resolve = ("resolve", "r1/call_b/pay#1", "--happened", "--result", '"paid b"', "--by", "ann")
-    yes = ("answer", "r1/call_a/pay#1", "yes", "--by", "ann")
-    return [
-        *killed,
-        Cell("another answer after the crash", {"shape": "one by one", "kill": "after"}, {"changed": True}),
-        Cell(
-            "a tool of the host, outcome unknown", {"shape": "one by one", "kill": "after", "tool": "plain"},
-            {"tool": "plain"}, resolve,
+    one, beside = {"shape": "one by one"}, {"shape": "in parallel"}
+    after = {**one, "kill": "after"}
+    plain, asked, host_asks = ({**one, "tool": tool} for tool in ("plain", "asked", "host asks"))
+    found = [
+        *(
+            Cell(f"killed {place}, {shape}", ({"shape": shape, "kill": kill}, {"shape": shape}))
+            for shape in SHAPES
+            for kill, place in KILLS.items()
         ),
-        Cell("approval while no process runs", {"shape": "one by one", "tool": "asked"}, {"tool": "asked"}, yes, "waits"),
-    ]  # fmt: skip
+        Cell("another answer after the crash", (after, {**one, "changed": True})),
+        Cell("an answer is lost and the host retries, killed", ({**after, "lost": True}, {**one, "lost": True})),
+        Cell("approval while no process runs", (asked, asked), "waits: "),
+        Cell("killed after an approved effect", (asked, asked, {**asked, "kill": "after"}, asked), "waits: "),
+        Cell("cancelled while no process runs", (after, CANCEL, one), at_last="stopped: cancelled", lands="ab"),
+        Cell("cancelled inside a call", ({**one, "cancels": True}, one), "stopped: cancelled", "stopped: ", "ab"),
+    ]
+    if host != "loop":  # its tools are all of Holdfast, and it has no version of its own
+        found += [
+            Cell("a tool of the host, outcome unknown", ({**plain, "kill": "after"}, plain)),
+            Cell("the same in parallel", ({**beside, "tool": "plain", "kill": "after"}, {**beside, "tool": "plain"})),
+            Cell("a tool of the host raises, outcome unknown", ({**plain, "lost": True}, plain), "waits: "),
+            Cell("the host's approval, while no process runs", (host_asks, host_asks), "waits: "),
+            Cell(
+                "killed after an effect that the host asked about",
+                (host_asks, host_asks, {**host_asks, "kill": "after"}, host_asks),
+                "waits: ",
+            ),
+        ]
+    if host in UPGRADED:
+        found += [
+            Cell(f"the host upgraded, {shape}", ({"shape": shape, "kill": "after"}, {"shape": shape}), upgraded=True)
+            for shape in SHAPES
+        ]
+    return found
 
 
-_PLACES = {
-    "before": "before the effect", "after": "after the effect", "record": "after the record", "model": "in a model call",
-}  # fmt: skip
+UPGRADED = ("langchain", "openai_agents")
+"""Hosts with an environment of their own, and with one for their lowest supported version."""
 
 
-def trial(host: str, python: str, cell: Cell, *, durable: bool = True) -> Ended:
+class World(NamedTuple):
+    """The processes of one trial, and its directory."""
+
+    directory: Path
+    zygotes: list[Zygote]  # of the first life, and of the others
+
+    def life(self, number: int, job: dict[str, Any]) -> tuple[int | None, Any, str]:
+        """One process to its end: its exit status, its answer, and what it printed."""
+        out, log = self.directory / "out", self.directory / "log"
+        for left in (out, log):
+            left.unlink(missing_ok=True)
+        zygote = self.zygotes[min(number, 1)]
+        pid = zygote.ask(start={**job, "directory": str(self.directory), "out": str(out), "log": str(log)})
+        status = zygote.ask(wait=pid, seconds=LIMIT_S)
+        return status, json.loads(out.read_text()) if out.exists() else "", log.read_text() if log.exists() else ""
+
+    def command(self, *words: str) -> str:
+        """What a person reads who gives this command; no process of the run lives now."""
+        status, answer, log = self.life(1, {"command": words})
+        if status or answer[0]:
+            raise RuntimeError(f"holdfast {' '.join(words)}: {answer} {log}")
+        return str(answer[1])
+
+    def counts(self) -> dict[str, int]:
+        return dict(Counter(one["what"] for one in effects(self.directory / "witness")))
+
+    def answer(self) -> None:
+        """Answer everything in the inbox: approve what asks for it, and say of the rest what the witness has."""
+        items = json.loads(self.command("inbox", "--json"))
+        if not items:
+            raise RuntimeError("the run waits, and the inbox is empty")
+        for item in items:
+            name = item["item"]
+            if item["kind"] == "approval":
+                words = self.command("inbox", "--item", name).split()
+                self.command("answer", name, "yes", "--by", "ann", "--shown", words[words.index("--shown") + 1])
+                continue
+            paid = name.split("call_")[1][0]
+            landed = (
+                ("--happened", "--result", f'"paid {paid}"')
+                if paid in self.counts()
+                else ("--did-not-happen", "--retry")
+            )
+            self.command("resolve", name, *landed, "--by", "ann")
+
+
+@functools.cache
+def _zygote(host: str, python: str) -> Zygote:
+    return Zygote("tests.hosts.program", python, HOLDFAST_TEST_HOST=host, PYTHONWARNINGS="ignore")
+
+
+def trial(host: str, python: str, cell: Cell, *, lowest: str = "", durable: bool = True) -> Ended:
     """One trial of a cell, in a directory of its own."""
+    first = lowest if cell.upgraded and durable else python
     with tempfile.TemporaryDirectory() as made:
-        directory = Path(made)
-        shape = str(cell.first["shape"])
-        paid = [one for turn in SHAPES[shape] for one in turn]
-        common = {"shape": shape, "durable": durable}
-        code, said = _process(host, python, directory, {**common, **cell.first})
-        if cell.expects and durable and not said.startswith(cell.expects):
-            return Ended(_counts(directory), f"the first process ended otherwise: {said[-500:]}")
-        if not cell.expects and code != -9:
-            return Ended(_counts(directory), f"the first process was not killed: {said[-2000:]}")
-        second = {**common, **cell.second}
-        said = ""
-        for _ in range(2 * len(paid) + 2):  # until nothing is waited for any more
-            code, said = _process(host, python, directory, second)
-            waits = _waiting(said)
-            if code or not (durable and waits and cell.answer):
-                break
-            _answer(directory, cell.answer, waits, said)
-        return _judged(directory, paid, code, said, changed=bool(second.get("changed")))
+        world = World(Path(made), [_zygote(host, first), _zygote(host, python)])
+        return _through(world, cell) if durable else _without(world, cell)
 
 
-def _judged(directory: Path, paid: list[str], code: int, said: str, *, changed: bool) -> Ended:
-    counts = _counts(directory)
+def _through(world: World, cell: Cell) -> Ended:
+    for number, life in enumerate(cell.lives[:-1]):
+        if "command" in life:
+            world.command(*life["command"])
+            continue
+        status, said, log = world.life(number, {"scene": life})
+        wanted = "killed" if life.get("kill") else cell.ends
+        if status != KILLED if wanted == "killed" else status or not said.startswith(wanted):
+            return Ended(world.counts(), f"life {number + 1} ended otherwise: {status} {said} {log[-2000:]}")
+        if wanted.startswith("waits"):
+            world.answer()
+    for _ in range(8):  # more answers than the plan has payments
+        status, said, log = world.life(1, {"scene": cell.lives[-1]})
+        if status or not said.startswith("waits: "):
+            break
+        world.answer()
+    if status == HUNG:
+        return Ended(world.counts(), "hangs")
+    if status or not said.startswith(cell.at_last):
+        return Ended(world.counts(), f"the last life ended otherwise: {status} {said} {log[-2000:]}")
+    return _judged(world, cell)
+
+
+def _without(world: World, cell: Cell) -> Ended:
+    """The same without Holdfast: the process is started again, once."""
+    scenes = [life for life in cell.lives if "command" not in life]
+    for number, scene in enumerate((scenes[0], scenes[-1])):
+        world.life(number, {"scene": {**scene, "durable": False}})
+    return _judged(world, cell)
+
+
+def _judged(world: World, cell: Cell) -> Ended:
+    counts = world.counts()
     bases: Counter[str] = Counter()
     for what, count in counts.items():
-        bases[what.removesuffix("-again") if changed else what] += count
-    if code:
-        return Ended(counts, "hangs" if code == HUNG else f"failed: {said[-2000:]}")
-    if doubled := [one for one in paid if bases[one] > 1]:
+        bases[what.removesuffix("-again")] += count
+    if doubled := [one for one in "abc" if bases[one] > 1]:
         return Ended(counts, f"twice: {', '.join(doubled)}")
-    if lost := [one for one in paid if not bases[one]]:
-        return Ended(counts, f"lost: {', '.join(lost)}; it said {said[-500:]}")
+    if lost := [one for one in cell.lands if not bases[one]]:
+        return Ended(counts, f"lost: {', '.join(lost)}")
+    if more := [one for one in "abc" if bases[one] and one not in cell.lands]:
+        return Ended(counts, f"not stopped: {', '.join(more)}")
     return Ended(counts)
-
-
-HUNG = 124
-
-
-def _process(host: str, python: str, directory: Path, scene: dict[str, object]) -> tuple[int, str]:
-    command = [python, "-m", "tests.hosts.program", host, str(directory), json.dumps(scene)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "ignore"}
-    try:
-        done = subprocess.run(
-            command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return HUNG, "hangs"
-    return done.returncode, done.stdout + done.stderr[-3000:] if done.returncode else done.stdout
-
-
-def _shown(said: str) -> tuple[str, ...]:
-    """The digest of what a person is shown, as the command that the run prints has it."""
-    words = said.split()
-    return ("--shown", words[words.index("--shown") + 1]) if "--shown" in words else ()
-
-
-def _waiting(said: str) -> str:
-    """The operation that a suspended run waits for."""
-    if not said.startswith("waits: "):
-        return ""
-    return next((word.rstrip(":") for word in said.split() if word.startswith("r1/")), "")
-
-
-def _answer(directory: Path, command: tuple[str, ...], operation: str, said: str) -> None:
-    """Answer as a person does, on the command line; no process of the run lives now."""
-    words = [*(operation if word.startswith("r1/") else word for word in command), *_shown(said)]
-    holdfast = [sys.executable, "-m", "holdfast", "--journal", str(directory / "desk.db"), *words]
-    done = subprocess.run(holdfast, capture_output=True, text=True, timeout=LIMIT_S, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{words}: {done.stdout}{done.stderr}")
-
-
-def _counts(directory: Path) -> dict[str, int]:
-    return dict(Counter(one["what"] for one in effects(directory / "witness")))
 
 
 def main() -> None:
     """Run the cells of one host, and print a line of JSON for each."""
     trials, host, python = int(sys.argv[1]), sys.argv[2], sys.argv[3]
-    for cell in cells():
-        wrong = [ended.wrong for _ in range(trials) if (ended := trial(host, python, cell)).wrong]
+    lowest = sys.argv[4] if len(sys.argv) > 4 else ""
+    for cell in cells(host):
+        wrong = [ended.wrong for _ in range(trials) if (ended := trial(host, python, cell, lowest=lowest)).wrong]
         without = trial(host, python, cell, durable=False)
         print(json.dumps({"cell": cell.name, "wrong": wrong, "trials": trials, "without": without.wrong}), flush=True)
 

@@ -25,7 +25,7 @@ class Scripted(Model):
             ResponseFunctionToolCall(
                 call_id=call, name="pay", arguments=json.dumps({"what": what}), type="function_call"
             )
-            for call, what in self.world.turn({item["call_id"] for item in ended})
+            for call, what in self.world.turn({item["call_id"]: not _failed(item) for item in ended})
         ]
         text = ResponseOutputText(
             text="; ".join(str(item["output"]) for item in ended), annotations=[], type="output_text", logprobs=[]
@@ -37,9 +37,17 @@ class Scripted(Model):
         raise NotImplementedError  # no scene streams with this model; those that do have their own
 
 
+def _failed(item: Any) -> bool:
+    return str(item["output"]).startswith("An error occurred")  # the host's own words
+
+
 async def converse(world: Scene, payer: Any, task: str) -> str:
     ours = isinstance(payer, type(tool(converse)))
     pay = payer if ours else function_tool(payer, name_override="pay", needs_approval=world.tool == "host asks")
     agent = Agent(name="desk", model=Scripted(world), tools=[pay])
     quiet = RunConfig(tracing_disabled=True)
     return str((await Runner.run(durable(agent) if world.durable else agent, task, run_config=quiet)).final_output)
+
+
+async def without(world: Scene, payer: Any, task: str) -> str:
+    return await converse(world._replace(tool="plain"), payer, task)

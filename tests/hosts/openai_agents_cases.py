@@ -9,8 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from agents import Agent, Model, ModelResponse, RunConfig, Runner, Usage, function_tool
-from agents.testing import ScriptedModel
-from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
+from openai.types.responses import (
+    Response,
+    ResponseCompletedEvent,
+    ResponseFunctionToolCall,
+    ResponseOutputMessage,
+    ResponseOutputText,
+)
 
 from holdfast import Holdfast, Run, RunSuspended, agent, tool
 from holdfast.errors import UsageError
@@ -44,8 +49,11 @@ class Scripted(Model):
     def stream_response(self, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
         async def events() -> AsyncIterator[Any]:
             answer = await self.get_response(*args, **kwargs)
-            async for event in ScriptedModel([answer.output]).stream_response(*args, **kwargs):
-                yield event
+            response = Response(
+                id="r1", created_at=0, model="scripted", object="response", output=answer.output, tool_choice="auto",
+                tools=[], parallel_tool_calls=True,
+            )  # fmt: skip
+            yield ResponseCompletedEvent(response=response, sequence_number=0, type="response.completed")
 
         return events()
 

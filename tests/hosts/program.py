@@ -1,11 +1,18 @@
-"""One process of a cell: `program.py HOST DIRECTORY SCENE`, in the environment of the host. It prints how the run ended."""
+"""What one process of a cell does, in the environment of its host; a zygote imports this and forks each process.
+
+`{"scene": ..., "directory": ...}` drives the run, and returns how it ended. `{"command": [...]}` is a person at the
+command line, and returns the status and what was printed.
+"""
 
 import asyncio
+import contextlib
 import importlib
-import json
-import sys
+import io
+import os
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 from holdfast import (
     DidNotHappen,
@@ -19,60 +26,93 @@ from holdfast import (
     current_operation,
     tool,
 )
+from holdfast.cli.main import main as command_line
+from holdfast.errors import RunStopped
 from tests.hosts.world import Scene
 
-HOST, DIRECTORY, SCENE = sys.argv[1], Path(sys.argv[2]), json.loads(sys.argv[3])
-WORLD = Scene(DIRECTORY / "witness", **SCENE)
-HOSTED = importlib.import_module(f"tests.hosts.{HOST}")
+HOSTED = importlib.import_module(f"tests.hosts.{os.environ['HOLDFAST_TEST_HOST']}")
 
 
-@tool(name="pay")
-async def verified(what: str) -> str:
-    """Pay."""
-    await asyncio.sleep(0.05 if what == "c" else 0)
-    return WORLD.effect(what, current_operation().key)
+class Desk:
+    """The tools of one process, and its agent."""
+
+    def __init__(self, world: Scene, journal: Path) -> None:
+        self.world = world
+        self.journal = journal
+        self.app: Holdfast | None = None
+        self.tools = {"verified": self.verified(), "asked": self.asked()}
+
+    def verified(self) -> Any:
+        @tool(name="pay")
+        async def pay(what: str) -> str:
+            """Pay."""
+            return await self.paying(what, current_operation().key)
+
+        @pay.verify(settle_window=timedelta(0))
+        async def paid(operation: Operation[str]) -> Verdict[str]:
+            found = self.world.find(operation.key)
+            return DidNotHappen() if found is None else Happened(found)
+
+        return pay
+
+    def asked(self) -> Any:
+        @tool(name="pay", gate="true")
+        async def pay(what: str) -> str:
+            """Pay."""
+            return await self.paying(what)
+
+        return pay
+
+    async def paying(self, what: str, key: str = "") -> str:
+        await asyncio.sleep(0.05 if what == "c" else 0)
+        said = self.world.effect(what, key)
+        if self.world.cancels and what == "b" and self.app is not None:
+            await self.app.service.cancel("r1", by="ann", why="asked twice")
+        return said
+
+    def payer(self) -> Callable[..., Any]:
+        """The tool that the host is given: one of Holdfast, or a function of the host's own."""
+        if self.world.durable and self.world.tool in self.tools:
+            return self.tools[self.world.tool]
+
+        async def pay(what: str) -> str:
+            """Pay."""
+            return await self.paying(what)
+
+        return pay
+
+    def agent(self) -> Any:
+        @agent(tools=[self.tools[self.world.tool]] if self.world.tool in self.tools else [])
+        async def desk(run: Run, task: str) -> str:
+            return await HOSTED.converse(self.world, self.payer(), task)
+
+        return desk
+
+    async def run(self) -> str:
+        """The end of the run, as this process sees it."""
+        if not self.world.durable:
+            return await HOSTED.without(self.world, self.payer(), "go")
+        desk = self.agent()
+        async with Holdfast(self.journal, agents=[desk]) as self.app:
+            try:
+                return await self.app.run(desk, "go", run_id="r1")
+            except RunSuspended as waits:
+                return f"waits: {waits}"
+            except RunStopped as stopped:
+                return f"stopped: {stopped.reason}"
 
 
-@verified.verify(settle_window=timedelta(0))
-async def paid(operation: Operation[str]) -> Verdict[str]:
-    found = WORLD.find(operation.key)
-    return DidNotHappen() if found is None else Happened(found)
+def main(job: dict[str, Any]) -> Any:
+    directory = Path(job["directory"])
+    if "command" in job:
+        return at_the_command_line([*job["command"], "--journal", str(directory / "desk.db")])
+    world = Scene(directory / "witness", **job["scene"])
+    return asyncio.run(Desk(world, directory / "desk.db").run())
 
 
-@tool(name="pay", gate="true")
-async def asked(what: str) -> str:
-    """Pay."""
-    return WORLD.effect(what)
-
-
-async def plain(what: str) -> str:
-    """Pay."""
-    await asyncio.sleep(0.05 if what == "c" else 0)
-    return WORLD.effect(what)
-
-
-@agent(tools=[{"verified": verified, "asked": asked}.get(WORLD.tool, verified)])
-async def desk(run: Run, task: str) -> str:
-    return await converse(task)
-
-
-async def converse(task: str) -> str:
-    payer = {"verified": verified, "asked": asked, "plain": plain, "host asks": plain}[WORLD.tool]
-    if not WORLD.durable and payer is not plain:
-        payer = plain
-    return await HOSTED.converse(WORLD, payer, task)
-
-
-async def main() -> str:
-    """The end of the run, as this process sees it."""
-    if not WORLD.durable:
-        return await converse("go")
-    async with Holdfast(DIRECTORY / "desk.db", agents=[desk]) as app:
+def at_the_command_line(words: list[str]) -> tuple[int, str]:
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
         try:
-            return await app.run(desk, "go", run_id="r1")
-        except RunSuspended as waits:
-            return f"waits: {waits}"
-
-
-if __name__ == "__main__":
-    print(asyncio.run(main()))
+            command_line(words)
+        except SystemExit as ended:
+            return int(ended.code or 0), printed.getvalue()

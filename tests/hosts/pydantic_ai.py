@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from pydantic_ai import Agent, Tool
+from pydantic_ai import Agent, ModelRetry, Tool
 from pydantic_ai.messages import ModelMessage, ModelResponse, RetryPromptPart, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
@@ -11,13 +11,30 @@ from tests.hosts.world import Scene
 
 
 async def converse(world: Scene, payer: Any, task: str) -> str:
+    capabilities = [HoldfastDurability()] if world.durable else []
+    pay = Tool(payer, name="pay", requires_approval=world.tool == "host asks")
+    return (await Agent(FunctionModel(model_of(world)), tools=[pay], capabilities=capabilities).run(task)).output
+
+
+async def without(world: Scene, payer: Any, task: str) -> str:
+    async def pay(what: str) -> str:
+        """Pay."""
+        try:
+            return await payer(what)
+        except ConnectionError as error:
+            raise ModelRetry(str(error)) from error  # the way of this host to try again
+
+    return await converse(world._replace(tool="plain"), pay, task)
+
+
+def model_of(world: Scene) -> Any:
+    """A model that follows the plan of the scene."""
+
     def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         ended = [part for one in messages for part in one.parts if isinstance(part, ToolReturnPart | RetryPromptPart)]
-        calls = world.turn({part.tool_call_id for part in ended})
+        calls = world.turn({part.tool_call_id: isinstance(part, ToolReturnPart) for part in ended})
         if calls:
             return ModelResponse(parts=[ToolCallPart("pay", {"what": what}, call) for call, what in calls])
         return ModelResponse(parts=[TextPart("; ".join(str(part.content) for part in ended))])
 
-    pay = Tool(payer, name="pay", requires_approval=world.tool == "host asks")
-    capabilities = [HoldfastDurability()] if world.durable else []
-    return (await Agent(FunctionModel(model), tools=[pay], capabilities=capabilities).run(task)).output
+    return model

@@ -4,28 +4,22 @@ import sys
 
 import pytest
 
-from tests.hosts.cells import Cell, cells, trial
+from tests.hosts.cells import UPGRADED, Cell, cells, trial
 from tests.hosts.environments import python_of
 
+HOSTS = ("loop", "pydantic_ai", "langchain", "openai_agents")
+EACH = [(host, cell) for host in HOSTS for cell in cells(host)]
 
-@pytest.mark.parametrize("cell", cells(), ids=lambda cell: cell.name)
-def test_pydantic_ai_keeps_every_effect_once(cell: Cell):
-    ended = trial("pydantic_ai", sys.executable, cell)
+
+@pytest.mark.parametrize(("host", "cell"), EACH, ids=[f"{host}: {cell.name}" for host, cell in EACH])
+def test_every_effect_happens_once(host: str, cell: Cell):
+    environment = f"host-{host.replace('_', '-')}"
+    python = python_of(environment) if host in UPGRADED else sys.executable
+    ended = trial(host, python, cell, lowest=python_of(f"{environment}-lowest") if cell.upgraded else "")
     assert not ended.wrong, ended
 
 
-@pytest.mark.parametrize("cell", cells(), ids=lambda cell: cell.name)
-def test_langchain_keeps_every_effect_once(cell: Cell):
-    ended = trial("langchain", python_of("host-langchain"), cell)
-    assert not ended.wrong, ended
-
-
-@pytest.mark.parametrize("cell", cells(), ids=lambda cell: cell.name)
-def test_openai_agents_keeps_every_effect_once(cell: Cell):
-    ended = trial("openai_agents", python_of("host-openai-agents"), cell)
-    assert not ended.wrong, ended
-
-
-def test_without_holdfast_an_effect_is_repeated():
-    doubled = next(cell for cell in cells() if cell.name == "killed after the effect, one by one")
-    assert trial("pydantic_ai", sys.executable, doubled, durable=False).wrong == "twice: a, b"
+@pytest.mark.parametrize("host", ["loop", "pydantic_ai"])
+def test_without_holdfast_an_effect_is_repeated(host: str):
+    doubled = next(cell for cell in cells(host) if cell.name == "killed after the effect, one by one")
+    assert trial(host, sys.executable, doubled, durable=False).wrong == "twice: a, b"

@@ -14,10 +14,11 @@ CASES = [
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize("environment", ["host-langchain", "host-langchain-lowest"], ids=["newest", "lowest"])
 @pytest.mark.parametrize("case", CASES)
-def test_langchain(case: str, tmp_path: Path):
+def test_langchain(case: str, environment: str, tmp_path: Path):
     done = subprocess.run(
-        [python_of("host-langchain"), "-W", "ignore", "-m", "tests.hosts.langchain_cases", case, str(tmp_path)],
+        [python_of(environment), "-W", "ignore", "-m", "tests.hosts.langchain_cases", case, str(tmp_path)],
         cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

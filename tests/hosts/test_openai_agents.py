@@ -13,10 +13,11 @@ CASES = [
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize("environment", ["host-openai-agents", "host-openai-agents-lowest"], ids=["newest", "lowest"])
 @pytest.mark.parametrize("case", CASES)
-def test_openai_agents(case: str, tmp_path: Path):
+def test_openai_agents(case: str, environment: str, tmp_path: Path):
     done = subprocess.run(
-        [python_of("host-openai-agents"), "-W", "ignore", "-m", "tests.hosts.openai_agents_cases", case, str(tmp_path)],
+        [python_of(environment), "-W", "ignore", "-m", "tests.hosts.openai_agents_cases", case, str(tmp_path)],
         cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

@@ -7,6 +7,7 @@ first turn whose payments are not all done.
 import json
 import os
 import signal
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ SHAPES = {
     "one by one": [["a"], ["b"], ["c"]],
     "in parallel": [["a", "b", "c"]],
 }
+LOST = "a"
 DOOMED = "b"
 
 
@@ -24,7 +26,11 @@ class Scene(NamedTuple):
     shape: str
     kill: str = ""  # before, after, record, model; empty: it lives
     changed: bool = False  # its model answers otherwise than the process before
-    tool: str = "verified"  # verified: a tool of Holdfast; plain: a tool of the host; asked: one that needs approval
+    tool: str = (
+        "verified"  # verified: a tool of Holdfast; plain: of the host; asked, host asks: needs approval; interrupts
+    )
+    lost: bool = False  # the first payment lands, and its answer does not arrive
+    cancels: bool = False  # a person cancels the run inside the doomed payment
     durable: bool = True
 
     def effect(self, what: str, key: str = "") -> str:
@@ -35,25 +41,36 @@ class Scene(NamedTuple):
             file.flush()
             os.fsync(file.fileno())
         self._die("after", what)
+        if self.lost and what == LOST and [one["what"] for one in effects(self.witness)].count(LOST) == 1:
+            raise ConnectionError("the connection broke before the answer came")
         return f"paid {what}"
 
     def find(self, key: str) -> str | None:
         """The payment with this key, if it landed."""
         return next((f"paid {one['what']}" for one in effects(self.witness) if one["key"] == key), None)
 
-    def turn(self, done: set[str]) -> list[tuple[str, str]]:
-        """The calls that the model chooses now, as ids and payments; none once everything is paid."""
-        plan = SHAPES[self.shape]
-        calls = next((turn for turn in plan if not {f"call_{one}" for one in turn} <= done), [])
-        if DOOMED in calls:
+    def turn(self, ended: Mapping[str, bool]) -> list[tuple[str, str]]:
+        """The calls that the model chooses now, as ids and payments; none once everything is paid.
+
+        `ended` are the calls that it was shown the end of: true for those that succeeded. It chooses one that failed
+        again, under a new id.
+        """
+        paid = {call.split("_")[1] for call, succeeded in ended.items() if succeeded or not self.lost}
+        wanted = next((left for turn in SHAPES[self.shape] if (left := [one for one in turn if one not in paid])), [])
+        if DOOMED in wanted:
             self._die("model", DOOMED)
-        if f"call_{DOOMED}" in done:
+        if DOOMED in paid:
             self._die("record", DOOMED)
-        return [(f"call_{one}", f"{one}-again" if self.changed else one) for one in calls]
+        return [(_call(one, ended), f"{one}-again" if self.changed else one) for one in wanted]
 
     def _die(self, place: str, what: str) -> None:
         if self.kill == place and what == DOOMED:
             os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _call(what: str, ended: Mapping[str, bool]) -> str:
+    tried = sum(call.split("_")[1] == what for call in ended)
+    return f"call_{what}_{tried}" if tried else f"call_{what}"
 
 
 def effects(witness: Path) -> list[dict[str, str]]:

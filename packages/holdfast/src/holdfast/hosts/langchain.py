@@ -32,7 +32,7 @@ try:
     from langgraph.errors import GraphBubbleUp
     from pydantic import TypeAdapter
 except ImportError as error:
-    raise too_old("langchain", "1.4", "holdfast[langchain]") from error
+    raise too_old("langchain", "1.2.18", "holdfast[langchain]") from error
 
 AnyTool = Tool[..., Any]
 _CONVERSATION: Final = "holdfast_conversation"

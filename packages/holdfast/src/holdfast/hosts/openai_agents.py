@@ -1,4 +1,4 @@
-"""The OpenAI Agents SDK 0.24: `durable(agent)`.
+"""The OpenAI Agents SDK 0.18 to 0.24: `durable(agent)`.
 
 Inside a run of Holdfast each model call of the agent is a recorded decision and each call of a function tool an
 operation. Outside a run the agent works as without this. A tool declared with `@holdfast.tool` may stand in the list of
@@ -31,7 +31,7 @@ try:
     from openai.types.responses import Response, ResponseCompletedEvent
     from pydantic import TypeAdapter
 except ImportError as error:
-    raise too_old("openai-agents", "0.24", "holdfast[openai-agents]") from error
+    raise too_old("openai-agents", "0.18.3", "holdfast[openai-agents]") from error
 
 AgentT = TypeVar("AgentT")
 AnyTool = Tool[..., Any]
