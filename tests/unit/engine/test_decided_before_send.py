@@ -241,3 +241,30 @@ async def test_an_approval_that_is_used_by_the_attempt_covers_it_still(lab: Lab)
         assert await app.run(desk, "ann") == "paid"
     assert lab.sent == ["1"]
     assert attempts(lab) == []
+
+
+@virtual
+async def test_a_persons_order_for_one_more_attempt_outlives_one_that_was_withheld(lab: Lab):
+    crash = Once("after_intent")
+
+    @tool
+    async def pay(cents: int) -> str:
+        lab.sent.append(f"{cents}")
+        if len(lab.sent) == 1:
+            raise ConnectionResetError("the line went dead")
+        return "paid"
+
+    @agent(run_id="r-{name}", tools=[pay])
+    async def desk(run: Run, name: str) -> str:
+        return await pay(1)
+
+    async with lab.app(desk, crash=crash) as app:
+        with pytest.raises(RunSuspended, match="may have landed"):
+            await app.run(desk, "ann")
+        await app.service.resolve("r-ann/pay#1", "retry", by="eve", evidence="not there")
+        crash.point, crash.act = "after_intent", lambda: app.engine.pauses.update(pay="paused by eve")
+        with pytest.raises(RunSuspended, match="paused"):
+            await app.run(desk, "ann")
+        app.engine.pauses.clear()
+        assert await app.run(desk, "ann") == "paid"
+    assert lab.sent == ["1", "1"]

@@ -149,7 +149,7 @@ class Approval(msgspec.Struct, frozen=True, gc=False):
     (`same_key`). `asks` is the digest of what is to be approved, by so many `people`, `until` that wall clock, in that
     `queue`; `require` says how they have to be known. `changed`: people are asked about something else than at first.
     `digest` is what was approved, by `approvers`, until `approved_until`; `permission` is the permission, given
-    beforehand, that replaces it.
+    beforehand, that replaces it. `spent` and `spent_until` are the command and the expiry that the last attempt used.
     """
 
     asked: bool = False
@@ -166,6 +166,8 @@ class Approval(msgspec.Struct, frozen=True, gc=False):
     digest: str = ""
     approved_until: int = 0
     permission: str = ""
+    spent: Literal["", "retry", "same_key"] = ""
+    spent_until: int = 0
 
     def expired(self, wall_ms: int) -> bool:
         """True if the time to answer is over; where the question is held open, it never is."""
@@ -185,7 +187,15 @@ class Approval(msgspec.Struct, frozen=True, gc=False):
             permission=permission or self.permission,
             approved_until=0,
             one_more="",
+            spent=self.one_more,
+            spent_until=self.approved_until,
         )
+
+    def unused(self) -> Approval:
+        """The approval as it was before the last attempt, which was recorded and withheld."""
+        if not self.spent and not self.spent_until:
+            return self
+        return replace(self, one_more=self.spent, approved_until=self.spent_until, spent="", spent_until=0)
 
     def lacks_proof(self, via: str, proven_ms: int, now_ms: int) -> str:
         """Name what is missing for a person's approval to count; empty where nothing is.

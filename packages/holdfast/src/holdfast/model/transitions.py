@@ -28,7 +28,7 @@ from holdfast.model.operation import (
     ScheduledWait,
     Settlement,
 )
-from holdfast.model.outcome import DECLINED, Basis, Phase, Status
+from holdfast.model.outcome import DECLINED, WITHHELD, Basis, Phase, Status
 
 NEW: Final = "new"
 WAITING: Final[tuple[Phase, ...]] = ("planned", "ready", "gated", "held", "verifying", "awaiting")
@@ -186,6 +186,8 @@ def _approval_of(record: r.AttemptStarted) -> Approval:
 
 def _ended(operation: OperationState, record: r.AttemptEnded, boot: str) -> OperationState:
     over = _Over(boot, record.up) if record.over else _Over(boot, given_up=record.up)
+    if record.end.code == WITHHELD:
+        operation = replace(operation, approval=operation.approval.unused())
     return _after_end(operation, record, boot, _with_end(operation, record, record.end, over))
 
 
