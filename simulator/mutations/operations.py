@@ -235,7 +235,7 @@ def early_events_dropped(original: Any) -> Any:
             set_at = instance.history.steps.timers[name].at
             for entry in await instance.process.journal.entries(event_stream(instance.run, *event)):
                 if entry.at_ms <= set_at:
-                    instance.history.steps.events_taken.add(entry.id)
+                    instance.history.steps.events_taken[entry.id] = None
         return await original(instance, name, event, watch)
 
     return rings

@@ -222,7 +222,8 @@ def only_looked_at(original: Any) -> Any:
     async def recall(active: Any, entry: Any) -> None:
         kept = set(active.replay.kept)
         await original(active, entry)
-        active.replay.kept.intersection_update(kept)
+        for step in active.replay.kept.keys() - kept:
+            del active.replay.kept[step]
 
     return recall
 

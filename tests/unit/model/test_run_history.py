@@ -106,7 +106,7 @@ def test_answers_are_told_once_in_the_order_of_their_records():
 
 def test_an_event_is_taken_once():
     told = history(r.EventReceived(step="wait#1", event="paid", key="k", payload=r.Raw(b"{}"), entry=9))
-    assert told.steps.events_taken == {9}
+    assert told.steps.events_taken.keys() == {9}
 
 
 def test_what_the_code_was_told_first_is_what_it_is_told_again():

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable, Iterable
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
@@ -23,7 +24,7 @@ from holdfast.control.housekeeping import HousekeepingTasks
 from holdfast.control.input_checks import check
 from holdfast.control.service import ControlService
 from holdfast.engine.engine import Engine
-from holdfast.engine.environment import Environment, checked_loop, gather_bounded, system_environment
+from holdfast.engine.environment import Environment, checked_loop, gather_bounded, shielded, system_environment
 from holdfast.engine.housekeeping import Loop
 from holdfast.engine.recovery import Recovery
 from holdfast.engine.run_driver import Conclusion, drive_run
@@ -104,7 +105,7 @@ class RunHandle(Generic[R]):
 
     async def result(self) -> R:
         """Return the agent's result. Raises `RunSuspended`, `RunStopped` or what the agent raised."""
-        return await asyncio.shield(self._ending)
+        return await shielded(self._ending)
 
     def done(self) -> bool:
         """True if the run has ended."""
@@ -356,15 +357,15 @@ class Holdfast:
                 self._running[run] = task
                 if given is not None:
                     self._given[run] = given
-                task.add_done_callback(lambda _: self._ended(run))
+                task.add_done_callback(partial(self._ended, run))
             elif given is not None:
                 self._same_input(run, given)
             try:
-                return await asyncio.shield(task)
+                return await shielded(task)
             except RunBusy:
                 await self.engine.environment.clock.sleep(self._settings.poll_ms / 1000)
 
-    def _ended(self, run: str) -> None:
+    def _ended(self, run: str, _task: asyncio.Task[Conclusion]) -> None:
         self._running.pop(run, None)
         self._given.pop(run, None)
 

@@ -13,6 +13,7 @@ import secrets
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from functools import partial
 from typing import Any, Final, Protocol, TypedDict, TypeVar
 
 import msgspec
@@ -172,6 +173,25 @@ class Environment(msgspec.Struct, frozen=True):
 def system_environment() -> Environment:
     """The environment of the real world."""
     return Environment(SystemClock(), SystemRng(), DaemonThreads(), NoCrash())
+
+
+async def shielded(task: asyncio.Task[T]) -> T:
+    """The result of a task that goes on where its caller is cancelled.
+
+    As `asyncio.shield`, with a quarter of its objects: each live run has such callers, and the collector visits them.
+    """
+    if not task.done():
+        over: asyncio.Future[None] = task.get_loop().create_future()
+        task.add_done_callback(partial(_ended, over))
+        await over
+    return task.result()
+
+
+def _ended(over: asyncio.Future[None], task: asyncio.Task[Any]) -> None:
+    if not task.cancelled():
+        task.exception()  # retrieved, so that asyncio does not warn where the caller was cancelled
+    if not over.done():
+        over.set_result(None)
 
 
 async def gather_bounded(calls: Iterator[Coroutine[Any, Any, T]], most: int) -> AsyncGenerator[T]:

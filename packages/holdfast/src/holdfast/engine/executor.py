@@ -132,7 +132,7 @@ async def _resume_attempt(driver: DrivenOperation, started: r.AttemptStarted) ->
         if started.number in driver.calls:
             watch_late(driver, started.number)
         elif driver.current is None or driver.current.attempt != started.number:
-            driver.active.log.never_sent.add((driver.step, started.number))  # no call was begun, and none ever will be
+            driver.active.log.never_sent[driver.step, started.number] = None  # no call was begun, and none ever will be
         raise
     if len(driver.operation.attempts) < started.number:
         driver.started = driver.answer = None  # it was refused by the ledger: nothing was sent

@@ -51,7 +51,7 @@ def watch_late(driver: DrivenOperation, number: int) -> None:
             process.background(_file_late_end(driver, number, call), "holdfast-late")
 
     if process.calls.watch(driver.id, driver.calls, number, report):
-        driver.active.replay.kept.add(driver.step)
+        driver.active.replay.kept[driver.step] = None
 
 
 async def _file_late_end(driver: DrivenOperation, number: int, call: asyncio.Future[Any]) -> None:

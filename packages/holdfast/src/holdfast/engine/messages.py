@@ -122,7 +122,7 @@ def deliver_messages(scope: Scope, step: str) -> Messages:
     for message in received:
         scope.host.last_received = max(scope.host.last_received, message.entry)
         if message.entry not in active.facts.learned:
-            active.facts.learned.add(message.entry)
+            active.facts.learned[message.entry] = None
             for fact in message.facts:
                 active.facts.learn(Fact(fact.name, msgspec.json.decode(fact.value), message.by, message.at))
     if "#" not in step.rpartition("/")[2]:

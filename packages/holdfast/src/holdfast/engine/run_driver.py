@@ -219,7 +219,7 @@ async def _drive_instance(active: ActiveRun, agent: AgentCode) -> Conclusion:
     task = branch_task(active.root, agent.begin(active.root, bytes(history.lifecycle.started.input)))
     drive_open_operations(active)
     active.waiters.consider_rest()
-    await asyncio.wait({task, active.ending}, return_when=asyncio.FIRST_COMPLETED)
+    await active.until_over()
     if not active.ending.done():
         await _branches_end(active)
         await _drivers_end(active)

@@ -127,7 +127,7 @@ async def _await_end(section: Scope, name: str) -> None:
     await _ended(section, name)
     if key in active.history.delivered.by_step:
         await active.replay.take_turn(section, key)
-    active.replay.left.add(name)
+    active.replay.left[name] = None
     boundaries = active.history.boundaries.by_name
     if boundaries[name].over and all(one.over for one in around(name, boundaries)):
         active.history.forget_within(name, keep=active.replay.kept)

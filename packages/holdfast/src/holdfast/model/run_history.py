@@ -160,7 +160,7 @@ class Steps(msgspec.Struct, eq=False):
     decisions_begun: dict[str, int] = {}
     unanswered: dict[str, int] = {}
     """Failed decisions that can be asked again, with the numbers of their deliveries: no record depends on them."""
-    events_taken: set[int] = set()
+    events_taken: dict[int, None] = {}
 
     def moved_on(self, step: str) -> None:
         """Drop failed decisions of branches that went on: `step` is in the same branch, or in one above or below it."""
@@ -184,16 +184,19 @@ class Steps(msgspec.Struct, eq=False):
 
 
 class Deliveries(msgspec.Struct, eq=False):
-    """The answers that agent code received, in order: replay delivers them in that order."""
+    """The answers that agent code received, in order: replay delivers them in that order.
+
+    Sets that mostly stay empty are dicts: Python's garbage collector visits every set of every live run.
+    """
 
     by_step: dict[str, Delivery] = {}
     count: int = 0
-    left: set[str] = set()
+    left: dict[str, None] = {}
     """Operations whose callers were cancelled: nothing more is delivered to them."""
-    told_unknown: set[str] = set()
-    promised: set[str] = set()
+    told_unknown: dict[str, None] = {}
+    promised: dict[str, None] = {}
     """Held effects for which code was given a promise: their outcomes are not delivered separately."""
-    dropped: set[int] = set()
+    dropped: dict[int, None] = {}
     """Deliveries inside transactions that began anew: no code takes them any more."""
 
     def deliver(self, step: str, kind: str = "outcome", detail: str = "", attempts: int = 0) -> None:
@@ -203,11 +206,11 @@ class Deliveries(msgspec.Struct, eq=False):
 
     def drop(self, step: str) -> None:
         """No code takes this delivery any more."""
-        self.dropped.add(self.by_step.pop(step).index)
+        self.dropped[self.by_step.pop(step).index] = None
 
     def leave(self, step: str) -> None:
         """The caller of this operation was cancelled."""
-        self.left.add(step)
+        self.left[step] = None
         if step in self.by_step:
             self.by_step[step] = replace(self.by_step[step], kind="left")  # the outcome was there, the caller was not
         else:
@@ -255,9 +258,9 @@ class RunHistory:
         self.steps = Steps()
         self.delivered = Deliveries()
         self.boundaries = Boundaries()
-        self.given_up: set[str] = set()
+        self.given_up: dict[str, None] = {}
         """Steps of plans that were dropped: what is open below them is not sent any more."""
-        self.partial: set[str] = set()
+        self.partial: dict[str, None] = {}
         """Operations with parts whose end comes later: these are still asked about the whole."""
         self.contracts: dict[str, r.ContractStored] = {}
         self.messages: Messages | None = None
@@ -280,7 +283,7 @@ class RunHistory:
             self.steps.answers[record.step] = record
             self.delivered.deliver(record.step)
             if isinstance(record, r.EventReceived):
-                self.steps.events_taken.add(record.entry)
+                self.steps.events_taken[record.entry] = None
             elif isinstance(record, r.DecisionRecorded) and record.status == "failed":
                 self.steps.unanswered[record.step] = self.delivered.count - 1
         else:
@@ -418,7 +421,7 @@ class RunHistory:
     def _begin(self, operation: OperationState) -> None:
         """The first record of an operation that is a part of another, or that a message may block."""
         if operation.intent.completes:
-            self.partial.add(operation.intent.completes)
+            self.partial[operation.intent.completes] = None
         if self.messages is not None:
             self.messages.begin(operation)
 
@@ -513,14 +516,14 @@ class RunHistory:
         delivered = self.delivered
         failed, self.steps.unanswered = self.steps.unanswered, {}
         for step, index in failed.items():
-            delivered.dropped.add(index)
+            delivered.dropped[index] = None
             for kept in (delivered.by_step, self.steps.answers, self.steps.decisions_begun):
                 kept.pop(step, None)
         first = min(failed.values(), default=delivered.count)
         for step in [
             one for one in delivered.left if (delivery := delivered.by_step.get(one)) and delivery.index > first
         ]:
-            delivered.left.discard(step)
+            del delivered.left[step]
             if self.operations[step].final:
                 delivered.by_step[step] = replace(delivered.by_step[step], kind="outcome")
             else:
@@ -531,7 +534,7 @@ class RunHistory:
         delivered = self.delivered
         if record.step in delivered.left:
             return  # the caller has left and takes nothing more: a second delivery would keep all later ones waiting
-        (delivered.promised if record.told == PROMISE else delivered.told_unknown).add(record.step)
+        (delivered.promised if record.told == PROMISE else delivered.told_unknown)[record.step] = None
         delivered.deliver(record.step, record.told, record.detail, len(self.operations[record.step].attempts))
 
     def _run(self, record: r.RunRecord) -> None:
@@ -550,7 +553,7 @@ class RunHistory:
             case r.CallerLeft():
                 self._left(record.step)
             case r.StepsDropped():
-                self.given_up.update(record.steps)
+                self.given_up.update(dict.fromkeys(record.steps))
             case r.MessageReceived() | r.MessageHeard():
                 self._message(record)
             case r.CommandApplied():

@@ -21,7 +21,7 @@ class DeliveryOrder:
 
     def __init__(self, over: Iterable[int]) -> None:
         self.at = 0
-        self._over = set(over)
+        self._over = dict.fromkeys(over)
         self._waiting: dict[int, list[asyncio.Future[None]]] = {}
         self._skip()
 
@@ -32,7 +32,7 @@ class DeliveryOrder:
     def take(self, index: int) -> None:
         """Consume this delivery and wake the coroutine that waits for the next one."""
         if self._over or index != self.at:
-            self._over.add(index)
+            self._over[index] = None
             self._skip()
         else:
             self.at += 1
@@ -41,7 +41,7 @@ class DeliveryOrder:
 
     def _skip(self) -> None:
         while self.at in self._over:
-            self._over.discard(self.at)
+            del self._over[self.at]
             self.at += 1
 
 
@@ -50,6 +50,7 @@ class Replay:
 
     `expected` are recorded writes that code has not come back to. `begun` are pauses and decisions that are on record
     without an answer, and that code has not come back to. `left` are transactions whose end code has received.
+    These two, as other sets of a run that mostly stay empty, are dicts: the garbage collector visits every set.
     """
 
     def __init__(self, history: RunHistory, waiters: Waiters, end: Callable[[Ending], None]) -> None:
@@ -58,8 +59,8 @@ class Replay:
         self.begun: Final[set[str]] = (
             set(history.steps.timers) | set(history.steps.questions) | set(history.steps.decisions_begun)
         ) - set(history.steps.answers)
-        self.left: Final[set[str]] = set()
-        self.kept: Final[set[str]] = set()  # operations that a late call or a command is about: never forgotten
+        self.left: Final[dict[str, None]] = {}
+        self.kept: Final[dict[str, None]] = {}  # operations that a late call or a command is about: never forgotten
         self._history: Final = history
         self._waiters: Final = waiters
         self._end: Final = end

@@ -249,7 +249,9 @@ class Scope:
             self.parent.children |= self.children
             self.parent.children.pop(self, None)
             self.children = {}
-            self.active.waiters.consider_rest()  # where the root ends, the run does
+            self.active.waiters.consider_rest()
+        else:  # the root: its end is that of the code
+            self.active.over()
 
     def tasks(self) -> list[asyncio.Task[Any]]:
         """The tasks of this branch and of all below it that have not ended, in the order in which they began."""
