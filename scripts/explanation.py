@@ -123,7 +123,7 @@ def _phase(operation: OperationState | None) -> str:
 def _kind(operation: OperationState) -> tuple[object, ...]:
     standings = tuple(attempt.standing(operation.verification.absent_through) for attempt in operation.attempts)
     overs = tuple(attempt.over_up is not None for attempt in operation.attempts)
-    return (operation.phase, standings, overs, bool(operation.approval.digest), operation.released)
+    return (operation.phase, standings, overs, bool(operation.approval.approved_digest), operation.released)
 
 
 def _applied(operation: OperationState | None, record: r.OperationRecord) -> OperationState | None:

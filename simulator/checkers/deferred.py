@@ -14,7 +14,7 @@ import msgspec
 from holdfast.model import records as r
 from holdfast.model.contradiction import contradiction_stream
 from holdfast.model.ids import operation_id
-from holdfast.model.outcome import PENDING, Met, Outcome
+from holdfast.model.outcome import PENDING, Outcome, PendingEffect
 from holdfast.testing.clock import EPOCH_MS
 from holdfast.testing.world.loop import Actor
 from simulator.agents.deferred import ASYNCHRONOUS
@@ -59,7 +59,7 @@ class Answers:
         self._known: dict[str, _Awaiting] = {}
         self._orders: Counter[str] = Counter()
         self._about: dict[str, tuple[str, bytes]] = {}
-        self._met: dict[str, Met] = {}
+        self._met: dict[str, PendingEffect] = {}
         self._called: dict[tuple[str, str], int] = {}
         self._owners: dict[str, str] = {}
 
@@ -126,7 +126,7 @@ class Answers:
             case r.Verified(verdict="did_not_happen", believable=True) if name in self._known:
                 self._known[name].pending = False
             case r.OperationSettled(status=status, reason=reason, met=met):
-                self._meets(name, met)
+                self._note_pending(name, met)
                 self._settled(name, status, reason)
                 if status != "unknown":
                     self._ended(name)
@@ -154,7 +154,7 @@ class Answers:
         self._known.setdefault(name, _Awaiting(intent.tool))
         self._about.setdefault(name, (intent.tool, bytes(intent.arguments)))
 
-    def _meets(self, name: str, met: Met | None) -> None:
+    def _note_pending(self, name: str, met: PendingEffect | None) -> None:
         """A call was not sent since something is pending: that is so, and about the same thing."""
         if met is None:
             return

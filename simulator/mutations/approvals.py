@@ -25,7 +25,7 @@ def whatever_was_asked(original: Any) -> Any:
     """What was approved is not compared with what would be sent now."""
 
     def is_approved(case: Any) -> bool:
-        situation = replace(case.situation, asks=case.operation.approval.digest)
+        situation = replace(case.situation, asks=case.operation.approval.approved_digest)
         return bool(original(Case(case.operation, situation, case.now)))
 
     return is_approved
@@ -121,7 +121,9 @@ def answered_and_sent(steps: Any) -> Any:
     """A person's answer in the place of the tool is taken for a yes."""
 
     def stood_in(operation: Any, record: Any, _boot: str) -> Any:
-        approval = replace(operation.approval, digest=record.approval, approvers=(record.by,), asked=False)
+        approval = replace(
+            operation.approval, approved_digest=record.approval, approvers=(record.by,), person_asked=False
+        )
         return replace(operation, phase="ready", approval=approval)
 
     return {**steps, r.ResultGiven: stood_in}

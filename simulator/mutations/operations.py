@@ -135,7 +135,7 @@ def refusal_ends_it(original: Any) -> Any:
 def stale_means_failed(original: Any) -> Any:
     def preconditions(case: Any) -> Any:
         move = original(case)
-        changed = case.situation.reading == "changed" and not case.operation.approval.one_more
+        changed = case.situation.reading == "changed" and not case.operation.approval.extra_attempt
         if move is None or not changed or case.evidence.repeat_safety == "read":
             return move
         return Settle("stale", "failed", EVIDENCE, "its preconditions changed", "stale")

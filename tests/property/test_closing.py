@@ -44,9 +44,11 @@ def members(draw: st.DrawFn, phases: tuple[Phase, ...] = PHASES) -> list[Member]
         )
         begun = draw(st.integers(1, 20))
         ended = begun + draw(st.integers(1, 10)) if phase in SETTLED else 0
-        amends = state(f"{step}/undo", draw(st.sampled_from(PHASES))) if compensates and draw(st.booleans()) else None
-        if amends is not None and draw(st.booleans()):
-            operation = replace(operation, links=replace(operation.links, overtaken=amends.step))
+        compensation = (
+            state(f"{step}/undo", draw(st.sampled_from(PHASES))) if compensates and draw(st.booleans()) else None
+        )
+        if compensation is not None and draw(st.booleans()):
+            operation = replace(operation, links=replace(operation.links, overtaken=compensation.step))
         done = state(f"{step}/confirm", draw(st.sampled_from(phases))) if draw(st.booleans()) else None
         made.append(
             Member(
@@ -54,7 +56,7 @@ def members(draw: st.DrawFn, phases: tuple[Phase, ...] = PHASES) -> list[Member]
                 contract,
                 begun,
                 ended,
-                amends,
+                compensation,
                 done,
                 reading=draw(st.sampled_from(["unread", "same", "changed"])),
                 stray=draw(st.booleans()),
@@ -74,8 +76,10 @@ def test_on_the_way_back_nothing_is_compensated_too_early_or_twice(found: list[M
     if isinstance(move, c.StartCompensations):
         for member in (by_step[step] for step in move.steps):
             assert member.operation.phase == "succeeded" or member.contract.absent_safe
-            again = member.amends is not None and (member.amends.phase in {"failed", "cancelled"} or member.overtaken)
-            assert member.amends is None or (again and attempt_number(member.amends.step) < tries)
+            again = member.compensation is not None and (
+                member.compensation.phase in {"failed", "cancelled"} or member.overtaken
+            )
+            assert member.compensation is None or (again and attempt_number(member.compensation.step) < tries)
             later = [one for one in found if one.begun > member.ended > 0 and _stands(one)]
             assert not later, "something that started after it ended still stands"
     if isinstance(move, c.Finish):
@@ -147,7 +151,9 @@ def test_on_the_way_forward_one_thing_leaves_at_a_time_and_the_pivot_first(found
 def test_a_person_who_accepts_ends_it(found: list[Member]):
     """Whoever lets everything stand that is stuck gets to the end, once nothing is on its way."""
     found = [
-        m for m in found if all(one is None or one.phase in SETTLED for one in (m.operation, m.amends, m.confirmation))
+        m
+        for m in found
+        if all(one is None or one.phase in SETTLED for one in (m.operation, m.compensation, m.confirmation))
     ]
     boundary = TransactionState("t", "parked", backward=True, accepted=tuple(member.step for member in found))
     assert isinstance(close(boundary, found), c.Finish)

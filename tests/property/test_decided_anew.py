@@ -31,7 +31,7 @@ from holdfast.model.decision.evidence import RULE, Case
 from holdfast.model.decision.moves import Move, Settle
 from holdfast.model.decision.situation import Block, Now, OtherEffect, Situation
 from holdfast.model.operation import OperationState, ScheduledWait
-from holdfast.model.outcome import Basis, Met
+from holdfast.model.outcome import Basis, PendingEffect
 from holdfast.model.policy import Past, PolicyFacts, Queue, Ruling
 from holdfast.policies import Budget, Gate, Require, Retry
 from tests.unit.model import stories
@@ -165,13 +165,13 @@ def questions() -> dict[str, Question]:
     awaiting = Story(stories.VERIFIABLE).starts().deferred(HOUR).state
     checked = part(sent.state, "verification", checked_since=1, checked_boot="monday", checked_up=START.up)
     checked = part(checked, "verification", believable_checks=1)
-    approved = part(planned, "approval", digest="a1", approved_until=START.wall + HOUR)
+    approved = part(planned, "approval", approved_digest="a1", approved_until=START.wall + HOUR)
     ruled = part(planned, "judgement", ruling=RULING, facts=FACTS, policy="v1")
     unfit = replace(awaiting.attempts[0], end=r.End("ambiguous", unfit=True, why="not a receipt"))
     given_up = replace(lost.attempts[0], over_up=None, over_boot="monday", given_up=START.up - 10 * MINUTE)
     item, fact = r.PendingItem("an answer", "k1", 1), r.Reported("paid", r.Raw(b"1"))
     late = r.LateReport(step=STEP, number=1, end=r.End(), at=0, up=0)
-    full = part(planned, "settlement", basis=Basis("rule"), met=Met("desk/charge#9"))
+    full = part(planned, "settlement", basis=Basis("rule"), pending_effect=PendingEffect("desk/charge#9"))
     full = part(part(full, "links", disputes=(late,)), "approval", require=Require(person=True))
 
     return {
@@ -182,7 +182,9 @@ def questions() -> dict[str, Question]:
         "claim deferred": ask(planned, BOTH, other=replace(CLAIMED, by="guard", deferred=True)),
         "claim with other arguments": ask(planned, RUNS_TWICE, other=replace(CLAIMED, mismatch=True)),
         "claim that succeeded": ask(planned, BOTH, other=replace(CLAIMED, state="succeeded")),
-        "thing pending": ask(planned, PATIENT, other=replace(CLAIMED, met=Met("desk/charge#9", ("an answer",)))),
+        "thing pending": ask(
+            planned, PATIENT, other=replace(CLAIMED, pending_effect=PendingEffect("desk/charge#9", ("an answer",)))
+        ),
         "reading due": ask(pausing(unsent, "verify"), PATIENT, began_doubtful=True),
         "budget": ask(pausing(unsent, "verify"), replace(stories.PLAIN, budget=Budget(2.0)), hold="trip"),
         "read back, rebooted": ask(checked, RUNS_TWICE, TUESDAY),
@@ -195,9 +197,9 @@ def questions() -> dict[str, Question]:
         "policy draws it": ask(part(ruled, "judgement", ruling=Ruling("sample", "r")), stories.PLAIN),
         "answer with parts and facts": ask(Story().sent("ambiguous", pending=(item,), facts=(fact,)).state, BOTH),
         "gated": ask(
-            part(Story().sent("not_sent").asked().state, "approval", until=START.wall + HOUR), RUNS_TWICE, asks="a1"
+            part(Story().sent("not_sent").asked().state, "approval", answer_by=START.wall + HOUR), RUNS_TWICE, asks="a1"
         ),
-        "gated, time over": ask(part(Story().planned().asked().state, "approval", until=START.wall), FOREVER),
+        "gated, time over": ask(part(Story().planned().asked().state, "approval", answer_by=START.wall), FOREVER),
         "unknown": ask(sent.settled("unknown").state, PATIENT, live=frozenset({1}), **HUNG),
         "unknown, process hangs": ask(replace(lost, attempts=(given_up,), phase="unknown"), PATIENT, **HUNG),
         "process hangs": ask(replace(lost, attempts=(given_up,)), stories.PLAIN, **HUNG),

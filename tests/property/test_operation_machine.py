@@ -18,7 +18,7 @@ from holdfast.model import records as r
 from holdfast.model.contract import Contract, Key, Natural
 from holdfast.model.decision import moves as m
 from holdfast.model.decision.decide import decide
-from holdfast.model.decision.evidence import send_by_ms, until_believable_ms
+from holdfast.model.decision.evidence import attempt_timeout_ms, until_believable_ms
 from holdfast.model.decision.situation import Now, Situation
 from holdfast.model.operation import OperationState
 from holdfast.model.transitions import apply
@@ -240,16 +240,16 @@ class OperationMachine(RuleBasedStateMachine):
         assert not self.live, "an attempt while the call of an earlier one still runs"
         assert all(attempt.end is not None for attempt in before.attempts)
         assert before.intent.executable or self.open_situation.get("at_hand")
-        assert not before.approval.asked or before.approval.one_more, (
+        assert not before.approval.person_asked or before.approval.extra_attempt, (
             "a person was asked, and it was sent again without an order"
         )
         assert not self.open_situation.get("blocked")
-        if self.contract.observes and not before.approval.one_more:
+        if self.contract.observes and not before.approval.extra_attempt:
             assert self.reading == "same"
         landed_before = before.may_have_landed
         promised = self.contract.natural is not None or self.contract.key is not None
-        assert promised or not landed_before or before.approval.one_more == "retry", "sent again on a guess"
-        send_by = send_by_ms(before, self.situation(), self.now)
+        assert promised or not landed_before or before.approval.extra_attempt == "retry", "sent again on a guess"
+        send_by = attempt_timeout_ms(before, self.situation(), self.now)
         number = len(before.attempts) + 1
         self.note(r.AttemptStarted(step=STEP, number=number, token=1, send_by=send_by, **self.stamp()))
         self.reading = "unread"
@@ -304,10 +304,10 @@ class OperationMachine(RuleBasedStateMachine):
         assert self.contract.observes
         self.reading = self.world.reading(self.time) if reads != "not" else "unreadable"
         if self.reading != "same":
-            voids = bool(self.state.approval.digest)
+            voids = bool(self.state.approval.approved_digest)
             record = r.Reobserved(step=STEP, reading=self.reading, **self.stamp())
             self.note(record)
-            if voids and not self.state.approval.digest:
+            if voids and not self.state.approval.approved_digest:
                 self.world.observed = self.world.changes
                 self.reading = "unread"
 

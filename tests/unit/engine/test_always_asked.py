@@ -24,7 +24,7 @@ from holdfast.model.decision.evidence import RULE, Case
 from holdfast.model.decision.moves import Move, Send, Settle
 from holdfast.model.decision.situation import Block, Now, Situation
 from holdfast.model.operation import OperationState
-from holdfast.model.outcome import RETURNED, Basis, Met
+from holdfast.model.outcome import RETURNED, Basis, PendingEffect
 from tests.unit.engine.lab import Lab, virtual
 
 CEILING = 900
@@ -199,7 +199,7 @@ RETURNED_WITH: dict[str, Any] = {
     "reason": "because",
     "code": "some_code",
     "unverified": True,
-    "met": Met("other/mail#1"),
+    "pending_effect": PendingEffect("other/mail#1"),
 }
 """Another value for each field of an outcome that a rule may decide when a call returned."""
 

@@ -122,7 +122,11 @@ async def test_an_order_to_send_once_more_is_no_approval_of_an_edit(lab: Lab):
         history.add(parked)
         history.add(r.Resolved(step="pay#1", word="retry", by="bea", at=1, up=1))
         operation = history.operations["pay#1"]
-        assert (operation.approval.one_more, operation.edits, operation.approval.digest) == ("retry", True, "")
+        assert (operation.approval.extra_attempt, operation.edits, operation.approval.approved_digest) == (
+            "retry",
+            True,
+            "",
+        )
         situation = Situation(Contract("pay"), asks="digest")
         assert isinstance(decide(operation, situation, Now("boot", 10, 10)), RequestApproval)
 

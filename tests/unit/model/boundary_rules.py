@@ -74,8 +74,12 @@ def _landed(member: Member) -> bool:
 
 
 def _met_by_its_compensation(member: Member) -> bool:
-    amends = member.amends
-    return amends is not None and amends.phase == "succeeded" and member.operation.links.overtaken != amends.step
+    compensation = member.compensation
+    return (
+        compensation is not None
+        and compensation.phase == "succeeded"
+        and member.operation.links.overtaken != compensation.step
+    )
 
 
 def _left_to_undo(boundary: TransactionState, member: Member) -> bool:
@@ -86,18 +90,18 @@ def _left_to_undo(boundary: TransactionState, member: Member) -> bool:
 
 def _compensation_of(boundary: TransactionState, member: Member) -> str:
     """Whether its compensation is `due`, `under way`, or needs a person."""
-    amends = member.amends
-    if amends is not None:
-        came_to_nothing = amends.phase in {"failed", "cancelled", "succeeded"}  # a success here met another world
-        asked_again = amends.step.endswith("/undo") and boundary.tries > 1
+    compensation = member.compensation
+    if compensation is not None:
+        came_to_nothing = compensation.phase in {"failed", "cancelled", "succeeded"}  # a success here met another world
+        asked_again = compensation.step.endswith("/undo") and boundary.tries > 1
         if not (came_to_nothing and asked_again):
-            waits = came_to_nothing or amends.phase in {"unknown", "gated"}
+            waits = came_to_nothing or compensation.phase in {"unknown", "gated"}
             return "a person" if waits else "under way"
     if member.confirmation is not None and member.confirmation.phase == "unknown":
         return "a person"
     if not member.contract.absent_safe and any(one.phase == "unknown" for one in (member.operation, *member.parts)):
         return "a person"
-    return "due" if member.contract.compensates and member.amendable else "a person"
+    return "due" if member.contract.compensates and member.compensable else "a person"
 
 
 # --- the way forward ---------------------------------------------------------------------------------------
@@ -219,9 +223,9 @@ def _member(chance: random.Random, number: int, *, backward: bool) -> Member:
     ended = begun + chance.randint(1, 4) if phase in {*ENDED, "unknown"} else 0
     return replace(
         Member(_operation(chance, step, phase, held=held), _contract(chance), begun, ended),
-        amends=_amends(chance, step) if chance.random() < 0.4 else None,
+        compensation=_amends(chance, step) if chance.random() < 0.4 else None,
         confirmation=_served(chance, f"{step}/confirm") if chance.random() < 0.4 else None,
-        amendable=chance.random() < 0.8,
+        compensable=chance.random() < 0.8,
         confirmable=chance.random() < 0.8,
         reading=chance.choice(("unread", "unread", "same", "changed", "unreadable")),
         lapsed=chance.random() < 0.2,

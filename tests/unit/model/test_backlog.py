@@ -37,8 +37,8 @@ def test_what_it_shows_leads_to_the_same_move_whatever_news_comes():
 
 def paid(number: int, *, undone: bool = False) -> Member:
     step = f"t/pay#{number}"
-    amends = operation(f"{step}/undo", "succeeded") if undone else None
-    return Member(operation(step, "succeeded"), PAY, number, number, amends)
+    compensation = operation(f"{step}/undo", "succeeded") if undone else None
+    return Member(operation(step, "succeeded"), PAY, number, number, compensation)
 
 
 def test_of_many_it_shows_the_one_whose_turn_it_is():

@@ -49,9 +49,9 @@ def one(step: str, contract: Contract, phase: Phase = "succeeded", *, at: int = 
     }
     over = phase in {"succeeded", "failed", "cancelled", "unknown"}
     made = Member(operation(step, phase, **about), contract, at, at if over else 0)
-    for kind in ("amends", "confirmation"):
+    for kind in ("compensation", "confirmation"):
         if kind in fields:
-            fields[kind] = operation(f"{step}/{'undo' if kind == 'amends' else 'confirm'}", *fields[kind])
+            fields[kind] = operation(f"{step}/{'undo' if kind == 'compensation' else 'confirm'}", *fields[kind])
     return replace(made, **fields)
 
 
@@ -85,9 +85,9 @@ ROWS: Final = (
     Row("a confirmation is on its way", BACK, (one("a", SEAT, confirmation=("running",)),), AwaitOperations()),
     Row("the newest first", BACK, (one("a", PAY), one("b", PAY, at=2)), StartCompensations(("b",))),
     Row("side by side", BACK, (one("a", PAY), one("b", PAY)), StartCompensations(("a", "b"))),
-    Row("one is being undone, and an older one waits", BACK, (one("a", PAY), one("b", PAY, at=2, amends=("running",))), AwaitOperations()),
-    Row("the next one", BACK, (one("a", PAY), one("b", PAY, at=2, amends=("succeeded",))), StartCompensations(("a",))),
-    Row("all undone", BACK, (one("a", PAY, amends=("succeeded",)), one("b", NOTE)), Finish(("a",), ("b",))),
+    Row("one is being undone, and an older one waits", BACK, (one("a", PAY), one("b", PAY, at=2, compensation=("running",))), AwaitOperations()),
+    Row("the next one", BACK, (one("a", PAY), one("b", PAY, at=2, compensation=("succeeded",))), StartCompensations(("a",))),
+    Row("all undone", BACK, (one("a", PAY, compensation=("succeeded",)), one("b", NOTE)), Finish(("a",), ("b",))),
     Row("unknown where nothing undoes it", BACK, (one("a", NOTE, "unknown"),),
         ParkTransaction("it is not known whether a happened, and compensating it blindly is not declared harmless", ("a",))),
     Row("unknown, and harmless to undo", BACK, (one("a", HARMLESS, "unknown"),), StartCompensations(("a",))),
@@ -102,24 +102,24 @@ ROWS: Final = (
         ParkTransaction("it is not known whether b/confirm happened", ("b",))),
     Row("not what stands beside it", BACK, (one("a", PAY), one("b", SEAT, confirmation=("unknown",))), StartCompensations(("a",))),
     Row("a confirmed reservation is released", BACK, (one("a", SEAT, confirmation=("succeeded",)),), StartCompensations(("a",))),
-    Row("the compensation failed", BACK, (one("a", PAY, amends=("failed",)),), ParkTransaction("a/undo is failed: no reason is recorded", ("a",))),
-    Row("the compensation is unknown", BACK, (one("a", PAY, amends=("unknown",)),), ParkTransaction("a/undo is unknown: no reason is recorded", ("a",))),
-    Row("a person is asked about the compensation", BACK, (one("a", PAY, amends=("gated",)),), ParkTransaction("a/undo is gated: no reason is recorded", ("a",))),
-    Row("asked for again", replace(BACK, tries=2), (one("a", PAY, amends=("failed",)),), StartCompensations(("a",))),
-    Row("an unknown compensation is not made anew", replace(BACK, tries=2), (one("a", PAY, amends=("unknown",)),),
+    Row("the compensation failed", BACK, (one("a", PAY, compensation=("failed",)),), ParkTransaction("a/undo is failed: no reason is recorded", ("a",))),
+    Row("the compensation is unknown", BACK, (one("a", PAY, compensation=("unknown",)),), ParkTransaction("a/undo is unknown: no reason is recorded", ("a",))),
+    Row("a person is asked about the compensation", BACK, (one("a", PAY, compensation=("gated",)),), ParkTransaction("a/undo is gated: no reason is recorded", ("a",))),
+    Row("asked for again", replace(BACK, tries=2), (one("a", PAY, compensation=("failed",)),), StartCompensations(("a",))),
+    Row("an unknown compensation is not made anew", replace(BACK, tries=2), (one("a", PAY, compensation=("unknown",)),),
         ParkTransaction("a/undo is unknown: no reason is recorded", ("a",))),
-    Row("it landed after its compensation had begun", BACK, (one("a", PAY, amends=("succeeded",), overtaken="a/undo"),),
+    Row("it landed after its compensation had begun", BACK, (one("a", PAY, compensation=("succeeded",), overtaken="a/undo"),),
         ParkTransaction("a turned out otherwise after a/undo had been begun: it is succeeded", ("a",))),
     Row("it was contradicted after that", BACK,
-        (one("a", PAY, "failed", amends=("succeeded",), overtaken="a/undo", contradicted=("it bounced", "it landed")),),
+        (one("a", PAY, "failed", compensation=("succeeded",), overtaken="a/undo", contradicted=("it bounced", "it landed")),),
         ParkTransaction("a turned out otherwise after a/undo had been begun: it landed", ("a",))),
-    Row("and once more on a person's word", replace(BACK, tries=2), (one("a", PAY, amends=("succeeded",), overtaken="a/undo"),), StartCompensations(("a",))),
-    Row("a person lets it stand", replace(BACK, accepted=("a",)), (one("a", PAY, amends=("failed",)),), Finish((), ("a",))),
+    Row("and once more on a person's word", replace(BACK, tries=2), (one("a", PAY, compensation=("succeeded",), overtaken="a/undo"),), StartCompensations(("a",))),
+    Row("a person lets it stand", replace(BACK, accepted=("a",)), (one("a", PAY, compensation=("failed",)),), Finish((), ("a",))),
     Row("a person lets stand what is unknown", replace(BACK, accepted=("a",)), (one("a", PAY, "unknown"),), Finish((), ("a",))),
     Row("a person answered in its place", BACK, (one("a", PAY, stood_in=True),), Finish()),
-    Row("the compensation's code is gone", BACK, (one("a", PAY, amendable=False),),
+    Row("the compensation's code is gone", BACK, (one("a", PAY, compensable=False),),
         ParkTransaction("the compensation of a is no longer in this app", ("a",))),
-    Row("two are stuck", BACK, (one("a", PAY, amends=("failed",)), one("b", PAY, amendable=False)),
+    Row("two are stuck", BACK, (one("a", PAY, compensation=("failed",)), one("b", PAY, compensable=False)),
         ParkTransaction("a/undo is failed: no reason is recorded; the compensation of b is no longer in this app", ("a", "b"))),
     # Forward: confirming.
     Row("a write is open", FORTH, (one("a", NOTE, "running"), held("b", NOTE)), AwaitOperations()),
@@ -178,9 +178,9 @@ ROWS: Final = (
     Row("all have left", FORTH, (held("a", NOTE, "succeeded"), held("b", PIVOT, "succeeded")), Finish()),
     # Forward: what landed late in an inner part that was called off.
     Row("a stray is undone before anything leaves", FORTH, (one("a", PAY, stray=True), held("b", NOTE)), StartCompensations(("a",))),
-    Row("a stray is being undone", FORTH, (one("a", PAY, stray=True, amends=("running",)), held("b", NOTE)), AwaitOperations()),
-    Row("a stray that was undone", FORTH, (one("a", PAY, stray=True, amends=("succeeded",)), held("b", NOTE)), Release("b")),
-    Row("a stray is not confirmed", FORTH, (one("a", SEAT, stray=True, amends=("succeeded",)),), Finish()),
+    Row("a stray is being undone", FORTH, (one("a", PAY, stray=True, compensation=("running",)), held("b", NOTE)), AwaitOperations()),
+    Row("a stray that was undone", FORTH, (one("a", PAY, stray=True, compensation=("succeeded",)), held("b", NOTE)), Release("b")),
+    Row("a stray is not confirmed", FORTH, (one("a", SEAT, stray=True, compensation=("succeeded",)),), Finish()),
 )  # fmt: skip
 
 
@@ -191,12 +191,12 @@ def test_what_is_done_next(row: Row):
 
 def test_a_failed_compensation_says_why():
     (member,) = (one("a", PAY),)
-    stuck = close(BACK, [replace(member, amends=told("a/undo", "failed", "the shelf is full"))])
+    stuck = close(BACK, [replace(member, compensation=told("a/undo", "failed", "the shelf is full"))])
     assert stuck == ParkTransaction("a/undo is failed: the shelf is full", ("a",))
 
 
 def test_the_second_compensation_that_fails_asks_again():
-    member = replace(one("a", PAY), amends=told("a/undo#2", "failed", "still full"))
+    member = replace(one("a", PAY), compensation=told("a/undo#2", "failed", "still full"))
     assert close(replace(BACK, tries=2), [member]) == ParkTransaction("a/undo#2 is failed: still full", ("a",))
     assert close(replace(BACK, tries=3), [member]) == StartCompensations(("a",))
 

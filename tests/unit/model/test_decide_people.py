@@ -40,7 +40,7 @@ def test_what_is_ordered_under_the_same_key_is_sent_only_while_the_key_is_rememb
     story.later(10 * DAY)
     assert story.says() == "unknown: nothing can prove it"
     asked = story.settled("unknown")
-    assert not asked.state.approval.one_more
+    assert not asked.state.approval.extra_attempt
     assert asked.person("retry").says() == "send: a person ordered one more attempt", "who says it did not happen"
 
 
@@ -67,7 +67,7 @@ def test_edited_arguments_are_asked_about_even_after_an_order_to_send_once_more(
     edited = Story().planned().asked().edited(b'{"cents":7}')
     assert edited.says(asks="a2") == "request approval: its arguments were edited"
     ordered = edited.parked("another run holds its business key").person("retry")
-    assert ordered.state.approval.one_more
+    assert ordered.state.approval.extra_attempt
     assert ordered.says(asks="a2") == "request approval: its arguments were edited"
 
 
@@ -124,9 +124,9 @@ def test_an_order_that_a_person_takes_back_by_cancelling_sends_nothing():
 
 def test_an_order_ends_with_the_next_time_a_person_is_asked():
     story = Story().sent("ambiguous").settled("unknown").person("retry").settled("unknown")
-    assert not story.state.approval.one_more
+    assert not story.state.approval.extra_attempt
     parked = Story().sent("ambiguous").parked().person("retry").parked()
-    assert not parked.state.approval.one_more
+    assert not parked.state.approval.extra_attempt
 
 
 def test_an_order_forgets_the_conflict_that_a_person_looked_at():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.model.decision import moves as m
 from holdfast.model.decision.situation import OtherEffect
-from holdfast.model.outcome import PENDING, Basis, Met
+from holdfast.model.outcome import PENDING, Basis, PendingEffect
 from tests.unit.model.stories import Story
 
 ORDER = "desk/order#1"
@@ -33,10 +33,10 @@ def test_other_arguments_under_one_business_key_are_told_by_their_rule():
 
 
 def test_a_call_is_not_sent_while_something_is_pending_about_the_same_thing():
-    met = Met(ORDER, ("an answer",))
-    pending = OtherEffect("pending", "pending", ORDER, met=met)
+    met = PendingEffect(ORDER, ("an answer",))
+    pending = OtherEffect("pending", "pending", ORDER, pending_effect=met)
     assert Story().planned().decide(other=pending) == m.Settle(
-        "the same thing is pending", "cancelled", Basis("rule"), str(met), PENDING, met=met
+        "the same thing is pending", "cancelled", Basis("rule"), str(met), PENDING, pending_effect=met
     )
 
 

@@ -106,7 +106,7 @@ def test_a_gated_operation_can_be_called_off():
 
 def test_changed_preconditions_void_the_approval_and_ask_again():
     story = Story(changed(KEYED, observes=True)).planned().parked().approved().reobserved("changed")
-    assert (story.phase, story.state.approval.digest, bytes(story.state.observed)) == ("gated", "", b"2")
+    assert (story.phase, story.state.approval.approved_digest, bytes(story.state.observed)) == ("gated", "", b"2")
     assert story.says(gate="wanted", reading="changed") == "wait for person: a person is asked"
     assert story.approved().says(gate="wanted", reading="same") == "send: first attempt"
 

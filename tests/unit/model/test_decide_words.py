@@ -143,7 +143,7 @@ def test_what_is_proven_absent_is_not_waited_for():
 
 def test_the_last_millisecond_of_a_key_is_a_limit():
     story = Story(changed(KEYED, idempotency=Key(ttl=timedelta(hours=1)))).sent("ambiguous").later(58 * MINUTE - 1)
-    assert evidence.send_by_ms(story.state, story.situation(), story.now) == 1
+    assert evidence.attempt_timeout_ms(story.state, story.situation(), story.now) == 1
 
 
 def test_a_call_that_lives_is_seen_behind_later_attempts():

@@ -121,13 +121,15 @@ def test_no_key_has_no_time():
 
 def test_the_next_attempt_is_sent_before_its_key_is_forgotten():
     story = Story(ONE_HOUR).sent("ambiguous")
-    assert evidence.send_by_ms(story.state, story.situation(), story.now) == MINUTE
+    assert evidence.attempt_timeout_ms(story.state, story.situation(), story.now) == MINUTE
     story.later(58 * MINUTE - SECOND)
-    assert evidence.send_by_ms(story.state, story.situation(), story.now) == SECOND
+    assert evidence.attempt_timeout_ms(story.state, story.situation(), story.now) == SECOND
     story.later(SECOND)
-    assert evidence.send_by_ms(story.state, story.situation(), story.now) == MINUTE  # forgotten: other proof is needed
+    assert (
+        evidence.attempt_timeout_ms(story.state, story.situation(), story.now) == MINUTE
+    )  # forgotten: other proof is needed
     plain = Story(PLAIN).planned()
-    assert evidence.send_by_ms(plain.state, plain.situation(), plain.now) == MINUTE
+    assert evidence.attempt_timeout_ms(plain.state, plain.situation(), plain.now) == MINUTE
 
 
 def test_natural_time_is_left():

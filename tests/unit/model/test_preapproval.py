@@ -33,10 +33,10 @@ def test_without_a_bound_only_its_time_and_its_end_count():
 def test_an_attempt_and_a_hold_say_which_permission_they_use():
     story = Story()
     used = r.AttemptStarted(step=STEP, intent=story.intent, approval="d", standing="s-1")
-    assert (story.took(used).state.approval.digest, story.state.approval.permission) == ("d", "s-1")
+    assert (story.took(used).state.approval.approved_digest, story.state.approval.permission) == ("d", "s-1")
     planned = Story().planned()
     again = planned.took(r.AttemptStarted(step=STEP, intent=planned.intent, approval="d", standing="s-1")).state
-    assert (again.approval.digest, again.approval.permission) == ("d", "s-1")
+    assert (again.approval.approved_digest, again.approval.permission) == ("d", "s-1")
     held = Story().planned().took(r.OperationHeld(step=STEP, transaction="trip", approval="d", standing="s-1"))
-    assert (held.state.approval.digest, held.state.approval.permission) == ("d", "s-1")
+    assert (held.state.approval.approved_digest, held.state.approval.permission) == ("d", "s-1")
     assert held.released().state.approval.permission == "s-1"

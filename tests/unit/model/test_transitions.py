@@ -120,7 +120,7 @@ def test_a_first_attempt_carries_its_intent():
     record = r.AttemptStarted(step=STEP, number=1, token=4, send_by=5, intent=intent, approval="a", at=7, up=6)
     operation = apply(None, record, "b1")
     attempt = operation.attempts[0]
-    assert (attempt.number, attempt.token, attempt.send_by_ms, attempt.boot, attempt.up, attempt.at) == (
+    assert (attempt.number, attempt.token, attempt.timeout_ms, attempt.boot, attempt.up, attempt.at) == (
         1,
         4,
         5,
@@ -128,7 +128,12 @@ def test_a_first_attempt_carries_its_intent():
         6,
         7,
     )
-    assert (attempt.contract, attempt.end, operation.approval.digest, operation.contract) == ("c", None, "a", "c")
+    assert (attempt.contract, attempt.end, operation.approval.approved_digest, operation.contract) == (
+        "c",
+        None,
+        "a",
+        "c",
+    )
     assert (bytes(operation.observed), operation.step) == (b"1", STEP)
 
 
@@ -186,12 +191,12 @@ def test_a_further_attempt_starts_with_a_clean_slate():
         None,
         "",
     )
-    assert (bytes(state.observed), state.approval.digest) == (b"5", "a2")
+    assert (bytes(state.observed), state.approval.approved_digest) == (b"5", "a2")
 
 
 def test_a_further_attempt_keeps_preconditions_and_approval_that_it_does_not_name():
     story = Story().planned().parked().approved().starts()
-    assert story.state.approval.digest == "a1"
+    assert story.state.approval.approved_digest == "a1"
     assert story.state.observed == r.NOTHING
 
 

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.model import records as r
-from holdfast.model.outcome import RETURNED, Met
+from holdfast.model.outcome import RETURNED, PendingEffect
 from holdfast.model.transitions import apply, ended_at_once, is_only_start
 
 BOOT = "monday"
@@ -30,7 +30,7 @@ def settled(**fields: Any) -> r.OperationSettled:
     "record",
     [
         settled(),
-        settled(unverified=True, missing=("seat",), lost="it does not fit", met=Met("desk/charge#0")),
+        settled(unverified=True, missing=("seat",), lost="it does not fit", met=PendingEffect("desk/charge#0")),
         settled(status="failed", code="402", end=r.End("rejected", code="402"), result=r.NOTHING),
     ],
 )

@@ -31,7 +31,7 @@ def test_a_first_attempt_says_which_standing_permission_it_uses():
 )
 def test_a_permission_stays_until_another_is_named(goes_on, permission, before, named, kept):
     story = goes_on(holds(Story().planned(), **{permission: before}).released(), **{permission: named})
-    assert getattr(story.state.approval, {"approval": "digest", "standing": "permission"}[permission]) == kept
+    assert getattr(story.state.approval, {"approval": "approved_digest", "standing": "permission"}[permission]) == kept
 
 
 # --- preconditions --------------------------------------------------------------------------------------------

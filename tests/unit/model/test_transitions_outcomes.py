@@ -32,7 +32,7 @@ def test_a_pause_moves_no_other_phase(phase):
 
 def test_a_gate_opens_by_an_approval():
     story = Story().planned().parked("a gate")
-    assert (story.phase, story.state.approval.asked, story.state.reason, story.state.rule) == (
+    assert (story.phase, story.state.approval.person_asked, story.state.reason, story.state.rule) == (
         "gated",
         True,
         "a gate",
@@ -41,7 +41,13 @@ def test_a_gate_opens_by_an_approval():
     assert (story.state.waits_for, story.state.wait) == ("a person", None)
     story.approved()
     state = story.state
-    assert (story.phase, state.approval.asked, state.approval.digest, state.reason, state.waits_for) == (
+    assert (
+        story.phase,
+        state.approval.person_asked,
+        state.approval.approved_digest,
+        state.reason,
+        state.waits_for,
+    ) == (
         "ready",
         False,
         "a1",
@@ -59,13 +65,15 @@ def test_only_a_change_voids_an_approval(reading, approved, gated):
     story = story.approved() if approved else story.person("retry")
     story.reobserved(reading)
     assert (story.phase == "gated") == gated
-    assert (story.state.approval.digest == "") == (gated or not approved)
+    assert (story.state.approval.approved_digest == "") == (gated or not approved)
     if gated:
         assert (story.state.reason, story.state.waits_for) == (
             "its preconditions changed after it was approved",
             "a person",
         )
-    assert (story.state.approval.asks == OTHERWISE) == gated, "a word about what was asked before would end or begin it"
+    assert (story.state.approval.asked_digest == OTHERWISE) == gated, (
+        "a word about what was asked before would end or begin it"
+    )
 
 
 def test_a_hold_waits_for_its_commit():
@@ -131,7 +139,7 @@ def test_an_outcome_keeps_everything_that_was_said():
         ("x",),
         story.wall,
     )
-    assert (state.settlement.basis, state.approval.asked, state.waits_for, state.wait) == (
+    assert (state.settlement.basis, state.approval.person_asked, state.waits_for, state.wait) == (
         Basis("rule"),
         False,
         "",
@@ -148,15 +156,15 @@ def test_what_is_missing_stays_missing_in_the_outcome():
 
 def test_an_unknown_outcome_asks_a_person():
     story = Story().sent("ambiguous").waits(3, "verify").settled("unknown")
-    assert (story.state.approval.asked, story.state.waits_for, story.state.wait) == (True, "a person", None)
-    assert story.settled("succeeded").state.approval.asked
+    assert (story.state.approval.person_asked, story.state.waits_for, story.state.wait) == (True, "a person", None)
+    assert story.settled("succeeded").state.approval.person_asked
 
 
 def test_the_question_of_an_unknown_outcome_says_since_when_and_never_closes_by_itself():
     story = Story().sent("ambiguous").later(5)
     until = story.wall + HOUR
     state = story.settled("unknown", until=until).state
-    assert (state.approval.asked_at, state.approval.until, state.approval.on_expiry) == (story.wall, until, "hold")
+    assert (state.approval.asked_at, state.approval.answer_by, state.approval.on_expiry) == (story.wall, until, "hold")
     assert not state.approval.expired(until)
 
 
@@ -213,10 +221,10 @@ def test_a_person_s_words_are_kept_with_the_outcome():
 def test_an_order_clears_what_was_known_about_the_outcome():
     story = Story().sent("ambiguous").settled("unknown", code="c", reason="why").waits(9, "verify").person("retry")
     state = story.state
-    assert (state.phase, state.approval.one_more, state.approval.asked) == ("ready", "retry", True)
+    assert (state.phase, state.approval.extra_attempt, state.approval.person_asked) == ("ready", "retry", True)
     assert (state.settlement.basis, state.settlement.code, state.reason, state.settlement.at) == (None, "", "", 0)
     assert (state.wait, state.waits_for) == (None, "")
-    assert not story.starts().state.approval.one_more
+    assert not story.starts().state.approval.extra_attempt
 
 
 def test_contradictions_are_collected_beside_the_outcome():
@@ -332,7 +340,7 @@ def test_a_person_s_word_settles_when_it_is_given():
 
 def test_parking_ends_every_pause_and_order():
     story = Story().planned().parked().person("retry").waits(9, "retry").parked()
-    assert (story.state.wait, story.state.approval.one_more) == (None, "")
+    assert (story.state.wait, story.state.approval.extra_attempt) == (None, "")
 
 
 def test_a_late_report_is_marked_only_where_it_was_late():

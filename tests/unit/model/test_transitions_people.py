@@ -24,34 +24,47 @@ def test_a_question_says_what_is_asked_of_how_many_since_when_and_until_when():
     story = Story().planned()
     until = story.wall + HOUR
     state = story.asked("a1", people=2, until=until).state
-    assert (state.approval.asks, state.approval.people, state.approval.asked_at, state.approval.until) == (
+    assert (
+        state.approval.asked_digest,
+        state.approval.people_needed,
+        state.approval.asked_at,
+        state.approval.answer_by,
+    ) == (
         "a1",
         2,
         story.wall,
         until,
     )
-    assert (state.phase, state.approval.asked, state.waits_for) == ("gated", True, "a person")
+    assert (state.phase, state.approval.person_asked, state.waits_for) == ("gated", True, "a person")
 
 
 def test_a_new_question_forgets_the_approvals_of_the_one_before():
     story = Story().planned().asked(people=2).approved("ann", until=9).approved("bob")
-    assert (story.state.approval.digest, story.state.approval.approvers) == ("a1", ("ann", "bob"))
+    assert (story.state.approval.approved_digest, story.state.approval.approvers) == ("a1", ("ann", "bob"))
     state = story.asked("a2").state
-    assert (state.approval.digest, state.approval.approvers, state.approval.approved_until) == ("", (), 0)
+    assert (state.approval.approved_digest, state.approval.approvers, state.approval.approved_until) == ("", (), 0)
 
 
 def test_a_doubt_leaves_the_approval_as_it_is():
     """What is parked for another reason asks for no approval, and voids none."""
-    assert Story().planned().asked().approved().parked("tool gone").state.approval.digest == "a1"
+    assert Story().planned().asked().approved().parked("tool gone").state.approval.approved_digest == "a1"
 
 
 def test_an_approval_stands_once_enough_people_gave_it():
     story = Story().planned().asked(people=2).approved("ann")
-    assert (story.phase, story.state.approval.digest, story.state.approval.approvers) == ("gated", "", ("ann",))
+    assert (story.phase, story.state.approval.approved_digest, story.state.approval.approvers) == (
+        "gated",
+        "",
+        ("ann",),
+    )
     assert (story.state.reason, story.state.waits_for) == ("a gate", "a person")
     story.approved("bob")
-    assert (story.phase, story.state.approval.digest, story.state.approval.approvers) == ("ready", "a1", ("ann", "bob"))
-    assert (story.state.reason, story.state.waits_for, story.state.approval.asked) == ("", "", False)
+    assert (story.phase, story.state.approval.approved_digest, story.state.approval.approvers) == (
+        "ready",
+        "a1",
+        ("ann", "bob"),
+    )
+    assert (story.state.reason, story.state.waits_for, story.state.approval.person_asked) == ("", "", False)
 
 
 @pytest.mark.parametrize(
@@ -88,7 +101,7 @@ def judged(story: Story) -> Story:
 def test_a_ruling_is_kept_with_its_policy_and_the_facts_it_judged_and_changes_no_question():
     state = judged(Story().planned().asked()).state
     assert (state.judgement.ruling, state.judgement.policy, state.judgement.facts) == (ASK, "desk@1", FACTS)
-    assert (state.phase, state.approval.asks, state.approval.asked) == ("gated", "a1", True)
+    assert (state.phase, state.approval.asked_digest, state.approval.person_asked) == ("gated", "a1", True)
 
 
 # --- amends that were begun before anybody knew of the effect ------------------------------------------------
@@ -163,20 +176,25 @@ def test_an_edit_changes_what_is_sent_and_keeps_what_code_called():
     state = story.edited(b'{"cents":7}').state
     assert (state.phase, bytes(state.intent.arguments), state.as_called) == ("ready", b'{"cents":7}', called)
     assert (state.edits, state.editing.editors) == (True, ("ann",))
-    assert (state.approval.asks, state.approval.approvers, state.approval.digest, state.approval.approved_until) == (
+    assert (
+        state.approval.asked_digest,
+        state.approval.approvers,
+        state.approval.approved_digest,
+        state.approval.approved_until,
+    ) == (
         "",
         (),
         "",
         0,
     )
-    assert (state.approval.asked, state.reason, state.wait, state.waits_for) == (False, "", None, "")
+    assert (state.approval.person_asked, state.reason, state.wait, state.waits_for) == (False, "", None, "")
 
 
 def test_other_arguments_are_judged_anew_and_the_approval_of_the_first_ones_is_none_of_theirs():
     story = judged(Story().planned()).asked().approved().parked("tool gone")
-    assert (story.state.judgement.policy, story.state.approval.digest) == ("desk@1", "a1")
+    assert (story.state.judgement.policy, story.state.approval.approved_digest) == ("desk@1", "a1")
     state = story.edited(b'{"cents":7}').state
-    assert (state.judgement.policy, state.approval.digest) == ("", "")
+    assert (state.judgement.policy, state.approval.approved_digest) == ("", "")
     assert state.judgement.ruling == ASK, "what was said stands where no policy is there any more to judge them"
 
 
@@ -207,15 +225,15 @@ def test_a_persons_answer_in_the_place_of_the_tool_is_a_success_without_an_effec
 
 def test_a_question_is_marked_as_changed_once_people_are_asked_about_something_else():
     story = Story().planned().asked("a1")
-    assert not story.state.approval.changed
-    assert not story.asked("a1").state.approval.changed
-    assert story.asked("a2").state.approval.changed
-    assert story.asked("a2").state.approval.changed, "it stays another question than the first"
+    assert not story.state.approval.question_changed
+    assert not story.asked("a1").state.approval.question_changed
+    assert story.asked("a2").state.approval.question_changed
+    assert story.asked("a2").state.approval.question_changed, "it stays another question than the first"
 
 
 def test_a_question_about_edited_arguments_is_another_one():
     story = Story().planned().asked("a1").edited(b'{"cents":4}')
-    assert story.asked("a1").state.approval.changed
+    assert story.asked("a1").state.approval.question_changed
 
 
 def test_a_permission_that_was_used_is_kept_when_people_are_asked():

@@ -179,7 +179,7 @@ def _line(history: RunHistory, now: LoadedItem, about: NotifiedItem) -> LetterLi
             kind = AMENDABLE if contract_of(history, operation).compensates else DISPUTED
             answer, due, asked_ms = answer_with(now.run, kind, now.step), 0, now.asked_ms
         case OperationState() as operation:
-            asks, facts, due = question_of(operation), _of_operation(operation), operation.approval.until
+            asks, facts, due = question_of(operation), _of_operation(operation), operation.approval.answer_by
             kind = "approval" if operation.wants_approval else "person"
             answer = answer_with(
                 now.run, kind, now.step, sent=operation.may_have_been_sent, shown=_shown(now, operation)

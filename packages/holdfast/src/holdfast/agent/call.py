@@ -13,7 +13,7 @@ from holdfast.engine.active_run.scopes import SCOPE, Scope
 from holdfast.engine.messages import deliver_messages, interrupted_by
 from holdfast.engine.steps import NO_METADATA, CallMetadata, DeliveredOperation, ToolCall, facts_of, read, write
 from holdfast.engine.suspension import Pause
-from holdfast.engine.transactions import parts_met
+from holdfast.engine.transactions import parts_of_effect
 from holdfast.errors import ArgumentError, Interrupted, OutsideRun, UsageError
 from holdfast.model import records as r
 from holdfast.model.facts import Fact
@@ -140,10 +140,10 @@ def _outcome(
     name = f"{run}/{delivered.step}"
     if delivered.kind == PENDING:
         return Outcome("pending", name, tool.name, reason=delivered.detail, arguments=arguments)
-    if (met := settlement.met) is not None:
+    if (pending := settlement.pending_effect) is not None:
         return Outcome(
-            "pending", name, tool.name, settlement.basis, operation.reason, settlement.code, met.source,
-            arguments=arguments, pending=met.items,
+            "pending", name, tool.name, settlement.basis, operation.reason, settlement.code, pending.source,
+            arguments=arguments, pending=pending.items,
         )  # fmt: skip
     if delivered.kind == "unknown":
         return Outcome("unknown", name, tool.name, reason=operation.reason, arguments=arguments)
@@ -273,7 +273,7 @@ async def ended_parts(scope: Scope, outcome: Outcome[Any]) -> dict[str, Outcome[
     instance = scope.active
 
     def parts() -> tuple[OperationState, ...]:
-        return parts_met(instance.history, step, outcome.reused)
+        return parts_of_effect(instance.history, step, outcome.reused)
 
     async def fresh() -> dict[str, Any]:
         while (still := next((part for part in parts() if not part.final), None)) is not None:

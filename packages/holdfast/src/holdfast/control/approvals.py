@@ -37,9 +37,9 @@ def asked_about(history: RunHistory, step: str, by: str) -> OperationState:
     if operation is None:
         known = ", ".join(step for step, one in history.operations.items() if one.phase == "gated") or "none"
         raise UsageError(f"run {history.run} asks for no approval of {step}", known=f"it asks about: {known}")
-    if not operation.approval.asks:
+    if not operation.approval.asked_digest:
         raise _asks_nothing(name, operation)
-    if operation.wants_approval and operation.approval.asks == OTHERWISE:
+    if operation.wants_approval and operation.approval.asked_digest == OTHERWISE:
         raise UsageError(
             f"what {name} relies on has changed since it was asked about", known="the new question is not recorded yet",
             next_step=f"holdfast resume {history.run}",
@@ -74,7 +74,7 @@ def checked_in_time(history: RunHistory, operation: OperationState, now_ms: int)
 
 
 def _asks_nothing(name: str, operation: OperationState) -> UsageError:
-    state = f"was answered, and is {operation.phase}" if operation.approval.asks else f"is {operation.phase}"
+    state = f"was answered, and is {operation.phase}" if operation.approval.asked_digest else f"is {operation.phase}"
     return UsageError(f"{name} {state}: it waits for no approval", next_step=f"holdfast why {name}")
 
 
@@ -117,7 +117,11 @@ def approval_of(operation: OperationState, granted: Granted) -> Command:
     """The command that lets exactly this be sent. Raises `UsageError` where that person gave it before."""
     _checked_new(operation, granted.by)
     record = r.ApprovalGranted(
-        step=operation.step, approval=operation.approval.asks, by=granted.by, note=granted.why, until=granted.until_ms
+        step=operation.step,
+        approval=operation.approval.asked_digest,
+        by=granted.by,
+        note=granted.why,
+        until=granted.until_ms,
     )
     return Command("approve", granted.by, granted.why, record)
 
@@ -134,7 +138,7 @@ def edit_of(operation: OperationState, changes: r.Raw, granted: Granted, codes: 
     Where the tool's code is not here, they are judged where it is.
     """
     record = r.ArgumentsEdited(
-        step=operation.step, approval=operation.approval.asks, by=granted.by, changes=changes, note=granted.why
+        step=operation.step, approval=operation.approval.asked_digest, by=granted.by, changes=changes, note=granted.why
     )
     _judged(operation, record, codes)
     return Command("edit", granted.by, granted.why, record)
@@ -143,7 +147,7 @@ def edit_of(operation: OperationState, changes: r.Raw, granted: Granted, codes: 
 def stand_in_of(operation: OperationState, result: r.Raw, granted: Granted, codes: AnswerContext) -> Command:
     """The command by which a person's answer replaces the tool's result. Raises `UsageError` where it does not fit."""
     record = r.ResultGiven(
-        step=operation.step, approval=operation.approval.asks, by=granted.by, result=result, note=granted.why
+        step=operation.step, approval=operation.approval.asked_digest, by=granted.by, result=result, note=granted.why
     )
     _judged(operation, record, codes)
     return Command("stand_in", granted.by, granted.why, record)
@@ -156,5 +160,7 @@ def _judged(operation: OperationState, record: r.ArgumentsEdited | r.ResultGiven
 
 def refusal_of(operation: OperationState, *, by: str, why: str, code: str = "") -> Command:
     """The command that declines: nothing was sent, and nothing will be. The agent receives `code`."""
-    record = r.ApprovalRefused(step=operation.step, approval=operation.approval.asks, by=by, reason=why, code=code)
+    record = r.ApprovalRefused(
+        step=operation.step, approval=operation.approval.asked_digest, by=by, reason=why, code=code
+    )
     return Command("decline", by, why, record)

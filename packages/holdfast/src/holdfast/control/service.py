@@ -236,8 +236,8 @@ class ControlService:
 
     async def _decide(self, history: RunHistory, command: Command, asked: OperationState) -> Applied:
         run = history.run
-        voice = plain_name(command.by) if asked.approval.people > 1 else ""
-        key = f"approval/{asked.step}/{asked.approval.asks}/{history.entry_seen}/{voice}"
+        voice = plain_name(command.by) if asked.approval.people_needed > 1 else ""
+        key = f"approval/{asked.step}/{asked.approval.asked_digest}/{history.entry_seen}/{voice}"
         # An answered operation gets no second answer under its key; the command is recorded all the same.
         entry = await self._post(run, command, key if asked.phase == "gated" else "")
         if not entry.fresh:

@@ -120,4 +120,4 @@ def _report_on(history: RunHistory, step: str) -> Reported | None:
 
 
 def _asking(history: RunHistory) -> list[OperationState]:
-    return [one for one in history.open_operations() if one.approval.asked or one.status == "unknown"]
+    return [one for one in history.open_operations() if one.approval.person_asked or one.status == "unknown"]

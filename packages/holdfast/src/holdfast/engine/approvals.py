@@ -204,7 +204,7 @@ def came_late(operation: OperationState, word: LedgerEntry) -> bool:
 
 def verdict_of(operation: OperationState, record: Verdict, codes: AnswerContext) -> Verdict:
     """The record of this answer. Raises `UsageError` if it does not fit the present question."""
-    if record.approval != operation.approval.asks or operation.approval.asks == OTHERWISE:
+    if record.approval != operation.approval.asked_digest or operation.approval.asked_digest == OTHERWISE:
         raise UsageError(f"what {record.step} asks about has changed since")
     if isinstance(record, r.ApprovalGranted) and is_among(record.by, operation.approval.approvers):
         raise UsageError(f"{record.by} approved {record.step} already")
@@ -296,7 +296,7 @@ async def judge(driver: OperationDriver) -> None:
     arguments = plain_arguments(bytes(operation.intent.arguments))
     facts = await _facts(driver, policy, arguments, log.now().wall)
     ruling = policy.ruling(facts, arguments, lambda what: chance(secret, driver.id, what))
-    if operation.approval.asks:
+    if operation.approval.asked_digest:
         ruling = asked_before(ruling)
     first = plan(driver, "its policy")
     await archive_policy(log.process, policy)
@@ -360,7 +360,7 @@ def decision_posts(operation: OperationState, record: r.Record, run: str) -> tup
     """The ledger entries that go with a person's final decision about an operation: approved, or declined."""
     name = operation_id(run, operation.step)
     match record:
-        case r.ApprovalGranted() if len(operation.approval.approvers) + 1 >= operation.approval.people:
+        case r.ApprovalGranted() if len(operation.approval.approvers) + 1 >= operation.approval.people_needed:
             return _history_posts(operation, history_entry(operation.judgement.facts, "approved", name, record.at))
         case r.ApprovalRefused(code=""):
             return _history_posts(operation, history_entry(operation.judgement.facts, "declined", name, record.at))

@@ -39,7 +39,7 @@ from holdfast.model.run_history import RunHistory, members_of
 from holdfast.model.seeded_cases import SeededCaseEnd, ending, ending_text
 from holdfast.model.stop_reasons import reason_of
 from holdfast.model.system import is_planted
-from holdfast.model.transaction import TRANSACTION_MOVES, WHOLE_RUN
+from holdfast.model.transaction import TRANSACTION_TRANSITIONS, WHOLE_RUN
 from holdfast.model.transitions import TRANSITIONS, apply
 from holdfast.model.waits import waits_left
 
@@ -127,7 +127,7 @@ def _about_more(
         return (replace(record, entry=applied.entry, **stamp),)
     before = history.boundaries.by_name.get(record.transaction)
     phase: str = before.phase if before is not None else "new"
-    possible = phase in TRANSACTION_MOVES[type(record)][0]
+    possible = phase in TRANSACTION_TRANSITIONS[type(record)][0]
     if record.transaction == WHOLE_RUN and before is None:
         possible, phase = history.lifecycle.status in {"completed", "stopped"}, history.lifecycle.status
     if not possible:
@@ -423,7 +423,7 @@ def waits_for_code(history: RunHistory, entry: LedgerEntry, tools: Mapping[str, 
     if operation is None or operation.intent.completes or operation.intent.tool in tools or operation.intent.late:
         return ""  # a host's tool returns any JSON value, and no app holds its code
     if isinstance(record, (r.ArgumentsEdited, r.ResultGiven)):
-        return operation.intent.tool if record.approval == operation.approval.asks else ""
+        return operation.intent.tool if record.approval == operation.approval.asked_digest else ""
     if isinstance(record, r.Resolved):
         return "" if record.result == r.NOTHING else operation.intent.tool
     end = record.end

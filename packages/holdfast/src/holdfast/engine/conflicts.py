@@ -26,7 +26,7 @@ from holdfast.model import records as r
 from holdfast.model.decision.situation import OtherEffect
 from holdfast.model.ids import operation_id, reuse_stream, split_operation_id, stream
 from holdfast.model.operation import OperationState
-from holdfast.model.outcome import Met
+from holdfast.model.outcome import PendingEffect
 from holdfast.model.pending import LITERAL, literal, literals, names_of, thing, thing_stream
 from holdfast.model.records import NOTHING, Raw
 from holdfast.model.run_history import RunHistory
@@ -46,11 +46,11 @@ CLAIM_OF: Final = "the claim of "
 """Prefix of the recorded reason for a wait; the name of the operation that holds the business key follows."""
 
 
-def may_meet_other_effect(driver: Claimant, operation: OperationState) -> bool:
+def may_conflict(driver: Claimant, operation: OperationState) -> bool:
     """True if a new operation may conflict with another effect: then the ledger is read before it is sent."""
     log, intent = driver.log, operation.intent
     return (
-        intent.meets_others or bool(log.history.lifecycle.forked_from) or intent.tool in log.process.pending_index.known
+        intent.can_conflict or bool(log.history.lifecycle.forked_from) or intent.tool in log.process.pending_index.known
     )
 
 
@@ -82,7 +82,7 @@ async def find_conflict(driver: Claimant, things: Callable[[], Iterable[str]] = 
         driver.found.other = await find_ancestor_write(driver)
 
 
-def _met(driver: Claimant, by: str, holder: ClaimHolder) -> OtherEffect:
+def _conflict_with(driver: Claimant, by: str, holder: ClaimHolder) -> OtherEffect:
     return OtherEffect(
         "claim" if by == "claim" else "guard",
         "succeeded" if holder.note.state == "succeeded" else "pending",
@@ -181,7 +181,7 @@ async def _find_claim(driver: Claimant) -> None:
     driver.found.holder = holder
     if holder is not None and holder.stands and holder.note.operation != driver.id:
         mismatch = holder.note.digest != intent.digest
-        driver.found.other = replace(_met(driver, "claim", holder), mismatch=mismatch)
+        driver.found.other = replace(_conflict_with(driver, "claim", holder), mismatch=mismatch)
         return
     if holder is not None and holder.stands:
         driver.found.taking = None
@@ -285,7 +285,7 @@ async def _find_repeat(driver: Claimant) -> None:
     if holder.note.digest != intent.digest and not once.reworded:
         return
     driver.found.holder = holder
-    driver.found.other = replace(_met(driver, "guard", holder), then=once.then)
+    driver.found.other = replace(_conflict_with(driver, "guard", holder), then=once.then)
 
 
 def repeat_stream(tool: str, words: str) -> str:
@@ -516,7 +516,9 @@ async def _still_pending(driver: Claimant, entries: Iterable[LedgerEntry]) -> Ot
         return OtherEffect("pending", "pending", source)
     items = tuple(note.item for note, _ in left if note.whole == source)
     said = "" if first.whole else first.item
-    return OtherEffect("pending", "pending", source, deferred=True, met=Met(source, items, since_ms, said))
+    return OtherEffect(
+        "pending", "pending", source, deferred=True, pending_effect=PendingEffect(source, items, since_ms, said)
+    )
 
 
 async def _called_off(driver: Claimant, run: str) -> bool:

@@ -108,7 +108,13 @@ class DrivenOperation(msgspec.Struct, eq=False):
     def asks(self, operation: OperationState) -> str:
         """The digest of exactly what a person would be asked to approve now; empty if no approval is needed."""
         found, tool = self.found, self.tool
-        if not (found.gate or found.other or operation.approval.asks or operation.edits or operation.judgement.ruling):
+        if not (
+            found.gate
+            or found.other
+            or operation.approval.asked_digest
+            or operation.edits
+            or operation.judgement.ruling
+        ):
             return ""  # and most operations need none
         contract, conflicts = operation.contract if tool is None else tool.digest, bool(found.gate or found.other)
         namespace = self.active.process.identity.namespace
@@ -155,7 +161,7 @@ class DrivenOperation(msgspec.Struct, eq=False):
         """Another recorded operation of the same run."""
         return driver_of(self.active, step)
 
-    def limit_ms(self, started: r.AttemptStarted) -> int:
+    def timeout_ms(self, started: r.AttemptStarted) -> int:
         """How long after its start an attempt may send."""
         return started.send_by or self.contract().timeout_ms
 

@@ -15,7 +15,7 @@ import msgspec
 from holdfast.engine.approvals import ask, find_permission, judge, park, permission_use_post, sent_posts
 from holdfast.engine.conflicts import (
     find_other_effect,
-    may_meet_other_effect,
+    may_conflict,
     outcome_posts,
     reused_post,
     taking_posts,
@@ -45,7 +45,7 @@ from holdfast.errors import ArgumentError, Deferred, JournalError, LeaseLost, Le
 from holdfast.journal.port import Post
 from holdfast.model import records as r
 from holdfast.model.decision import moves as m
-from holdfast.model.decision.evidence import send_by_ms
+from holdfast.model.decision.evidence import attempt_timeout_ms
 from holdfast.model.decision.situation import Now
 from holdfast.model.operation import OperationState
 from holdfast.model.outcome import FINAL, INTERRUPTED, WITHHELD
@@ -81,7 +81,7 @@ async def drive(driver: DrivenOperation) -> OperationState:
     if driver.started is not None:
         await _resume_attempt(driver, driver.started)
     operation = driver.operation
-    if driver.journaled and may_meet_other_effect(driver, operation):
+    if driver.journaled and may_conflict(driver, operation):
         await find_other_effect(driver)
         operation = driver.operation
     while operation.phase not in FINAL:
@@ -218,7 +218,7 @@ async def _attempt_now(driver: DrivenOperation, operation: OperationState, now: 
         return
     driver.started, driver.decided_on = started, operation
     try:
-        posts = taking_posts(driver) if operation.intent.meets_others else ()
+        posts = taking_posts(driver) if operation.intent.can_conflict else ()
         if operation.judgement.facts is not None:
             posts = (*posts, *sent_posts(driver, now.wall))
         await driver.record(started, posts=posts if allowed is None else (*posts, allowed))
@@ -297,9 +297,9 @@ def _misfit(driver: DrivenOperation) -> str:
 
 
 def _started(driver: DrivenOperation, operation: OperationState, now: Now, *, first: bool) -> r.AttemptStarted:
-    send_by = 0
+    timeout_ms = 0  # the contract's
     if (operation.attempts or driver.found.key_age_ms) and driver.contract().key is not None:
-        send_by = send_by_ms(operation, driver.situation(operation), now)
+        timeout_ms = attempt_timeout_ms(operation, driver.situation(operation), now)
     intent = operation.intent if driver.found.taking is None else intent_of(driver)
     if first and driver.found.observed is not r.NOTHING:
         intent = msgspec.structs.replace(intent, observed=driver.found.observed)
@@ -307,10 +307,12 @@ def _started(driver: DrivenOperation, operation: OperationState, now: Now, *, fi
         step=driver.step,
         number=len(operation.attempts) + 1,
         token=driver.active.lease.token,
-        send_by=send_by,
+        send_by=timeout_ms,
         intent=intent if first or driver.found.taking is not None else None,
         observed=r.NOTHING if first else driver.found.observed,
-        approval=operation.approval.digest if driver.found.permission is None else driver.asks(driver.operation),
+        approval=operation.approval.approved_digest
+        if driver.found.permission is None
+        else driver.asks(driver.operation),
         standing="" if driver.found.permission is None else driver.found.permission.permission.id,
         at=now.wall,
         up=now.up,
@@ -393,12 +395,12 @@ async def _record_outcome(
         at=now.wall,
         up=now.up,
     )
-    if move.met is not None:
-        record = msgspec.structs.replace(record, met=move.met)
+    if move.pending_effect is not None:
+        record = msgspec.structs.replace(record, met=move.pending_effect)
     if move.status == "unknown":
         record = msgspec.structs.replace(record, until=driver.active.process.settings.answer_by(now.wall))
     posts: tuple[Post, ...] = ()
-    if operation.meets_others:
+    if operation.can_conflict:
         outcome = msgspec.structs.replace(operation.settlement, basis=move.basis, result=result)
         settled = msgspec.structs.replace(operation, phase=move.status, settlement=outcome)
         posts = outcome_posts(driver.id, settled) if driver.journaled else ()

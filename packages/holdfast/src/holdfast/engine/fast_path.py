@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from holdfast.engine.conflicts import may_meet_other_effect
+from holdfast.engine.conflicts import may_conflict
 from holdfast.engine.exceptions.call_end import end_of_value
 from holdfast.engine.executor import file_end, held_back, report_late, withhold
 from holdfast.engine.invoke import give_up, start_call, take_answer
@@ -63,10 +63,10 @@ async def attempt_at_once(driver: DrivenOperation, draft: OperationState, tool: 
             driver.started = None
             return
         crash.reached("before_send")
-        limit_ms = tool.contract.timeout_ms
+        timeout_ms = tool.contract.timeout_ms
         over: asyncio.Future[None] = active.ending.get_loop().create_future()
-        call = driver.calls[1] = start_call(driver, started, limit_ms, over)
-        await process.calls.timeouts.wait(over, limit_ms / 1000)
+        call = driver.calls[1] = start_call(driver, started, timeout_ms, over)
+        await process.calls.timeouts.wait(over, timeout_ms / 1000)
         crash.reached("after_send")
         driver.answer = take_answer(driver, 1, call) if call.done() else await give_up(driver, started, call)
         del call, over  # the task with its context: the collector would visit them during the commit that follows
@@ -92,7 +92,7 @@ async def _record_return(driver: DrivenOperation, tool: ToolCode, answer: CallRe
     move = next_move(driver, apply(driver.operation, ended, log.history.ownership.boot), now)
     if end.lost or type(move) is not m.Settle or move.status != "succeeded" or not move.attempt:
         return False
-    if move.reason or move.code or move.met is not None:  # this record would not hold them; that of `file_end` does
+    if move.reason or move.code or move.pending_effect is not None:  # only the record of `file_end` holds these
         return False
     crash = active.process.environment.crash
     crash.reached("before_outcome")
@@ -131,5 +131,5 @@ def _awaits_something(driver: DrivenOperation, draft: OperationState, now: Now) 
         or bool(process.isolation.alone)
         or not process.lease_is_fresh(now.up)
         or driver.log.may_have_news()
-        or may_meet_other_effect(driver, draft)
+        or may_conflict(driver, draft)
     )

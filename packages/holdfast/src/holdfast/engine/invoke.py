@@ -45,13 +45,13 @@ async def invoke(driver: DrivenOperation, started: r.AttemptStarted) -> CallResu
     number = started.number
     process, call = driver.active.process, driver.calls.get(number)
     over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    limit_ms = left_ms = driver.limit_ms(started)
+    timeout_ms = left_ms = driver.timeout_ms(started)
     if call is None:
         process.environment.crash.reached("before_send")
-        driver.calls[number] = call = start_call(driver, started, limit_ms, over)
+        driver.calls[number] = call = start_call(driver, started, timeout_ms, over)
     else:
         call.add_done_callback(lambda _: wake(over))
-        left_ms = max(0, limit_ms - (process.journal.now().ms - started.up))
+        left_ms = max(0, timeout_ms - (process.journal.now().ms - started.up))
     await process.calls.timeouts.wait(over, left_ms / 1000)
     process.environment.crash.reached("after_send")
     return take_answer(driver, number, call) if call.done() else await give_up(driver, started, call)
@@ -78,7 +78,7 @@ def _answer(
 
 
 def start_call(
-    driver: DrivenOperation, started: r.AttemptStarted, limit_ms: int, over: asyncio.Future[None]
+    driver: DrivenOperation, started: r.AttemptStarted, timeout_ms: int, over: asyncio.Future[None]
 ) -> asyncio.Future[Any]:
     """Start the call in a context of its own, where `current_operation()` is this operation."""
     tool, active, step = driver.tool, driver.active, driver.step
@@ -88,7 +88,7 @@ def start_call(
     # Neither function holds the driver, which holds `current`: a circle would keep each step for the garbage collector.
     current = CurrentOperation(
         run, step, tool.name, started.number,
-        left_ms=partial(_left_ms, process.journal, started.up + limit_ms),
+        left_ms=partial(_left_ms, process.journal, started.up + timeout_ms),
         key=partial(key_of, namespace, run, step, intent),
     )  # fmt: skip
     if tool.contract.observes:
@@ -118,7 +118,7 @@ def _enter(current: CurrentOperation, resolve: Callable[[str], str] | None, reve
 
 async def give_up(driver: DrivenOperation, started: r.AttemptStarted, call: asyncio.Future[Any]) -> CallResult:
     """Give up a call whose time is over. A coroutine is cancelled and may still answer briefly; a thread runs on."""
-    seconds = f"{driver.limit_ms(started) / 1000:g} s"
+    seconds = f"{driver.timeout_ms(started) / 1000:g} s"
     tool = driver.tool
     assert tool is not None, driver.step
     if tool.body.is_async:

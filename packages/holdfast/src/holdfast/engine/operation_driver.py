@@ -155,7 +155,7 @@ def approval_asked(namespace: str, name: str, operation: OperationState, contrac
     requires an approval.
     """
     ruled = operation.judgement.ruling is not None and operation.judgement.ruling.asks
-    if not (conflicts or operation.approval.asks or operation.edits or ruled):
+    if not (conflicts or operation.approval.asked_digest or operation.edits or ruled):
         return ""
     intent = operation.intent
     words = (intent.tool.encode(), contract.encode(), intent.digest.encode())

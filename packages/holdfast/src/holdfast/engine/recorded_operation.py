@@ -61,7 +61,7 @@ class RecordedOperation:
         """True unless an attempt without an approval is on record: the condition is a part of the code."""
         del condition
         approval = self.operation.approval
-        return bool(approval.asks or approval.digest) or not self.operation.attempts
+        return bool(approval.asked_digest or approval.approved_digest) or not self.operation.attempts
 
     def asks(self, operation: OperationState) -> str:
         """The digest of exactly what a person would be asked to approve now; empty if no approval is needed."""

@@ -20,7 +20,7 @@ from holdfast.engine.fast_path import attempt_at_once
 from holdfast.engine.sealing import detach, record_before_detaching, refuse, replay_detachment, replay_timeout, sealing
 from holdfast.engine.suspension import Pause
 from holdfast.engine.tool_protocol import ToolCode, words_of
-from holdfast.engine.transactions import aborted, may_begin, parts_met, resume_closing
+from holdfast.engine.transactions import aborted, may_begin, parts_of_effect, resume_closing
 from holdfast.errors import (
     HoldfastError,
     JournalError,
@@ -331,7 +331,7 @@ def _deliver(active: ActiveRun, step: str, delivery: Delivery) -> DeliveredOpera
 def part_names(active: ActiveRun, step: str) -> tuple[str, ...]:
     """The tool's names for the parts of its effect whose end came, or comes, later than its outcome."""
     history = active.history
-    return tuple(one.intent.item for one in parts_met(history, step, history.operations[step].links.reused))
+    return tuple(one.intent.item for one in parts_of_effect(history, step, history.operations[step].links.reused))
 
 
 def _is_deliverable(active: ActiveRun, step: str, *, called_off: bool) -> bool:

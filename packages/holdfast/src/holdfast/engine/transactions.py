@@ -425,7 +425,7 @@ class Members:
 
     def _member(self, operation: OperationState) -> Member:
         active, step, operations = self._active, operation.step, self._active.history.operations
-        amends = operations.get(operation.links.compensated_by) if operation.links.compensated_by else None
+        compensation = operations.get(operation.links.compensated_by) if operation.links.compensated_by else None
         confirmation = operations.get(serving(step, CONFIRM))
         driver = driver_of(active, step)
         contract, span = driver.contract(), active.history.boundaries.spans.get(step, Span(0))
@@ -434,9 +434,9 @@ class Members:
             contract,
             begun=span.begun,
             ended=span.ended,
-            amends=amends,
+            compensation=compensation,
             confirmation=confirmation,
-            amendable=companion_tool(driver, UNDO) is not None,
+            compensable=companion_tool(driver, UNDO) is not None,
             confirmable=companion_tool(driver, CONFIRM) is not None,
             reading=self.reading.get(step, "unread"),
             lapsed=_lapsed(active, operation, contract.lapses_ms),
@@ -462,7 +462,7 @@ def parts_of(history: RunHistory, step: str) -> tuple[OperationState, ...]:
     return tuple(operation for operation in history.operations.values() if operation.intent.completes == step)
 
 
-def parts_met(history: RunHistory, step: str, reused: str) -> tuple[OperationState, ...]:
+def parts_of_effect(history: RunHistory, step: str, reused: str) -> tuple[OperationState, ...]:
     """The parts of an effect, or of the effect of this run whose outcome it `reused`."""
     return parts_of(history, step) or parts_of(history, reused.removeprefix(f"{history.run}/"))
 

@@ -141,12 +141,12 @@ async def _reobserved(driver: OperationDriver, observed: r.Raw) -> None:
     assert driver.found.reading in {"changed", "unreadable"}, driver.found.reading
     if not recorded(driver):
         return
-    approved = bool(driver.operation.approval.digest)
+    approved = bool(driver.operation.approval.approved_digest)
     reading: Literal["changed", "unreadable"] = "changed" if driver.found.reading == "changed" else "unreadable"
     await driver.record(
         r.Reobserved(step=driver.step, reading=reading, observed=observed, **driver.log.stamp()), ride=True
     )
-    if approved and not driver.operation.approval.digest:
+    if approved and not driver.operation.approval.approved_digest:
         driver.found.reading = "same"  # the approval is void, and the next one will be about the new reading
 
 

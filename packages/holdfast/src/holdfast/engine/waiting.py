@@ -45,7 +45,7 @@ async def wait(driver: OperationDriver, move: m.Wait) -> None:
         ends = operation.wants_approval and operation.approval.on_expiry != "hold"
         if due is None and operation.wait is not None:
             due = operation.wait.until
-        due = (operation.approval.until if ends else 0) or due
+        due = (operation.approval.answer_by if ends else 0) or due
         asks = f"{driver.id}: {question_of(operation, move.rule)}"
         queue = operation.approval.queue if operation.wants_approval else ""
         pause = Pause(
@@ -57,7 +57,7 @@ async def wait(driver: OperationDriver, move: m.Wait) -> None:
             operation.approval.asked_at,
             queue,
             operation.intent.tool,
-            operation.approval.until,
+            operation.approval.answer_by,
             operation.approval.on_expiry,
             _shown(operation),
         )
@@ -73,8 +73,8 @@ async def wait(driver: OperationDriver, move: m.Wait) -> None:
 
 def _shown(operation: OperationState) -> str:
     """The digest that a command in the list may carry: empty if the list does not show all that it approves."""
-    is_named = operation.wants_approval and operation.approval.asks != OTHERWISE
-    return operation.approval.asks if is_named and is_whole(bytes(operation.intent.arguments)) else ""
+    is_named = operation.wants_approval and operation.approval.asked_digest != OTHERWISE
+    return operation.approval.asked_digest if is_named and is_whole(bytes(operation.intent.arguments)) else ""
 
 
 async def schedule(driver: OperationDriver, move: m.Wait) -> None:

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.engine.conflicts import find_conflict, may_meet_other_effect
+from holdfast.engine.conflicts import find_conflict, may_conflict
 from holdfast.engine.recorded_operation import (
     AnyPolicy,
     RecordedOperation,
@@ -169,7 +169,7 @@ async def recorded_operation(
     await process.read()
     recorded = RecordedOperation(RecordedRun(history, process), operation)
     await recorded.account_for_owners()
-    if may_meet_other_effect(recorded, recorded.operation):
+    if may_conflict(recorded, recorded.operation):
         await find_conflict(recorded)
     return recorded
 
@@ -184,7 +184,7 @@ async def unread(recorded: RecordedOperation, move: m.Move) -> list[str]:
     if gate is not None and not operation.attempts and _asked_with(recorded, gate=not found.gate) != move:
         words.append(f"its gate: {gate.when}")
     ruled = operation.judgement.ruling is not None
-    asked = bool(operation.approval.asks) and not ruled  # no policy ruled before that
+    asked = bool(operation.approval.asked_digest) and not ruled  # no policy ruled before that
     if not asked and _asked_with(recorded, policy=AnyPolicy()) != move:
         words.append("whether the policy of the app has changed" if ruled else "the policy of the app")
     if not operation.attempts and found.other is None and active.process.pending_index.of(operation.intent.tool):

@@ -92,10 +92,10 @@ def _check(history: RunHistory, parent: str, step: str) -> None:
             known=f"open: {', '.join(in_the_balance)}",
             next_step="choose a step before it began, or one after it was settled",
         )
-    if amends := [operation.step for operation in history.operations.values() if operation.intent.compensates]:
+    if compensations := [operation.step for operation in history.operations.values() if operation.intent.compensates]:
         raise UsageError(
             f"run {parent} cannot be forked before {step}: compensations ran there",
-            known=f"by {', '.join(amends)}",
+            known=f"by {', '.join(compensations)}",
             next_step="choose a step before them",
         )
 

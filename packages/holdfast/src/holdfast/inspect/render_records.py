@@ -68,8 +68,8 @@ def _known(operation: OperationState) -> str:
             extra += ", not read back in time" if operation.settlement.unverified else ""
             extra += f", incomplete: {', '.join(operation.settlement.missing)}" if operation.settlement.missing else ""
             shown = "done" if bytes(operation.settlement.result) == b"null" else stored(operation.settlement.result)
-            amends = operation.intent.compensates or operation.intent.confirms
-            shown = f"{operation.intent.tool}: {shown}" if amends else shown
+            serves = operation.intent.compensates or operation.intent.confirms
+            shown = f"{operation.intent.tool}: {shown}" if serves else shown
             return ("done, its result was lost" if operation.settlement.lost else shown) + extra
         case "cancelled" if operation.links.reused:
             return f"{stored(operation.settlement.result)} (from {operation.links.reused}; nothing was sent)"
@@ -201,7 +201,7 @@ def record_note(record: r.OperationRecord | r.RunRecord | r.ReadRecorded) -> tup
         case r.OutcomeReused():
             return "reused", f"{record.source}: {record.why}"
         case r.CompensationLinked():
-            return "amends", f"made by {record.by}"
+            return "compensation", f"made by {record.by}"
         case _:
             return transaction_note(record) or _person_note(record) or _run_note(record)
 
@@ -224,9 +224,9 @@ def transaction_note(record: r.Record) -> tuple[str, str] | None:
         case r.TransactionAborting():
             return "calls off", f"{name}: {record.reason}"
         case r.TransactionAbortedRecord():
-            return "called off", f"{name}: {_amends(record)}"
+            return "called off", f"{name}: {_undone_text(record)}"
         case r.TransactionParked():
-            return "parked", f"{name}: {record.why}; {_amends(record)}"
+            return "parked", f"{name}: {record.why}; {_undone_text(record)}"
         case r.TransactionResolved():
             what = "has what is stuck tried again" if record.word == "retry" else "accepts what is stuck as it is"
             return record.by, f"{what} in {name}" + (f": {record.note}" if record.note else "")
@@ -234,7 +234,7 @@ def transaction_note(record: r.Record) -> tuple[str, str] | None:
             return None
 
 
-def _amends(record: r.TransactionAbortedRecord | r.TransactionParked) -> str:
+def _undone_text(record: r.TransactionAbortedRecord | r.TransactionParked) -> str:
     undone, still = ", ".join(record.undone) or "nothing", ", ".join(record.still_standing) or "nothing"
     return f"undone: {undone}; still standing: {still}"
 

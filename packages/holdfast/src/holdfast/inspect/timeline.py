@@ -274,7 +274,7 @@ class _TimelineBuilder:
         entry.text = written_text(operation)
         if operation.links.contradicted:
             entry.mark, entry.text = "asks", f"contradicted: {operation.links.contradicted[-1]}; recorded: {entry.text}"
-        if operation.phase == "ready" and operation.approval.digest:
+        if operation.phase == "ready" and operation.approval.approved_digest:
             entry.text = "approved" + (", waits for a worker" if self.history.lifecycle.status == "suspended" else "")
         if operation.phase in {"gated", "unknown"}:  # the line itself has the question
             entry.notes = [note for note in entry.notes if note.label != "asked"]

@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.model.ids import claim_identity, idempotency_key, operation_id
-from holdfast.model.outcome import FINAL, SETTLED, Basis, Met, Phase, Status
+from holdfast.model.outcome import FINAL, SETTLED, Basis, PendingEffect, Phase, Status
 from holdfast.model.policy import OnExpiry, PolicyFacts, Ruling
 from holdfast.model.records import NOTHING, End, Intent, LateReport, Raw, RunStarted
 from holdfast.policies import Require, milliseconds
@@ -36,7 +36,7 @@ class Attempt(msgspec.Struct, frozen=True, gc=False):
     boot: str
     up: int
     at: int
-    send_by_ms: int  # 0: the contract's time limit
+    timeout_ms: int  # its own, where its key is forgotten sooner; 0: the contract's
     contract: str
     end: End | None = None
     over_boot: str = ""
@@ -97,8 +97,8 @@ class Settlement(msgspec.Struct, frozen=True, gc=False):
     """The outcome of an operation and its proof.
 
     `lost` and `missing` may be known before the outcome: a verifier found the effect, without its result or in part.
-    `stood_in`: a person answered in place of the tool, so nothing was sent. `met` is what was pending about the
-    same thing, so nothing was sent either.
+    `stood_in`: a person answered in place of the tool, so nothing was sent. `pending_effect` is what was pending about
+    the same thing, so nothing was sent either.
     """
 
     basis: Basis | None = None
@@ -109,7 +109,7 @@ class Settlement(msgspec.Struct, frozen=True, gc=False):
     missing: tuple[str, ...] = ()
     at: int = 0
     stood_in: bool = False
-    met: Met | None = None
+    pending_effect: PendingEffect | None = None
 
 
 class Verification(msgspec.Struct, frozen=True, gc=False):
@@ -144,26 +144,27 @@ class Verification(msgspec.Struct, frozen=True, gc=False):
 class Approval(msgspec.Struct, frozen=True, gc=False):
     """The question to people about the operation, and their answers.
 
-    `asked` stays set once a person was asked about something that may have landed; `asked_at` is the wall clock.
-    `one_more` is a person's command for one more attempt: it did not happen (`retry`), or the system dedupes on its key
-    (`same_key`). `asks` is the digest of what is to be approved, by so many `people`, `until` that wall clock, in that
-    `queue`; `require` says how they have to be known. `changed`: people are asked about something else than at first.
-    `digest` is what was approved, by `approvers`, until `approved_until`; `permission` is the permission, given
-    beforehand, that replaces it. `spent` and `spent_until` are the command and the expiry that the last attempt used.
+    `person_asked` stays set once a person was asked about something that may have landed; `asked_at` is the wall clock.
+    `extra_attempt` is a person's command for one more attempt: it did not happen (`retry`), or the system dedupes on
+    its key (`same_key`). `asked_digest` is the digest of what is to be approved, by `people_needed` people, until the
+    wall clock `answer_by`, in that `queue`; `require` says how they have to be known. `question_changed`: people are
+    asked about something else than at first. `approved_digest` is what `approvers` approved, until `approved_until`;
+    `permission` is the standing permission that replaces their approval. `spent` and `spent_until` are the command and
+    the expiry that the last attempt used.
     """
 
-    asked: bool = False
+    person_asked: bool = False
     asked_at: int = 0
-    one_more: Literal["", "retry", "same_key"] = ""
-    asks: str = ""
-    people: int = 1
-    until: int = 0
+    extra_attempt: Literal["", "retry", "same_key"] = ""
+    asked_digest: str = ""
+    people_needed: int = 1
+    answer_by: int = 0
     queue: str = ""
     on_expiry: OnExpiry = "refuse"
     require: Require | None = None
-    changed: bool = False
+    question_changed: bool = False
     approvers: tuple[str, ...] = ()
-    digest: str = ""
+    approved_digest: str = ""
     approved_until: int = 0
     permission: str = ""
     spent: Literal["", "retry", "same_key"] = ""
@@ -171,7 +172,7 @@ class Approval(msgspec.Struct, frozen=True, gc=False):
 
     def expired(self, wall_ms: int) -> bool:
         """True if the time to answer is over; where the question is held open, it never is."""
-        return 0 < self.until <= wall_ms and self.on_expiry != "hold"
+        return 0 < self.answer_by <= wall_ms and self.on_expiry != "hold"
 
     def used(self, digest: str, permission: str) -> Approval:
         """The approval once an attempt uses it: it no longer expires, and covers the retries of this operation.
@@ -179,15 +180,15 @@ class Approval(msgspec.Struct, frozen=True, gc=False):
         No other operation can use it, because the digest covers the name of the operation (`ids.approval_digest`). A
         command for one more attempt is used up.
         """
-        if not digest and not permission and not self.approved_until and not self.one_more:
+        if not digest and not permission and not self.approved_until and not self.extra_attempt:
             return self
         return replace(
             self,
-            digest=digest or self.digest,
+            approved_digest=digest or self.approved_digest,
             permission=permission or self.permission,
             approved_until=0,
-            one_more="",
-            spent=self.one_more,
+            extra_attempt="",
+            spent=self.extra_attempt,
             spent_until=self.approved_until,
         )
 
@@ -195,7 +196,7 @@ class Approval(msgspec.Struct, frozen=True, gc=False):
         """The approval as it was before the last attempt, which was recorded and withheld."""
         if not self.spent and not self.spent_until:
             return self
-        return replace(self, one_more=self.spent, approved_until=self.spent_until, spent="", spent_until=0)
+        return replace(self, extra_attempt=self.spent, approved_until=self.spent_until, spent="", spent_until=0)
 
     def lacks_proof(self, via: str, proven_ms: int, now_ms: int) -> str:
         """Name what is missing for a person's approval to count; empty where nothing is.
@@ -305,7 +306,7 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
     @property
     def wants_approval(self) -> bool:
         """True if a person is asked now to approve it; once approved and then unknown, the question is another one."""
-        return self.phase == "gated" and bool(self.approval.asks)
+        return self.phase == "gated" and bool(self.approval.asked_digest)
 
     def proposers(self, started: RunStarted | None) -> tuple[str, ...]:
         """The people who cannot approve it: the one who started its run, and those who edited its arguments."""
@@ -313,9 +314,9 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
         return tuple(dict.fromkeys(name for name in names if name))
 
     @property
-    def meets_others(self) -> bool:
+    def can_conflict(self) -> bool:
         """True if its outcome concerns other operations: they share its business key, its words, or its thing."""
-        return self.intent.meets_others or bool(self.deferral.thing)
+        return self.intent.can_conflict or bool(self.deferral.thing)
 
     @property
     def edits(self) -> bool:

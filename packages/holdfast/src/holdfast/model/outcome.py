@@ -41,7 +41,7 @@ MISMATCH = "mismatch"
 """The code of a failure: its business key names an effect with other arguments."""
 
 
-class Met(msgspec.Struct, frozen=True, omit_defaults=True):
+class PendingEffect(msgspec.Struct, frozen=True, omit_defaults=True):
     """A pending thing: the operation that left it, the names of its parts, and since when.
 
     A deferred outcome has no parts; `said` is what its system answered when it accepted the call.

@@ -32,8 +32,8 @@ def proven(history: RunHistory) -> dict[str, OperationState]:
 def _stands(history: RunHistory, operation: OperationState) -> bool:
     if operation.phase != "succeeded" and not operation.links.reused:
         return False
-    amends = history.operations.get(operation.links.compensated_by)
-    return amends is None or amends.phase != "succeeded"
+    compensation = history.operations.get(operation.links.compensated_by)
+    return compensation is None or compensation.phase != "succeeded"
 
 
 def unproven(history: RunHistory, requires: Iterable[str], result: object) -> list[str]:

@@ -30,9 +30,9 @@ _MISSED: Final = frozenset({"failed", "cancelled"})
 class Member(msgspec.Struct, frozen=True):
     """One operation of the boundary.
 
-    `begun` and `ended` are places in the run's record (`ended` is 0 while it goes on). `amends` and `confirmation`
-    are the newest operations that compensate and confirm it; `amendable` and `confirmable` say whether the
-    code for that is here. `reading` is what reading its preconditions gave at this commit, and `lapsed` that the
+    `begun` and `ended` are places in the run's record (`ended` is 0 while it goes on). `compensation` and
+    `confirmation` are the newest operations that compensate and confirm it; `compensable` and `confirmable` say whether
+    the code for that is here. `reading` is what reading its preconditions gave at this commit, and `lapsed` that the
     reservation's own time is over. `parts` are the parts of its effect whose end came, or comes, later. A `stray`
     belongs to an inner part that was called off, and landed later.
     """
@@ -41,9 +41,9 @@ class Member(msgspec.Struct, frozen=True):
     contract: Contract
     begun: int = 0
     ended: int = 0
-    amends: OperationState | None = None
+    compensation: OperationState | None = None
     confirmation: OperationState | None = None
-    amendable: bool = True
+    compensable: bool = True
     confirmable: bool = True
     reading: Reading = "unread"
     lapsed: bool = False
@@ -99,17 +99,17 @@ class Member(msgspec.Struct, frozen=True):
     @property
     def undone(self) -> bool:
         """True if its compensation succeeded, and later evidence has not overtaken that."""
-        return self.amends is not None and self.amends.phase == "succeeded" and not self.overtaken
+        return self.compensation is not None and self.compensation.phase == "succeeded" and not self.overtaken
 
     @property
-    def being_amended(self) -> bool:
+    def being_compensated(self) -> bool:
         """True if its compensation is under way, and no person is asked about it."""
-        return self.amends is not None and self.amends.phase not in _OVER | {"gated"}
+        return self.compensation is not None and self.compensation.phase not in _OVER | {"gated"}
 
     @property
     def overtaken(self) -> bool:
         """True if it turned out otherwise after its compensation had begun."""
-        return self.amends is not None and self.operation.links.overtaken == self.amends.step
+        return self.compensation is not None and self.operation.links.overtaken == self.compensation.step
 
 
 class AwaitOperations(msgspec.Struct, frozen=True):
@@ -203,25 +203,25 @@ def amended(boundary: TransactionState, member: Member) -> bool:
 
 def _blocked(boundary: TransactionState, member: Member) -> bool:
     """True if only a person can decide what happens to it."""
-    amends = member.amends
-    if amends is not None and not _given_up(boundary, member):
-        return amends.phase in _STUCK or (amends.phase == "succeeded" and member.overtaken)
+    compensation = member.compensation
+    if compensation is not None and not _given_up(boundary, member):
+        return compensation.phase in _STUCK or (compensation.phase == "succeeded" and member.overtaken)
     if member.half_confirmed or (member.doubtful is not None and not member.contract.absent_safe):
         return True
-    return not member.contract.compensates or not member.amendable
+    return not member.contract.compensates or not member.compensable
 
 
 def _due(boundary: TransactionState, member: Member) -> bool:
     """True if its compensation has to be started now."""
-    return member.amends is None or _given_up(boundary, member)
+    return member.compensation is None or _given_up(boundary, member)
 
 
 def _given_up(boundary: TransactionState, member: Member) -> bool:
     """True if its last compensation had no effect, and a person asked for another one since."""
-    amends = member.amends
-    if amends is None or attempt_number(amends.step) >= boundary.tries:
+    compensation = member.compensation
+    if compensation is None or attempt_number(compensation.step) >= boundary.tries:
         return False
-    return amends.phase in _MISSED or (amends.phase == "succeeded" and member.overtaken)
+    return compensation.phase in _MISSED or (compensation.phase == "succeeded" and member.overtaken)
 
 
 def serving(step: str, kind: str, number: int = 1) -> str:
@@ -236,12 +236,12 @@ def attempt_number(step: str) -> int:
 
 
 def _why_stuck(member: Member) -> str:
-    operation, amends = member.operation, member.amends
-    if amends is not None and amends.phase == "succeeded":
+    operation, compensation = member.operation, member.compensation
+    if compensation is not None and compensation.phase == "succeeded":
         news = operation.links.contradicted[-1] if operation.links.contradicted else f"it is {operation.phase}"
-        return f"{operation.step} turned out otherwise after {amends.step} had been begun: {news}"
-    if amends is not None:
-        return f"{amends.step} is {amends.phase}: {amends.reason or 'no reason is recorded'}"
+        return f"{operation.step} turned out otherwise after {compensation.step} had been begun: {news}"
+    if compensation is not None:
+        return f"{compensation.step} is {compensation.phase}: {compensation.reason or 'no reason is recorded'}"
     if member.half_confirmed:
         return f"it is not known whether {serving(operation.step, CONFIRM)} happened"
     if (doubtful := member.doubtful) is not None:
@@ -268,8 +268,8 @@ def _forward(boundary: TransactionState, members: Sequence[Member]) -> Closing:
     if any(not member.operation.final for member in members if not member.held):
         return AwaitOperations()
     strays = [member for member in members if member.stray]
-    if not isinstance(amends := _back(boundary, strays), Finish):
-        return amends
+    if not isinstance(compensation := _back(boundary, strays), Finish):
+        return compensation
     members = [member for member in members if not member.stray]
     if any(member.leaving for member in held):
         return AwaitOperations()  # it may have been sent: whether there is a way back is known when it has ended
@@ -396,7 +396,7 @@ class Backlog:
     def put(self, member: Member) -> None:
         """A member as it is now."""
         left = not amended(self._boundary, member)
-        busy = left and member.being_amended
+        busy = left and member.being_compensated
         known = self._left.get(member.step)
         if left and known is None:
             insort(self._by_begin, (member.begun, member.step))

@@ -19,7 +19,7 @@ from holdfast.model.records.common import kind_of
 WHOLE_RUN: Final = ""
 TransactionPhase = Literal["open", "committing", "committed", "aborting", "aborted", "parked"]
 
-TRANSACTION_MOVES: Final[dict[type[r.TransactionRecord], tuple[tuple[str, ...], TransactionPhase | None]]] = {
+TRANSACTION_TRANSITIONS: Final[dict[type[r.TransactionRecord], tuple[tuple[str, ...], TransactionPhase | None]]] = {
     r.TransactionOpened: (("new",), "open"),
     r.TransactionCommitting: (("open",), "committing"),
     r.TransactionAborting: (("open", "committing", "parked"), "aborting"),
@@ -69,7 +69,7 @@ class TransactionState(msgspec.Struct, frozen=True, gc=False):
 
 def follow(before: TransactionState | None, record: r.TransactionRecord, delivered: int) -> TransactionState:
     """The transaction after `record`. Raises `IllegalBoundary` where the table does not allow it."""
-    come_from, phase = TRANSACTION_MOVES[type(record)]
+    come_from, phase = TRANSACTION_TRANSITIONS[type(record)]
     if before is None and isinstance(record, r.TransactionAborting) and record.transaction == WHOLE_RUN:
         before = TransactionState(WHOLE_RUN)  # the run's own boundary is never opened
     if (before.phase if before is not None else "new") not in come_from:

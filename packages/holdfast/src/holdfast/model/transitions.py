@@ -118,7 +118,7 @@ def ended_at_once(started: r.AttemptStarted, record: r.OperationSettled, boot: s
         record.unverified,
         record.missing,
         record.at,
-        met=record.met,
+        pending_effect=record.met,
     )
     return OperationState(
         started.step, intent, record.status, intent.contract, (attempt,), record.rule, record.reason, settlement,
@@ -181,7 +181,7 @@ def _started(operation: OperationState | None, record: r.AttemptStarted, boot: s
 
 
 def _approval_of(record: r.AttemptStarted) -> Approval:
-    return Approval(digest=record.approval, permission=record.standing)
+    return Approval(approved_digest=record.approval, permission=record.standing)
 
 
 def _ended(operation: OperationState, record: r.AttemptEnded, boot: str) -> OperationState:
@@ -257,9 +257,9 @@ def _reobserved(operation: OperationState, record: r.Reobserved, _boot: str) -> 
 
     No new question is asked yet: an answer to the earlier question is void, a no included.
     """
-    if operation.approval.digest and record.reading == "changed" and not operation.may_have_landed:
+    if operation.approval.approved_digest and record.reading == "changed" and not operation.may_have_landed:
         reason = "its preconditions changed after it was approved"
-        approval = replace(operation.approval, digest="", asks=OTHERWISE)
+        approval = replace(operation.approval, approved_digest="", asked_digest=OTHERWISE)
         return replace(
             operation, phase="gated", observed=record.observed, approval=approval, reason=reason, waits_for="a person"
         )
@@ -284,8 +284,8 @@ def _held(operation: OperationState, record: r.OperationHeld, _boot: str) -> Ope
     waits_for = f"the commit of {record.transaction}"
     approval = operation.approval
     if record.approval or record.standing:
-        digest, permission = record.approval or approval.digest, record.standing or approval.permission
-        approval = replace(approval, digest=digest, permission=permission)
+        digest, permission = record.approval or approval.approved_digest, record.standing or approval.permission
+        approval = replace(approval, approved_digest=digest, permission=permission)
     return replace(operation, intent=intent, observed=observed, phase="held", waits_for=waits_for, approval=approval)
 
 
@@ -321,13 +321,15 @@ def _settled(operation: OperationState, record: r.OperationSettled, boot: str) -
         record.missing or before.missing,
         record.at,
         before.stood_in,
-        before.met if record.met is None else record.met,
+        before.pending_effect if record.met is None else record.met,
     )
     unknown = record.status == "unknown"
     if unknown:
-        approval = replace(approval, one_more="", asked=True, asked_at=record.at, until=record.until, on_expiry="hold")
-    elif approval.one_more:
-        approval = replace(approval, one_more="")
+        approval = replace(
+            approval, extra_attempt="", person_asked=True, asked_at=record.at, answer_by=record.until, on_expiry="hold"
+        )
+    elif approval.extra_attempt:
+        approval = replace(approval, extra_attempt="")
     after = replace(
         operation,
         attempts=attempts,
@@ -438,9 +440,9 @@ def _approved(operation: OperationState, record: r.ApprovalGranted, _boot: str) 
     approvers = (*before.approvers, record.by)
     ends = [one for one in (before.approved_until, record.until) if one]
     approval = replace(before, approvers=approvers, approved_until=min(ends, default=0))
-    if len(approvers) < approval.people:
+    if len(approvers) < approval.people_needed:
         return replace(operation, approval=approval)
-    approval = replace(approval, digest=record.approval, asked=False)
+    approval = replace(approval, approved_digest=record.approval, person_asked=False)
     return replace(operation, phase="ready", approval=approval, reason="", waits_for="")
 
 
@@ -459,7 +461,10 @@ def _edited(operation: OperationState, record: r.ArgumentsEdited, _boot: str) ->
     A policy judges them anew, too; where there is none any more, its ruling on the first ones counts.
     """
     assert record.intent is not None, "what will be sent is put in where it is recorded"
-    approval = replace(operation.approval, asks="", approvers=(), digest="", approved_until=0, one_more="", asked=False)
+    approval = replace(
+        operation.approval, asked_digest="", approvers=(), approved_digest="", approved_until=0, extra_attempt="",
+        person_asked=False,
+    )  # fmt: skip
     return replace(
         operation, phase="ready", intent=record.intent, reason="", wait=None, waits_for="", approval=approval,
         editing=Editing(operation.as_called, (*operation.editing.editors, record.by)),
@@ -481,10 +486,10 @@ def _parked(operation: OperationState, record: r.OperationParked, _boot: str) ->
     """Ask a person: no rule can tell what happened, or the operation has to be approved."""
     before = operation.approval
     approval = Approval(
-        asked=True, asked_at=record.at, asks=record.asks, people=record.people, until=record.until, queue=record.queue,
-        on_expiry=record.on_expiry, require=record.require,
-        changed=before.changed or operation.edits or before.asks not in {"", record.asks},
-        digest="" if record.asks else before.digest, permission=before.permission,
+        person_asked=True, asked_at=record.at, asked_digest=record.asks, people_needed=record.people,
+        answer_by=record.until, queue=record.queue, on_expiry=record.on_expiry, require=record.require,
+        question_changed=before.question_changed or operation.edits or before.asked_digest not in {"", record.asks},
+        approved_digest="" if record.asks else before.approved_digest, permission=before.permission,
     )  # fmt: skip
     verification = operation.verification
     if record.forgotten and not verification.forgotten:
@@ -501,7 +506,7 @@ def _resolved(operation: OperationState, record: r.Resolved, _boot: str) -> Oper
     if record.orders:
         return replace(
             operation, phase="ready", reason="", wait=None, waits_for="",
-            approval=replace(operation.approval, one_more=record.orders),
+            approval=replace(operation.approval, extra_attempt=record.orders),
             verification=replace(operation.verification, conflict=""),
             settlement=replace(before, basis=None, code="", at=0),
         )  # fmt: skip

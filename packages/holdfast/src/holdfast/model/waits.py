@@ -86,8 +86,8 @@ def answer_with(run: str, kind: str, step: str, *, sent: bool = True, shown: str
         case "halted":
             return f"holdfast resume {run} | holdfast take-over {run} --by NAME | holdfast cancel {run}"
         case "contradicted" | "contradicted, amendable":
-            amends = " | --compensate" if kind == AMENDABLE else ""
-            return f"holdfast resolve {name} --happened | --did-not-happen{amends}"
+            compensate = " | --compensate" if kind == AMENDABLE else ""
+            return f"holdfast resolve {name} --happened | --did-not-happen{compensate}"
         case "unreadable":
             return f"holdfast verify | holdfast doctor | holdfast resume {run}"
         case "person" if step.endswith("/"):
@@ -107,9 +107,9 @@ def question_of(operation: OperationState, rule: str = "") -> str:
 
 def _why_asked(operation: OperationState, rule: str) -> str:
     reason = operation.reason or rule
-    if operation.wants_approval and operation.approval.people > 1:
+    if operation.wants_approval and operation.approval.people_needed > 1:
         approved = f", {', '.join(operation.approval.approvers)} said yes" if operation.approval.approvers else ""
-        return f"{reason} ({operation.approval.people} people{approved})"
+        return f"{reason} ({operation.approval.people_needed} people{approved})"
     end = operation.attempts[-1].end if operation.attempts else None
     return reason if end is None or not end.why or end.why in reason else f"{reason} ({end.why})"
 

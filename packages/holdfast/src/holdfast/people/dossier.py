@@ -355,7 +355,7 @@ def _due(about: LoadedItem) -> int | None:
         return None
     match about.subject:
         case OperationState() as operation:
-            return operation.approval.until or None
+            return operation.approval.answer_by or None
         case TransactionState() as transaction:
             return transaction.asks_until or None
         case r.QuestionAsked() | r.RunStoppedRecord() as subject:

@@ -162,13 +162,13 @@ def _about_operation(history: RunHistory, operation: OperationState) -> LoadedIt
             name, "review", history.run, operation.step, operation.intent.tool, digest, True, operation, history,
             asked_ms=at,
         )  # fmt: skip
-    approval = bool(operation.approval.asks) and not operation.may_have_landed
+    approval = bool(operation.approval.asked_digest) and not operation.may_have_landed
     kind: Literal["approval", "review"] = "approval" if approval else "review"
     digest = _digest(len(operation.attempts), operation.reason, operation.verification.conflict, operation.phase)
     return LoadedItem(
         operation_id(history.run, operation.step), kind, history.run, operation.step, operation.intent.tool,
-        operation.approval.asks if approval else digest, operation.phase in {"gated", "unknown"}, operation, history,
-        queue=operation.approval.queue if approval else "", asked_ms=operation.approval.asked_at,
+        operation.approval.asked_digest if approval else digest, operation.phase in {"gated", "unknown"}, operation,
+        history, queue=operation.approval.queue if approval else "", asked_ms=operation.approval.asked_at,
     )  # fmt: skip
 
 
@@ -192,7 +192,7 @@ def checked_named(history: RunHistory, operation: OperationState, shown: str) ->
 
     Raises `UsageError`.
     """
-    if operation.approval.changed and not shown:
+    if operation.approval.question_changed and not shown:
         name = operation_id(history.run, operation.step)
         raise UsageError(
             f"what {name} asks has changed since it was first asked, and this yes does not say what was shown",

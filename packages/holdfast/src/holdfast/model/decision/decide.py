@@ -144,7 +144,7 @@ def _waits_for_approval(case: Case) -> Move | None:
         return None
     if (judged := policy_ruling(case)) is not None:
         return judged
-    if operation.approval.asks and situation.asks not in {"", operation.approval.asks}:
+    if operation.approval.asked_digest and situation.asks not in {"", operation.approval.asked_digest}:
         return RequestApproval("what a person was asked about has changed")
     if operation.approval.expired(case.now.wall):
         return _expired(operation)
@@ -223,11 +223,11 @@ def _why_blocked(case: Case) -> str:
         return _BLOCKED[case.situation.blocked]
     if operation.intent.completes:
         return "a part of an effect is never sent by itself"
-    if operation.approval.one_more or not operation.attempts:
+    if operation.approval.extra_attempt or not operation.attempts:
         return ""
     end = operation.attempts[-1].end
     last = end.why if end is not None else "the last one has no end on record"
-    if operation.approval.asked:
+    if operation.approval.person_asked:
         return f"a person was asked before; {last}"
     if used_up := _used_up(case):
         return f"{used_up}; {last}"

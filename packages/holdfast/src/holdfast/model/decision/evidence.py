@@ -117,13 +117,13 @@ def key_left_ms(operation: OperationState, situation: Situation, now: Now) -> in
     return until - max(age_ms(operation, now), situation.key_age_ms)
 
 
-def send_by_ms(operation: OperationState, situation: Situation, now: Now) -> int:
+def attempt_timeout_ms(operation: OperationState, situation: Situation, now: Now) -> int:
     """How long the next attempt may take to send: its time limit, and no later than its key is remembered.
 
     A key that is forgotten already binds nothing: what is sent then relies on other proof.
     """
-    limit, left = situation.contract.timeout_ms, key_left_ms(operation, situation, now)
-    return min(limit, left) if left > 0 else limit
+    timeout_ms, left = situation.contract.timeout_ms, key_left_ms(operation, situation, now)
+    return min(timeout_ms, left) if left > 0 else timeout_ms
 
 
 def elapsed_ms(operation: OperationState, situation: Situation, now: Now) -> int:

@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from holdfast.model.outcome import Basis, Met
+from holdfast.model.outcome import Basis, PendingEffect
 
 
 class _Move(msgspec.Struct, frozen=True, tag=True, gc=False):
@@ -75,7 +75,7 @@ class Settle(_Move, frozen=True):
     code: str = ""
     attempt: int = 0  # whose result is the result
     unverified: bool = False
-    met: Met | None = None
+    pending_effect: PendingEffect | None = None
 
 
 class Park(_Move, frozen=True):

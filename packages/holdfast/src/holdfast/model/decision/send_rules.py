@@ -38,7 +38,7 @@ def clear_to_send(case: Case) -> Move | None:
 
 def after_ambiguity(case: Case) -> Move:
     """Some attempt may have landed; what may be done depends on what the tool promises."""
-    repeat_safety, order = case.evidence.repeat_safety, case.operation.approval.one_more
+    repeat_safety, order = case.evidence.repeat_safety, case.operation.approval.extra_attempt
     if order == "retry" or repeat_safety in {"read", "natural"}:
         return _send(case)
     if repeat_safety == "keyed":
@@ -52,11 +52,13 @@ def after_ambiguity(case: Case) -> Move:
 def _other_effect(case: Case) -> Move | None:
     """Another operation has the same real-world effect, or the same words of a model."""
     other = case.situation.other
-    if other is None or other.then == "allow" or case.operation.approval.one_more:
+    if other is None or other.then == "allow" or case.operation.approval.extra_attempt:
         return None
-    if other.met is not None:
-        reason = f"{other.met}"
-        return Settle("the same thing is pending", "cancelled", RULE, reason, PENDING, met=other.met)
+    if other.pending_effect is not None:
+        reason = f"{other.pending_effect}"
+        return Settle(
+            "the same thing is pending", "cancelled", RULE, reason, PENDING, pending_effect=other.pending_effect
+        )
     if other.mismatch:
         intent = case.operation.intent
         reason = f"{intent.tool} {intent.claim!r} is already {other.source}, with other arguments"
@@ -82,7 +84,7 @@ def _pending(other: OtherEffect) -> Move:
 def policy_ruling(case: Case) -> Move | None:
     """The policy's decision, once it was asked. A person's command for an attempt overrides it."""
     operation = case.operation
-    if operation.approval.one_more:
+    if operation.approval.extra_attempt:
         return None
     if case.situation.policy not in {"", operation.judgement.policy}:
         return Judge("the policy has not judged it")
@@ -102,7 +104,7 @@ def _approval_wanted(case: Case) -> Move | None:
     operation, ruling = case.operation, case.operation.judgement.ruling
     policy_ruling = ruling is not None and ruling.asks and not case.situation.permitted
     wanted = case.situation.gate == "wanted" or policy_ruling
-    if _approved(case) or not (operation.edits or (wanted and not operation.approval.one_more)):
+    if _approved(case) or not (operation.edits or (wanted and not operation.approval.extra_attempt)):
         return None
     if case.contract.observes and case.situation.reading in {"unread", "unreadable"}:
         if case.situation.reading == "unread":
@@ -121,7 +123,9 @@ def _approved(case: Case) -> bool:
     The first attempt after it was given ends its expiry (`Approval.used`); from then on it covers every retry.
     """
     operation, situation = case.operation, case.situation
-    if not operation.approval.digest or (situation.asks and operation.approval.digest != situation.asks):
+    if not operation.approval.approved_digest or (
+        situation.asks and operation.approval.approved_digest != situation.asks
+    ):
         return False
     until = operation.approval.approved_until
     return not until or case.now.wall < until - situation.clock_error_ms
@@ -136,12 +140,12 @@ def _hold(case: Case) -> Move | None:
 def _check_first(case: Case) -> Move | None:
     """Verify before the first attempt: declared, or the journal was restored and may have forgotten one."""
     operation, contract = case.operation, case.contract
-    if case.forgotten and operation.approval.one_more != "retry":
+    if case.forgotten and operation.approval.extra_attempt != "retry":
         key = contract.key
         if key is None or key.ttl is not None or key.in_progress == "runs_twice":
             return look_for_forgotten(case)
         # else the system dedupes it, whenever it was sent first
-    if not contract.check_first or operation.approval.one_more or operation.verification.verified_absent_first:
+    if not contract.check_first or operation.approval.extra_attempt or operation.verification.verified_absent_first:
         return None
     if not case.can_verify or verification_over(case):
         return Park("cannot tell whether it was already sent", why="the world could not be read")
@@ -199,7 +203,7 @@ def _pause(case: Case) -> Move | None:
 
 def _poison(case: Case) -> Move | None:
     deaths = case.operation.deaths
-    if deaths < case.situation.deaths_allowed or case.operation.approval.one_more:
+    if deaths < case.situation.deaths_allowed or case.operation.approval.extra_attempt:
         return None
     return Park("quarantined", why=f"{deaths} processes died during an attempt of it")
 
@@ -241,7 +245,7 @@ def _backoff(case: Case) -> Move | None:
             return None
         if (pause := recorded_pause(case, "retry")) is not None:
             return pause if pause.high_ms > 0 else None
-    if not operation.attempts or operation.approval.one_more:
+    if not operation.attempts or operation.approval.extra_attempt:
         return None
     end = operation.attempts[-1].end
     least = (end.retry_after_ms or 0) if end is not None else 0
@@ -267,7 +271,7 @@ def _preconditions(case: Case) -> Move | None:
         return None
     if reading == "unread":
         return Observe("preconditions before every attempt")
-    if reading == "same" or operation.approval.one_more:
+    if reading == "same" or operation.approval.extra_attempt:
         return None
     why = f"its preconditions are {reading}"
     if case.evidence.ambiguous:
@@ -276,7 +280,7 @@ def _preconditions(case: Case) -> Move | None:
 
 
 def _why_again(case: Case) -> str:
-    if case.operation.approval.one_more:
+    if case.operation.approval.extra_attempt:
         return "a person ordered one more attempt"
     if not case.evidence.ambiguous:
         return "nothing landed: attempt again"

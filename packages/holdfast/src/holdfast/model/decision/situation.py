@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from holdfast.model.contract import Contract, Repeat
-from holdfast.model.outcome import Met
+from holdfast.model.outcome import PendingEffect
 
 Block = Literal["", "cancel", "deadline", "aborting", "corrected", "message", "stopped"]
 Reading = Literal["unread", "same", "changed", "unreadable"]
@@ -25,8 +25,8 @@ class OtherEffect(msgspec.Struct, frozen=True, gc=False):
     """An effect of another operation: the same business key, a repeat, what a fork would repeat, a pending thing.
 
     `waited_out` is set when the time for waiting on a pending one is over, `deferred` where its system has
-    accepted it and answers later. `mismatch`: it has other arguments under the same business key. `met` is what is
-    pending about the same thing.
+    accepted it and answers later. `mismatch`: it has other arguments under the same business key. `pending_effect` is
+    what is pending about the same thing.
     """
 
     by: Literal["claim", "guard", "fork", "pending"]
@@ -36,7 +36,7 @@ class OtherEffect(msgspec.Struct, frozen=True, gc=False):
     waited_out: bool = False
     deferred: bool = False
     mismatch: bool = False
-    met: Met | None = None
+    pending_effect: PendingEffect | None = None
 
 
 class Situation(msgspec.Struct, frozen=True, gc=False):

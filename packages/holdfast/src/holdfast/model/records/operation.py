@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from holdfast.model.outcome import RETURNED, Basis, Met, VerdictKind
+from holdfast.model.outcome import RETURNED, Basis, PendingEffect, VerdictKind
 from holdfast.model.policy import OnExpiry, PolicyFacts, Ruling
 from holdfast.model.records.common import NOTHING, Raw, Stamped
 from holdfast.policies import Require
@@ -46,7 +46,7 @@ class Intent(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     late: bool = False  # only the code of a host has its tool's body: it is never sent from the record alone
 
     @property
-    def meets_others(self) -> bool:
+    def can_conflict(self) -> bool:
         """True if another operation may have the same effect, or the same wording."""
         return bool(self.claim or self.words or self.thing)
 
@@ -131,7 +131,7 @@ class AttemptStarted(Stamped, frozen=True):
     step: str
     number: int = 1
     token: int = 1
-    send_by: int = 0  # milliseconds after `up`; 0: the contract's time limit
+    send_by: int = 0  # the attempt's own timeout, in milliseconds after `up`; 0: the contract's
     intent: Intent | None = None
     observed: Raw = NOTHING
     approval: str = ""
@@ -318,7 +318,7 @@ class OperationSettled(Stamped, frozen=True):
     number: int = 1
     end: End | None = None
     until: int = 0
-    met: Met | None = None  # what was pending about the same thing, so that nothing was sent
+    met: PendingEffect | None = None  # what was pending about the same thing, so that nothing was sent
 
 
 class Resolved(Stamped, frozen=True):
