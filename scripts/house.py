@@ -217,8 +217,9 @@ MEASURES: Final = (
     # Raised from 1,600 for the checks of what a model returns and of what a caller passes, for names of calls that are
     # unique within an answer, and for the errors' next steps.
     Measure("lines of the ready loop, its clients and streams, beside these", 1_710, 1_500, lambda: lines(additions())),
-    # Raised from 1,050 for ids of calls that can name a step, and for simulated processes without threads.
-    Measure("lines of the adapters for agent frameworks, beside these", 1_080, 1_000, lambda: lines(adapters())),
+    # Raised from 1,050 for ids of calls that can name a step, and for simulated processes without threads; from 1,080
+    # for HTTP clients (100).
+    Measure("lines of the adapters for agent frameworks, beside these", 1_180, 1_000, lambda: lines(adapters())),
     Measure("lines of Python that `holdfast-console` adds", 8_130, 7_500, lambda: lines(product()) - lines(sources())),
     Measure("files of these", 60, 50, lambda: len(product()) - len(sources())),
     Measure("files of the engine", 49, 35, lambda: len(list((PACKAGE / "engine").rglob("*.py")))),

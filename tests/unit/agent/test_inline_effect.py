@@ -31,6 +31,7 @@ from holdfast.errors import (
     OutsideRun,
     ParameterMismatch,
     ReplayDiverged,
+    RunStopped,
     UsageError,
 )
 from holdfast.model import records as r
@@ -100,7 +101,7 @@ async def test_steps_around_it_keep_their_names_and_several_effects_are_numbered
     @agent(run_id="r-{name}", tools=[mail])
     async def desk(run: Run, name: str) -> None:
         async def one(cents: int, step: str | None = None) -> None:
-            async for attempt in run.effect("charge", {"cents": cents}, step=step):
+            async for attempt in run.effect("charge", {"cents": cents}).options(step=step):
                 async with attempt:
                     lab.sent.append(str(cents))
 
@@ -223,6 +224,34 @@ async def test_an_effect_that_was_cut_off_is_verified(lab: Lab, landed: bool):
     found = await twice(lab, desk)
     assert found == ({"id": lab.sent[0]} if landed else {"id": "second"})
     assert len(lab.sent) == (1 if landed else 2)
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+@virtual
+async def test_the_verifier_of_an_effect_that_a_dead_process_made_comes_with_the_code(lab: Lab, cancelled: bool):
+    async def in_books(operation: Operation[str]) -> Verdict[str]:
+        return Happened("found")
+
+    async def block(_: Any) -> str:
+        lab.sent.append("paid")
+        await asyncio.get_running_loop().create_future()
+        return "never"
+
+    desk = charging(lab, block=block, pause=False, verify=in_books, settle_window=timedelta(0))
+    app = await lab.make(desk).open()
+    app.start(desk, "x")
+    await lab.pass_time(seconds=1)
+    await lab.bury(app, lab.processes[-1])
+    async with lab.app(desk) as second:
+        if cancelled:  # a run that is ending calls no code, so a person has to look
+            await second.service.cancel("r-x", by="ann")
+            with pytest.raises(RunStopped, match="cancel"):
+                await second.run(desk, "x")
+            history = await second.service.history("r-x")
+            assert history.operations["charge#1"].phase == "unknown"
+        else:
+            assert await second.run(desk, "x") == "found"
+    assert lab.sent == ["paid"]
 
 
 @virtual
@@ -443,8 +472,8 @@ async def test_in_a_transaction_it_is_compensated_or_says_that_it_cannot_be_undo
     async def desk(run: Run, name: str) -> str:
         try:
             async with run.transaction("buy"):
-                clauses: dict[str, Any] = {"compensate": give_back} if name == "undo" else {"hold": name != "stay"}
-                async for attempt in run.effect("charge", {"cents": 5}, **clauses):
+                settings: dict[str, Any] = {"compensate": give_back} if name == "undo" else {"hold": name != "stay"}
+                async for attempt in run.effect("charge", {"cents": 5}).options(**settings):
                     async with attempt:
                         lab.sent.append("paid")
                 raise LookupError("sold out")

@@ -170,7 +170,7 @@ def _check_verdict(annotation: Any, tool: Shape, where: str) -> None:
 def _check_result(annotation: Any, tool: Shape, where: str) -> None:
     """Check that `Operation[R]` and `Happened[R]` have the R that the tool returns."""
     given = typing.get_args(annotation)
-    if given and tool.returns is not inspect.Signature.empty and given[0] not in (Any, tool.returns):
+    if given and tool.returns not in (Any, inspect.Signature.empty) and given[0] not in (Any, tool.returns):
         fits = tool.returns is None and given[0] is type(None)
         if not fits and not isinstance(given[0], TypeVar):
             raise ContractError(

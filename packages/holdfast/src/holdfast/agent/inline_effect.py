@@ -64,14 +64,24 @@ class InlineEffect:
     `OperationFailed` if nothing happened.
     """
 
-    def __init__(self, tool: Tool[..., Any], arguments: Mapping[str, Any], *, hold: bool) -> None:
+    def __init__(self, tool: Tool[..., Any], arguments: Mapping[str, Any]) -> None:
         self._tool = tool
         self._arguments = dict(arguments)
-        self._hold = hold
+        self._hold = True
         self._operation: asyncio.Task[Outcome[Any]] | None = None
         self._offered: asyncio.Future[InlineAttempt] | None = None
         self._attempt: InlineAttempt | None = None
         self._outcome: Outcome[Any] | None = None
+
+    def options(
+        self, *, step: str | None = None, compensate: Tool[..., Any] | None = None, hold: bool = True
+    ) -> InlineEffect:
+        """Give this effect settings of this run, as `Tool.options` does.
+
+        `step` names its step explicitly. Inside a transaction `compensate` undoes it, or `hold=False` lets it stay.
+        """
+        self._tool, self._hold = self._tool.options(step=step, compensate=compensate), hold
+        return self
 
     @property
     def outcome(self) -> Outcome[Any]:

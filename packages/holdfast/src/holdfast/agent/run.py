@@ -109,9 +109,8 @@ class Run:
         return await call_by_model(self.scope(), name, arguments, metadata_of(confidence, taint, again), step)
 
     def effect(
-        self, name: str, arguments: Mapping[str, Any], /, *, step: str | None = None,
-        verify: Callable[..., Any] | None = None, settle_window: timedelta | None = None,
-        compensate: Tool[..., Any] | None = None, hold: bool = True, **clauses: Any,
+        self, name: str, arguments: Mapping[str, Any], /, *, verify: Callable[..., Any] | None = None,
+        settle_window: timedelta | None = None, **clauses: Any,
     ) -> InlineEffect:  # fmt: skip
         """An effect that is written where it happens, for code that is not worth a tool of its own.
 
@@ -124,11 +123,9 @@ class Run:
         The intent is on record before the block, and the outcome after it. The loop is entered not at all if the
         outcome is on record, and again if the contract allows it. `arguments` say what the effect is: a replay with
         others diverges. The clauses are those of `@tool`; `verify` looks the effect up as `@tool.verify` does, with
-        `settle_window`. `compensate` and `hold=False` are those of `Tool.options`, for an effect inside a transaction.
-        Without a clause it is attempted once, and a person is asked if the block was cut off.
+        `settle_window`. Without a clause it is attempted once, and a person is asked if the block was cut off.
         """
-        tool = inline_tool(name, arguments, verify, settle_window, clauses)
-        return InlineEffect(tool.options(step=step, compensate=compensate), arguments, hold=hold)
+        return InlineEffect(inline_tool(name, arguments, verify, settle_window, clauses), arguments)
 
     async def wait_pending(self, outcome: Outcome[Any]) -> dict[str, Outcome[Any]]:
         """Wait until every part of a partial success (`outcome.pending`) has ended, and return how each did, by name.

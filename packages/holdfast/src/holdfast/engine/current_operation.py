@@ -36,10 +36,12 @@ class CurrentOperation:
         "key_read",
         "observed",
         "reported",
+        "request",
         "run",
         "sends",
         "step",
         "tool",
+        "writes",
     )
 
     def __init__(
@@ -55,6 +57,9 @@ class CurrentOperation:
         self.sends = 0
         self.cost = 0.0
         self.reported: CallReport | None = None
+        self.writes = True
+        self.request: tuple[object, ...] | None = None
+        """The HTTP request of this attempt that has its key (`holdfast.hosts.http`)."""
         self._key = key
         self._left_ms = left_ms
 

@@ -98,7 +98,8 @@ class DrivenOperation(msgspec.Struct, eq=False):
         stored = msgspec.json.decode(record.clauses, type=Contract) if record is not None else None
         if tool is None:
             gone = stored or Contract(operation.intent.tool)
-            return msgspec.structs.replace(gone, verifies=False, observes=False)
+            verifies = gone.verifies and operation.intent.late  # the code of a host brings its verifier
+            return msgspec.structs.replace(gone, verifies=verifies, observes=False)
         return tool.contract if stored is None else stricter(stored, tool.contract)
 
     def situation(self, operation: OperationState) -> Situation:

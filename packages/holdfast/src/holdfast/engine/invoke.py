@@ -91,6 +91,7 @@ def start_call(
         left_ms=partial(_left_ms, process.journal, started.up + timeout_ms),
         key=partial(key_of, namespace, run, step, intent),
     )  # fmt: skip
+    current.writes = tool.contract.effect == "write"
     if tool.contract.observes:
         current.observed = msgspec.json.decode(driver.found.observed)
     driver.current = current

@@ -1,4 +1,4 @@
-"""Agent frameworks inside a run: one module for each host, imported only where it is used.
+"""Libraries of others: one module for each agent framework, and for HTTP clients, imported only where it is used.
 
 The extra of a host (`pip install 'holdfast[pydantic-ai]'`) installs a version that its module works with.
 """

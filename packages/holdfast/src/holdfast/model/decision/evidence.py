@@ -263,5 +263,11 @@ class Case:
         """True if there is a verifier to ask."""
         return self.contract.verifies and self.situation.tool == "present"
 
+    @property
+    def verifier_comes_late(self) -> bool:
+        """True if the code of a host has yet to bring the verifier. A run that is ending calls no code any more."""
+        late = self.operation.intent.late and self.contract.verifies and not self.situation.blocked
+        return late and self.situation.tool == "gone" and not self.situation.at_hand
+
 
 Rule: TypeAlias = Callable[[Case], Move | None]

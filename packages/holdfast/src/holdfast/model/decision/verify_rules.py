@@ -27,6 +27,8 @@ def verify_or_unknown(case: Case, reason: str) -> Move:
     """Only proof can settle it: read back until that is hopeless, then ask a person."""
     if case.can_verify and not verification_over(case):
         return next_reading(case)
+    if case.verifier_comes_late:
+        return Wait("its verifier comes with the code of a host", why="code", until_woken=True)
     if hung_too_long(case):
         reason = f"{reason}; {case.situation.hung}"
     return Settle("could not be proven in time" if case.can_verify else "nothing can prove it", "unknown", RULE, reason)
