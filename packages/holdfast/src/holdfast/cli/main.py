@@ -32,6 +32,7 @@ GROUPS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "ps": ("ps", "List the runs, the newest first."),
         "show": ("show", "Show the timeline of a run, or its state at a step."),
         "why": ("show", "Explain what is known about one operation."),
+        "effects": ("effects", "Find effects over all runs, by key, recipient or text."),
         "pending": ("webhooks", "List the awaited answers and events, with deadlines."),
         "replay": ("history", "Recompute a run without effects, and report where it diverges."),
         "fork": ("history", "Start a new run from the beginning of another."),

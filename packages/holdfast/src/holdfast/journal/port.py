@@ -114,6 +114,14 @@ class Post(msgspec.Struct, frozen=True, gc=False):
     body: bytes
 
 
+class FoundRecord(msgspec.Struct, frozen=True):
+    """A stored record that a search found: its number in the journal, its run and its body."""
+
+    number: int
+    run: str
+    body: bytes
+
+
 class LedgerEntry(msgspec.Struct, frozen=True):
     """A ledger entry as stored. `fresh` is false where the key was already taken by an earlier entry."""
 
@@ -395,6 +403,18 @@ class Reader(Journal, Protocol):
 
     def ledger(self) -> AsyncIterator[LedgerEntry]:
         """The whole ledger by id, read page by page."""
+        ...
+
+    async def next_stream(self, after: str) -> str:
+        """The first stream of the ledger whose name comes after that text; empty if there is none."""
+        ...
+
+    async def search(self, text: str, limit: int, before: int | None = None) -> list[FoundRecord]:
+        """The newest records, of any run, whose bodies contain this text; case does not count in ASCII letters.
+
+        `before` continues with the older ones than that number. Every record is read, so it takes seconds where there
+        are millions.
+        """
         ...
 
     async def hints(self, prefix: str) -> dict[str, bytes]:

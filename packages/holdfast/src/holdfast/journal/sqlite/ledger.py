@@ -156,3 +156,9 @@ def put_hint(database: Database, name: str, body: bytes, previous: bytes | None)
             "update hint set body = cast(? as text) where name = ? and body = cast(? as text)", (body, name, previous)
         )
     return changed == 1
+
+
+def next_stream(database: Database, after: str) -> str:
+    """The first stream whose name comes after that text; empty if there is none."""
+    ((name,),) = database.rows("select min(stream) from ledger where stream > ?", (after,))
+    return "" if name is None else str(name)

@@ -18,6 +18,7 @@ from holdfast.errors import JournalError, JournalUnavailable
 from holdfast.journal.port import (
     AgentKey,
     Busy,
+    FoundRecord,
     Identity,
     Instant,
     KnownHead,
@@ -202,6 +203,12 @@ class SqliteReader:
             for entry in entries:
                 yield entry
             entries = self._page(entries[-1].id)
+
+    async def next_stream(self, after: str) -> str:
+        return self._read(lambda database: ledger.next_stream(database, after))
+
+    async def search(self, text: str, limit: int, before: int | None = None) -> list[FoundRecord]:
+        return self._read(lambda database: runs.search(database, text, limit, before))
 
     async def hints(self, prefix: str) -> dict[str, bytes]:
         return self._read(lambda database: ledger.hints_below(database, prefix))

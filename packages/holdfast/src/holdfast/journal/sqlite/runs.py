@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Sequence
 from typing import Final, cast
 
@@ -14,6 +15,7 @@ from holdfast.journal.port import (
     AgentKey,
     Busy,
     Fate,
+    FoundRecord,
     Lease,
     LeaseGranted,
     NewRun,
@@ -259,3 +261,22 @@ def _record(database: Database, row: tuple[Value, ...]) -> Row:
 def _run_row(row: tuple[Value, ...]) -> RunRow:
     # Not checked, for an inbox reads ten thousand of them: the columns of `_RUN` are the fields, in their order.
     return RunRow(*cast("_Line", row))
+
+
+_CONTAINING: Final = (  # a large body lies beside its row
+    "select record.id, name, cast(record.body as blob) from record join run on run.id = record.run"
+    " left join payload on length(record.content) = ? and payload.digest = substr(record.content, 13, 64)"
+    " where record.id < ? and coalesce(payload.body, record.content) like ? escape '\\' order by record.id desc limit ?"
+)
+_WILD: Final = re.compile(r"([%_\\])")
+
+
+def search(database: Database, text: str, limit: int, before: int | None) -> list[FoundRecord]:
+    """The newest records whose bodies contain a text; see `Reader.search`."""
+    plain = _WILD.sub(r"\\\1", text)
+    last = before if before is not None else FOREVER_MS
+    found = database.rows(_CONTAINING, (POINTER_SIZE, last, f"%{plain}%", limit))
+    return [
+        FoundRecord(number, run, read_body(database, body))
+        for number, run, body in cast("list[tuple[int, str, bytes]]", found)
+    ]

@@ -1,0 +1,75 @@
+"""`holdfast effects`: the effects of all runs with a business key, a recipient or a text."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import click
+
+from holdfast.cli.common import CommandCall, command
+from holdfast.cli.inputs import read_past
+from holdfast.inspect.effects import EffectQuery, EffectsFound, FoundEffect, find_effects
+from holdfast.inspect.text import ago, count, short
+from holdfast.journal.host import wall_ms
+
+_LIMIT: Final = 50
+_MARKS: Final = {"succeeded": "ok", "failed": "failed", "unknown": "asks", "cancelled": "off"}
+_SHOWN: Final = 60
+
+
+@command(
+    "effects",
+    examples=(
+        "holdfast effects --key ORDER-7",
+        "holdfast effects --to ann@mail.test --tool send_email --since 30d",
+        "holdfast effects --text 'invoice 4711' --json | jq -r '.effects[].operation'",
+    ),
+)
+@click.option("--key", default="", metavar="KEY", help="With this business key.")
+@click.option("--to", default="", metavar="VALUE", help="With an argument of this value, such as an address.")
+@click.option("--text", default="", metavar="TEXT", help="With this text in the arguments or the result.")
+@click.option("--tool", default="", metavar="NAME", help="Only effects of this tool.")
+@click.option("--agent", default="", metavar="NAME", help="Only effects of this agent's runs.")
+@click.option("--since", default="", metavar="WHEN", help="Only effects begun since then: 2h, 7d, 2027-01-31.")
+@click.option(
+    "--limit", default=_LIMIT, show_default=True, metavar="N", type=click.IntRange(1), help="How many to list."
+)
+def effects(call: CommandCall, limit: int, since: str, **wanted: str) -> None:
+    """Find effects over all runs, the newest first.
+
+    It answers questions such as "did we mail this customer?". A business key is found
+    at once. The other conditions read every record, which takes seconds for millions.
+    Secrets and redacted values are not in the journal, and are not found.
+    """
+    now = wall_ms()
+    query = EffectQuery(**wanted, since_ms=read_past(since, now) if since else 0)
+    found = call.read(_found(call, query, limit))
+    if call.screen.as_json:
+        call.screen.document(found)
+        return
+    call.screen.columns([_line(one, now) for one in found.effects])
+    _sum_up(call, found)
+
+
+async def _found(call: CommandCall, query: EffectQuery, limit: int) -> EffectsFound:
+    async with call.with_raw_reader() as (reader, journal):
+        return await find_effects(reader, journal, query, limit)
+
+
+def _line(one: FoundEffect, now_ms: int) -> tuple[str, ...]:
+    """The cells of one line; the first is the name of its sign."""
+    about = one.title or f"{one.tool} {bytes(one.arguments).decode()}"
+    when = ago(one.at_ms, now_ms) if one.at_ms else "not sent"
+    return _MARKS.get(one.status, "open"), one.operation, one.status, when, short(about, _SHOWN)
+
+
+def _sum_up(call: CommandCall, found: EffectsFound) -> None:
+    statuses = [one.status for one in found.effects]
+    each = ", ".join(f"{statuses.count(status)} {status}" for status in dict.fromkeys(statuses))
+    call.screen.line(f"{count(len(statuses), 'effect')}: {each}." if statuses else "No effect in this journal fits.")
+    for run in found.unreadable:
+        call.screen.note(("Not searched", "yellow"), f": {run} cannot be read. Next: holdfast verify")
+    if found.more:
+        call.screen.next(f"more of them: holdfast effects ... --limit {2 * len(statuses)}")
+    elif found.effects:
+        call.screen.next(f"holdfast why {found.effects[0].operation}")
