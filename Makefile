@@ -4,7 +4,7 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo test check e2e hosts bench scale instructions soak-live examples sim differential mutants soak mutation year house docs fmt audit sbom lock
+.PHONY: help demo test check e2e hosts bench bench-hosts scale instructions soak-live examples sim differential mutants soak mutation year house docs fmt audit sbom lock
 
 IN := @sh scripts/python scripts/environment.py
 
@@ -48,6 +48,9 @@ hosts: ## kill agents of every framework, TRIALS=20 times a cell, and count what
 
 bench: ## measure against raw SQLite and the peers; fails below a goal
 	$(IN) bench python bench/compare.py $(ARGS)
+
+bench-hosts: ## measure agents of frameworks with Holdfast beside what the frameworks offer, and the ready loop
+	$(IN) bench-hosts python bench/hosts.py $(ARGS)
 
 scale: ## build a journal of 1,000,000 operations and measure what must not slow down as work grows
 	$(IN) bench python bench/scale.py $(ARGS)

@@ -42,6 +42,7 @@ ENVIRONMENTS: Final = {
     "audit": Environment(".venv-audit", "", ("audit",)),
     # The peers that are measured and the site generator bring large trees (and pytest plugins) of their own.
     "bench": Environment(".venv-bench", "apsw,demo", ("bench",)),
+    "bench-hosts": Environment(".venv-bench-hosts", "pydantic-ai,langchain,openai-agents", ("bench",)),
     "docs": Environment(".venv-docs", "demo", ("docs",)),
     # Each framework that hosts runs, at its newest supported version: two of them do not fit into one environment. The
     # lowest one runs first and is killed, and the newest one continues. Pydantic AI has one supported version today.
