@@ -18,6 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from simulator import campaign, differential, failure
 from simulator.failure import shrink
+from simulator.generator.hosts import HOSTED
 from simulator.generator.plans import draw
 from simulator.plan import Plan
 from simulator.world import Journal, simulate
@@ -43,7 +44,7 @@ def main() -> None:
 @JOURNAL
 def many(seeds: int, first: int, jobs: int | None, report: Path | None, *, as_json: bool, journal: Journal) -> None:
     """Simulate many seeds. The last line says how many broke an invariant, and how fast it went."""
-    done = _done(range(first, first + seeds), jobs, journal)
+    done = _done(first, seeds, jobs, journal)
     if report is not None:
         report.write_text(campaign.page(done), encoding="utf-8")
     if as_json:
@@ -111,9 +112,11 @@ def _tell(plan: Plan, save: Path | None, journal: Journal, *, whole: bool) -> in
     return 1 if told.violations else 0
 
 
-def _done(seeds: range, jobs: int | None, journal: Journal) -> campaign.Campaign:
-    with _progress("simulating", len(seeds)) as tick:
-        return campaign.run(seeds, jobs=jobs, tick=tick, journal=journal)
+def _done(first: int, seeds: int, jobs: int | None, journal: Journal) -> campaign.Campaign:
+    """So many seeds, and a tenth as many in which agents call hosts."""
+    hosted = range(HOSTED + first, HOSTED + first + seeds // 10 if first < HOSTED else 0)
+    with _progress("simulating", seeds + len(hosted)) as tick:
+        return campaign.run(range(first, first + seeds), hosted, jobs=jobs, tick=tick, journal=journal)
 
 
 @contextlib.contextmanager

@@ -73,16 +73,15 @@ class Campaign(Part):
 
 
 def run(
-    seeds: range,
-    *,
+    *seeds: range,
     jobs: int | None = None,
     tick: Callable[[int, int], None] | None = None,
     journal: Journal = "memory",
 ) -> Campaign:
     """Simulate all `seeds` over that kind of journal. `tick` hears how many are done, and how many of them fell."""
     started = time.perf_counter()
-    campaign = Campaign(first=seeds.start)
-    batches = [seeds[start : start + BATCH] for start in range(0, len(seeds), BATCH)]
+    campaign = Campaign(first=seeds[0].start)
+    batches = [part[start : start + BATCH] for part in seeds for start in range(0, len(part), BATCH)]
     work = functools.partial(batch, journal=journal)
     for part in on_all_cores(work, batches, jobs or os.cpu_count() or 1):
         campaign.add(part)

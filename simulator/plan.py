@@ -63,13 +63,29 @@ class Act(msgspec.Struct, frozen=True, omit_defaults=True):
     aborts: bool = False
 
 
+class HostCall(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One call that the model of a host chooses, which the host makes after `ms`.
+
+    The host makes it again with the same id: `after` it has ended, `beside` it, or once it has `cancelled` it. It is
+    `dropped` where the host begins it and does not wait for it, and `forgotten` where a host that is called anew may
+    not make it.
+    """
+
+    tool: str
+    ms: int = 0
+    again: Literal["", "after", "beside", "cancelled"] = ""
+    dropped: bool = False
+    forgotten: bool = False
+
+
 class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     """One step of an agent: a call of a tool on one thing. Steps with the same `group` run at once.
 
     A step of the kind `trip` is a transaction of its `parts`, whose body raises at its end where it `fails`. One of
     the kind `plan` executes a plan of its `acts`, which belong `together` in a transaction or not. One of the kind
     `spend` or `buy` is about `cents`, one of the kind `rest` sleeps for `ms`, as one of the kind `insist` does before
-    it asks once more. One that asks people waits for `ms`, and goes on with a default where `cents` says which.
+    it asks once more. One that asks people waits for `ms`, and goes on with a default where `cents` says which. One of
+    the kind `host` calls an agent framework, whose model chooses the calls of each of its `turns`.
     """
 
     kind: str
@@ -82,6 +98,7 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     together: bool = False
     cents: int = 0
     ms: int = 0
+    turns: tuple[tuple[HostCall, ...], ...] = ()
 
 
 class Script(msgspec.Struct, frozen=True):

@@ -76,7 +76,7 @@ def asks(service: str, arguments: Mapping[str, str]) -> bool:
         case "spend":
             return int(arguments["cents"]) > PETTY
         case _:
-            return service in GATED
+            return service in GATED or service == "vouch"
 
 
 # --- questions and hand-overs -----------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from holdfast.model.ids import operation_id
 from holdfast.model.outcome import INTERRUPTED, STOPPED, Outcome
 from holdfast.model.secret import Secret
 from holdfast.policies import Retry
-from simulator.agents import deferred, people, plans, timing_and_processes
+from simulator.agents import deferred, hosts, people, plans, timing_and_processes
 from simulator.agents.tools import standard_tools
 from simulator.agents.transactions import make_trip, name_of
 from simulator.checkers.records import PLACE
@@ -82,7 +82,8 @@ def _make(newer: bool) -> tuple[Agent[Script, list[str]], Agent[str, list[str]]]
                 news = [*await run.gather(*(_perform(run, tools, step, own) for step, own in steps))]
                 ears.join(branches)
             owned = checker.owned(run.id, run.scope().active.lease.token)
-            replays.told(life.actor, execution, (run.id, number), news, owned=owned)
+            if not checker.hosts.forgot(run.id):
+                replays.told(life.actor, execution, (run.id, number), news, owned=owned)
             told += news
         return told
 
@@ -143,6 +144,8 @@ async def _do(run: Run, tools: Any, step: Step, ears: Ears) -> str:
             return await _pass_on(run, step, ears)
         case "hurry":
             return await _hurry(run, tools, step, ears)
+        case "host":
+            return await hosts.call_host(run, tools, step, lambda outcome: _told(outcome, ears))
         case "rest":
             await run.sleep(timedelta(milliseconds=step.ms))
             return f"rested {step.thing}"

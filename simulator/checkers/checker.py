@@ -19,6 +19,7 @@ from holdfast.testing.world.disk import Backup
 from holdfast.testing.world.loop import Actor
 from simulator.checkers.approvals import Approvals, arguments_in
 from simulator.checkers.deferred import Answers
+from simulator.checkers.hosts import Hosts
 from simulator.checkers.plans import Plans
 from simulator.checkers.processes import Processes
 from simulator.checkers.records import Replays, Standing, check_records
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
     from simulator.world import World
 
 NATURAL: Final = frozenset({"switch", "note", "unseat", "leave", "label"})
-PLAIN: Final = frozenset({"ship", "send", "permit", "dare", "grant", "guide", "unguide"})
+PLAIN: Final = frozenset({"ship", "send", "permit", "dare", "grant", "guide", "unguide", "lend", "vouch"})
 LIMIT_ATTEMPTS: Final = 5
 
 
@@ -71,6 +72,7 @@ class Checker:
         self.reviews: Final = Reviews(world, self.broken, self._effects, self.compensations)
         self.timing: Final = Timing(world, self.broken)
         self.processes: Final = Processes(world, self.broken)
+        self.hosts: Final = Hosts(world, self.broken)
         self._told: list[tuple[Outcome[Any], int]] = []
         self._answers: dict[str, list[str]] = {}
         self._tokens: dict[str, int] = {}
@@ -200,7 +202,7 @@ class Checker:
             others = [one for one in self._world.services["book"].effects if one.thing == effect.thing]
             if len(others) > allowed:
                 self.broken(17, f"{effect.thing} was booked {len(others)} times: {[one.operation for one in others]}")
-        for part in (self.answers, self.plans, self.reviews, self.questions, self.timing):
+        for part in (self.answers, self.plans, self.reviews, self.questions, self.timing, self.hosts):
             part.happened(effect)
         if effect.service == "switch":
             self._lost_update(effect, done)
@@ -239,6 +241,7 @@ class Checker:
         self.rulings.heard(run, record)
         self.timing.heard(run, record)
         self.processes.heard(run, record)
+        self.hosts.heard(run, record)
         self._decisions(run, record)
         step = getattr(record, "step", "")
         if step:
@@ -281,6 +284,8 @@ class Checker:
             self._claims[run] = (record.worker, frozenset(self._decided[run]))
 
     def _of_run(self, run: str, record: r.Record) -> None:
+        if isinstance(record, r.RunStoppedRecord) and self.hosts.may_stop(run, record):
+            return
         if isinstance(record, r.RunStoppedRecord) and record.reason in {"error", "diverged"}:
             self.broken(14, f"run {run} stopped ({record.reason}), and its agent never changes: {record.error}")
 
@@ -359,7 +364,7 @@ class Checker:
     def answered(self, script: Script, result: list[str]) -> None:
         """A caller got the result of a run."""
         before = self._answers.setdefault(script.id, result)
-        if before != result:
+        if before != result and not self.hosts.forgot(script.id):
             self.broken(14, f"run {script.id} gave two results: {before} and {result}")
 
     def acknowledged(self, write: Write) -> None:
@@ -383,6 +388,7 @@ class Checker:
         await self.permits.at_the_end()
         await self.messages.at_the_end()
         await self.questions.at_the_end()
+        await self.hosts.at_the_end()
         if self._world.restored_ms < 0:  # what was done and is forgotten stands, and no record can speak of it
             self.trips.at_the_end()
             self.compensations.at_the_end()

@@ -8,6 +8,7 @@ from typing import Final, Literal
 
 from simulator.agents.deferred import TOOLS_OF
 from simulator.generator.calls import COMMON, dice, of_calls
+from simulator.generator.hosts import HOSTED, with_hosts
 from simulator.generator.people import (
     of_compensations,
     of_people,
@@ -73,7 +74,11 @@ HOOK_FAULTS: Final = ("never", "overdue", "twice", "shuffled", "restated", "stra
 
 
 def draw(seed: int) -> Plan:
-    """The plan of a seed."""
+    """The plan of a seed. From `HOSTED` on its agents call hosts."""
+    return with_hosts(_drawn(seed - HOSTED), seed) if seed >= HOSTED else _drawn(seed)
+
+
+def _drawn(seed: int) -> Plan:
     chance, later, plans, people, money, said, looks, wishes, asking = (
         dice(what, seed)
         for what in ("plan", "answers", "plans", "people", "money", "messages", "reviews", "amends", "questions")

@@ -9,11 +9,12 @@ from typing import Final
 
 from simulator.mutations.approvals import APPROVALS
 from simulator.mutations.fast_path import BREAKING
+from simulator.mutations.hosts import HOSTS
 from simulator.mutations.operations import OPERATIONS
 from simulator.mutations.policies import POLICY
 from simulator.mutations.reviews import REVIEWS
 from simulator.mutations.timing_and_processes import PROCESSES, TIMING
 from simulator.mutations.transactions_and_plans import TOGETHER
 
-MUTANTS: Final = (*OPERATIONS, *TOGETHER, *APPROVALS, *REVIEWS, *POLICY, *TIMING, *PROCESSES, *BREAKING)
+MUTANTS: Final = (*OPERATIONS, *TOGETHER, *APPROVALS, *REVIEWS, *POLICY, *TIMING, *PROCESSES, *BREAKING, *HOSTS)
 """The planted bugs, by the promise that they break."""

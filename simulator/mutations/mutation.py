@@ -43,7 +43,8 @@ def replaced(name: str, twist: Twist) -> Twist:
 class Mutant(msgspec.Struct, frozen=True):
     """One planted bug: `place` is `module:attribute`, and `twist` what becomes of it.
 
-    A bug that is `fast_only` is in the fast path, so the product does without it if that is switched off.
+    A bug that is `fast_only` is in the fast path, so the product does without it if that is switched off. One that is
+    `hosted` is looked for where agents call hosts.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Mutant(msgspec.Struct, frozen=True):
     place: str
     twist: Twist
     fast_only: bool = False
+    hosted: bool = False
 
 
 @contextlib.contextmanager

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from simulator.generator.hosts import HOSTED
 from simulator.generator.plans import draw
 from simulator.mutations.catalogue import MUTANTS
 from simulator.mutations.mutation import Mutant, planted
@@ -46,9 +47,10 @@ def hunt(
     for seed in range(first, most):
         if until is not None and time.monotonic() > until:
             return Find(mutant.name, mutant.breaks, seed)
+        plan = draw(seed + HOSTED if mutant.hosted else seed)
         with planted(mutant):
-            broken = simulate(draw(seed), conditions=conditions).violations
-        if broken and not simulate(draw(seed), conditions=conditions).violations:
+            broken = simulate(plan, conditions=conditions).violations
+        if broken and not simulate(plan, conditions=conditions).violations:
             return Find(mutant.name, mutant.breaks, seed + 1, broken[0].invariant, broken[0].what)
     return Find(mutant.name, mutant.breaks, most)
 

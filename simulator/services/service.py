@@ -81,6 +81,9 @@ CATALOGUE: Final[Mapping[str, Capabilities]] = {
         Capabilities("dispatch", key=True, late_ms=5_000),
         Capabilities("haul", read_back="marker", lag_ms=5_000, late_ms=5_000),
         Capabilities("risk", key=True),
+        Capabilities("lend"),
+        Capabilities("fund", key=True, late_ms=5_000),
+        Capabilities("vouch"),
     )
 }
 

@@ -1,6 +1,7 @@
 """Runs that are hosted: names, rest and bodies do not depend on the tasks of the framework that calls the steps."""
 
 import asyncio
+import contextlib
 import inspect
 import subprocess
 import sys
@@ -147,6 +148,88 @@ async def test_two_calls_of_one_name_at_once_are_refused_and_one_after_the_other
     async with lab.app(desk) as app:
         assert await app.run(desk, "x") == "done"
     assert sent_steps(lab) == ["call_1/mail#1", "call_1#2/mail#1"]
+
+
+@virtual
+async def test_a_call_that_was_refused_beside_the_first_is_not_made_in_a_replay(lab: Lab):
+    mail = mails(lab)
+    told: list[str] = []
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> str:
+        async def call() -> str:
+            with run.step("call_1"):
+                return await mail("ann")
+
+        first = asyncio.create_task(call())
+        await asyncio.sleep(0 if not told else 1)  # a replay delivers the first call at once
+        with pytest.raises(UsageError, match="two calls at once"):
+            await call()
+        told.append(await first)
+        await run.sleep(timedelta(hours=1))
+        return told[-1]
+
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "x")
+        await lab.pass_time(hours=1)
+        assert await app.run(desk, "x") == "to ann"
+    assert lab.sent == ["ann"]
+
+
+@virtual
+async def test_a_call_that_the_host_cancels_and_makes_again_happens_once(lab: Lab):
+    answered = asyncio.Event()
+
+    async def body() -> str:
+        lab.sent.append("paid")
+        await answered.wait()
+        return "paid"
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> Any:
+        async def call() -> Any:
+            return await in_hosted_run("pay").call_body("call_1", closure_tool(), {"cents": 5}, body)
+
+        with contextlib.suppress(TimeoutError, asyncio.CancelledError):
+            await asyncio.wait_for(in_host_tasks(call), 5)  # a time limit of the host
+        answered.set()
+        outcome, _ = await in_host_tasks(call)
+        await run.sleep(timedelta(hours=1))
+        return [outcome.status, outcome.value, outcome.operation]
+
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "x")
+        await lab.pass_time(hours=1)
+        assert await app.run(desk, "x") == ["succeeded", "paid", "r-x/call_1/pay#1"]
+    assert lab.sent == ["paid"]
+    assert sent_steps(lab) == ["call_1/pay#1"]
+
+
+@virtual
+async def test_branches_of_agent_code_are_not_numbered_with_the_tasks_of_a_host(lab: Lab):
+    mail = mails(lab)
+    deep = 1
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> str:
+        async def call() -> str:
+            with run.step("call_1"):
+                return await mail("ann")
+
+        await in_host_tasks(call, deep)
+        await run.gather(mail("bob"), mail("cid"))
+        await run.sleep(timedelta(hours=1))
+        return "done"
+
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "x")
+        deep = 4  # the next release of the host makes other tasks
+        await lab.pass_time(hours=1)
+        assert await app.run(desk, "x") == "done"
+    assert sorted(sent_steps(lab)) == ["call_1/mail#1", "~~1/mail#1", "~~2/mail#1"]
 
 
 @virtual

@@ -265,6 +265,27 @@ class Part(msgspec.Struct, frozen=True, omit_defaults=True):
     result: Any = None
 
 
+async def outcome_of_left(scope: Scope, tool: Tool[Any, R], step: str, arguments: dict[str, Any]) -> Outcome[R]:
+    """Wait for the outcome of an earlier call whose caller was cancelled, and return it."""
+    instance = scope.active
+
+    async def fresh() -> dict[str, Any]:
+        while not (operation := instance.history.operations[step]).final or step in instance.drivers.tasks:
+            watchers = instance.waiters.watchers.setdefault(step, [])
+            await instance.waiters.wait(scope, watchers, Pause("operation", step))
+        plain: dict[str, Any] = msgspec.to_builtins(_ended_part(operation))
+        return plain
+
+    part = msgspec.convert(await steps.value(scope, "outcome", fresh), Part)
+    name = operation_id(instance.run, step)
+    outcome: Outcome[R] = Outcome(part.status, name, tool.name, part.basis, part.reason, part.code, arguments=arguments)
+    return (
+        outcome
+        if part.status != "succeeded"
+        else _with_value(tool, outcome, r.Raw(msgspec.json.encode(part.result)), "")
+    )
+
+
 async def ended_parts(scope: Scope, outcome: Outcome[Any]) -> dict[str, Outcome[Any]]:
     """Wait until all parts of a partial success have ended, and return how each one did."""
     run, step = split_operation_id(outcome.operation)

@@ -11,13 +11,13 @@ import contextlib
 import contextvars
 import hashlib
 import keyword
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
 import msgspec
 
-from holdfast.agent.call import outcome_of
+from holdfast.agent.call import outcome_of, outcome_of_left
 from holdfast.agent.model_decisions import DecisionSettings, decide
 from holdfast.agent.signatures import KNOWN_SHAPE, Shape, is_async
 from holdfast.agent.tool import Tool, tool
@@ -80,21 +80,14 @@ class HostedRun:
         count = counts[f"{name}:"] = counts.get(f"{name}:", 0) + 1
         return name if count == 1 else f"{name}-{count}"
 
-    @contextlib.contextmanager
-    def step(self, name: str) -> Generator[Scope]:
+    def step(self, name: str) -> contextlib.AbstractContextManager[Scope]:
         """Name the steps inside after the host's call, in whichever task it is made."""
-        scope = self._scope.host_step(name)
-        token = SCOPE.set(scope)
-        try:
-            yield scope
-        finally:
-            SCOPE.reset(token)
-            scope.close()
+        return self._scope.hosting(name)
 
     async def call(self, name: str, tool: Tool[..., Any], arguments: Mapping[str, Any]) -> Outcome[Any]:
         """Perform a tool that the host's model chose, as the host's call of that name. A failure is not raised."""
-        with self.step(name):
-            return await outcome_of(tool, tool.shape.bind((), arguments), None, model=True)
+        with self.step(name) as scope:
+            return await _outcome_of_call(scope, tool, tool.shape.bind((), arguments))
 
     async def call_checked(self, name: str, tool: Tool[..., Any], arguments: str | Mapping[str, Any]) -> Outcome[Any]:
         """As `call`, with arguments that the host did not check. The model is told those that do not fit."""
@@ -154,7 +147,7 @@ class HostedRun:
                 raise
 
         with self.step(name) as scope:
-            outcome = await outcome_of(tool.with_body(late), tool.shape.bind((), arguments), None, model=True)
+            outcome = await _outcome_of_call(scope, tool.with_body(late), tool.shape.bind((), arguments))
             if not outcome.code.startswith(CONTROL):
                 return outcome, None
             kind = outcome.code.removeprefix(CONTROL)
@@ -191,6 +184,14 @@ class HostedRun:
         )
         with self.step(name) as scope:
             return await decide(scope, settings, ask, (), {})
+
+
+async def _outcome_of_call(scope: Scope, tool: Tool[..., Any], arguments: dict[str, Any]) -> Outcome[Any]:
+    """Perform a call, or wait for the one that the host cancelled while it was under way and makes again."""
+    step = steps.left_by_host(scope, tool, arguments)
+    if step is not None:
+        return await outcome_of_left(scope, tool, step, arguments)
+    return await outcome_of(tool, arguments, None, model=True)
 
 
 def name_calls(turn: str, calls: list[dict[str, Any]], field: str) -> None:

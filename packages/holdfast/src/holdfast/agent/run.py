@@ -319,13 +319,8 @@ class Run:
 
         Use the framework's own id of the call: the same after a crash, and of no other call at the same time.
         """
-        scope = self.scope().host_step(name)
-        token = SCOPE.set(scope)
-        try:
+        with self.scope().hosting(name):
             yield
-        finally:
-            SCOPE.reset(token)
-            scope.close()
 
     # --- journaled values, time and events -------------------------------------------------------------------
 

@@ -221,6 +221,7 @@ async def _drive_instance(active: ActiveRun, agent: AgentCode) -> Conclusion:
     active.waiters.consider_rest()
     await active.until_over()
     if not active.ending.done():
+        await _branches_come_back(active)
         await _branches_end(active)
         await _drivers_end(active)
     if active.ending.done() and not _finished(task):
@@ -231,6 +232,22 @@ async def _drive_instance(active: ActiveRun, agent: AgentCode) -> Conclusion:
 def _finished(task: asyncio.Task[object]) -> bool:
     """True if the agent returned or raised by itself."""
     return task.done() and not task.cancelled() and not isinstance(task.exception(), Sealed)
+
+
+async def _branches_come_back(active: ActiveRun) -> None:
+    """Let the branches that the finished agent did not await come to the recorded writes that they began before.
+
+    A replay of the agent itself takes no time, so it may return first, and would be called diverged.
+    """
+    loop = asyncio.get_running_loop()
+    until = loop.time() + active.process.settings.patience_ms / 1000
+    while active.replay.expected and (tasks := active.root.tasks()) and loop.time() < until:
+        back = active.replay.caught_up()
+        if back.done() or active.ending.done():
+            break
+        await asyncio.wait(
+            {*tasks, active.ending, back}, timeout=until - loop.time(), return_when=asyncio.FIRST_COMPLETED
+        )
 
 
 async def _branches_end(active: ActiveRun) -> None:
@@ -257,7 +274,8 @@ async def _drivers_end(active: ActiveRun) -> None:
 async def _conclude(active: ActiveRun, agent: AgentCode, task: asyncio.Task[object]) -> Conclusion:
     """Record the end of an agent that returned or raised."""
     error = asyncio.CancelledError("its code cancelled itself") if task.cancelled() else task.exception()
-    if error is None and active.replay.expected:
+    may_come_back = active.ending.done() and bool(active.root.tasks())  # branches that it did not await
+    if error is None and active.replay.expected and not may_come_back:
         error = active.replay.divergence("the agent returned without reaching recorded operations")
     if error is None and active.ending.done():
         return await _tear_down(active, task)

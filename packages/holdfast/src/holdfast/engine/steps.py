@@ -112,6 +112,7 @@ async def write(scope: Scope, call: ToolCall) -> DeliveredOperation:
             raise  # this one record does not fit; the journal is well
         except JournalError as error:
             raise active.fail(error) from error
+    scope.received = True  # where its caller is cancelled meanwhile, that is on record
     return _deliver_at_once(active, step) or await _await_delivery(scope, step, tool)
 
 
@@ -263,6 +264,21 @@ def _same_arguments(active: ActiveRun, arguments: r.Raw, recorded: str, written:
     if arguments == r.Raw(written.stored) and (written.executable or not recorded):
         return True
     return digest(active.process.identity.secret, written.identity) == recorded
+
+
+def left_by_host(scope: Scope, tool: ToolCode, arguments: Mapping[str, Any]) -> str | None:
+    """The step of the same call that the host made before under this name, and cancelled while it was under way."""
+    base, _, number = scope.path[:-1].rpartition("#")
+    active = scope.active
+    for earlier in range(1, int(number) if base else 1):
+        step = f"{base}/{tool.name}#1" if earlier == 1 else f"{base}#{earlier}/{tool.name}#1"
+        recorded = active.history.operations.get(step)
+        if recorded is None or step not in active.history.delivered.left:
+            continue
+        called = recorded.as_called
+        if _same_arguments(active, called.arguments, called.digest, forms(arguments, tool.redact)):
+            return step
+    return None
 
 
 async def _clear(scope: Scope) -> None:

@@ -36,6 +36,11 @@ Answer: TypeAlias = (
     | r.MessageHeard
 )
 
+REFUSED: Final = "host:refused"
+ABANDONED: Final = "host:cancelled"
+NOTES: Final = frozenset({REFUSED, ABANDONED})
+"""Values that note what became of a host's call: code never takes them."""
+
 ANSWERS: Final = (r.ReadRecorded, r.DecisionRecorded, r.ValueRecorded, r.TimerFired, r.EventReceived, r.HandedOff)
 """The records that answer a step other than a write: what they hold is what code receives."""
 
@@ -286,6 +291,8 @@ class RunHistory:
                 self.steps.events_taken[record.entry] = None
             elif isinstance(record, r.DecisionRecorded) and record.status == "failed":
                 self.steps.unanswered[record.step] = self.delivered.count - 1
+            elif isinstance(record, r.ValueRecorded) and record.what in NOTES:
+                self.delivered.drop(record.step)
         else:
             self._run(record)  # type: ignore[arg-type]  # what is neither is about the run
 

@@ -92,6 +92,15 @@ class Replay:
         while self.catching_up:
             await self._waiters.wait(scope, self._held_back, Pause("replay"))
 
+    def caught_up(self) -> asyncio.Future[None]:
+        """Done once code has come back to everything on record."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        if self.catching_up:
+            self._held_back.append(future)
+        else:
+            future.set_result(None)
+        return future
+
     async def reach_turn(self, scope: Scope, step: str) -> None:
         """Wait until everything that was delivered before this has been taken."""
         while (delivery := self._history.delivered.by_step.get(step)) is not None and delivery.index > self.order.at:
@@ -100,8 +109,15 @@ class Replay:
     async def take_turn(self, scope: Scope | None, step: str) -> Delivery:
         """Wait until everything that was delivered earlier has been taken; then take this delivery."""
         index = self._history.delivered.by_step[step].index
-        while index > self.order.at:
-            await self._waiters.wait(scope, self.order.before(index), Pause("replay", step))
+        try:
+            while index > self.order.at:
+                await self._waiters.wait(scope, self.order.before(index), Pause("replay", step))
+        except asyncio.CancelledError:
+            if step not in self._history.operations:  # the caller of an operation notes that it has left
+                self.forgo(step)  # a delivery that stays would keep all later ones waiting
+            raise
+        if scope is not None:
+            scope.received = True
         return self.take(step)
 
     def forgo(self, step: str) -> None:

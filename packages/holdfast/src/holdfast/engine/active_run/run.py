@@ -20,7 +20,7 @@ from holdfast.journal.port import Lease
 from holdfast.journal.run_log import RunLog
 from holdfast.model import records as r
 from holdfast.model.facts import Correction, Fact, Known
-from holdfast.model.run_history import RunHistory
+from holdfast.model.run_history import REFUSED, RunHistory
 from holdfast.model.transaction import encloses
 
 if TYPE_CHECKING:
@@ -91,6 +91,31 @@ class ActiveRun:
     def may_correct(self) -> bool:
         """True if code has not come back yet to a message that may correct facts of steps under way."""
         return self.replay.catching_up and bool(self.facts.undelivered())
+
+    def refuse_repeat(self, path: str, *, beside: bool) -> bool:
+        """True if a host's call under a name that it used before is refused: it comes, or came, beside the first.
+
+        The refusal is on record. A replay delivers the first call at once, so the second would come after its end
+        there, and would be sent as a call of its own.
+        """
+        refused = self.noted(path, REFUSED) or (beside and not self.knows(path))
+        if refused:
+            self.note(path, REFUSED)
+        return refused
+
+    def note(self, path: str, what: str) -> None:
+        """Note what became of a host's call that has no record of its own."""
+        if not (self.closed or self.noted(path, what)):
+            self.log.buffer(r.ValueRecorded(step=path + what, what=what, value=r.Raw(b"null"), **self.log.stamp()))
+            self.replay.order.take(self.history.delivered.count - 1)  # no code comes for it
+
+    def noted(self, path: str, what: str) -> bool:
+        """True if that is on record."""
+        return path + what in self.history.steps.answers
+
+    def knows(self, path: str) -> bool:
+        """True if steps below this path are on record, and code has not received them in this process."""
+        return any(step.startswith(path) for step in (*self.history.operations, *self.history.steps.answers))
 
     def check(self) -> None:
         """Raise `Sealed` if the run no longer accepts steps of agent code."""

@@ -11,8 +11,9 @@ branch with the name that the host has for it (`host_step`), whichever task make
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Generator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from weakref import WeakKeyDictionary
@@ -20,6 +21,7 @@ from weakref import WeakKeyDictionary
 from holdfast.errors import AmbiguousStep, UsageError
 from holdfast.model.ids import NAME_LIMIT, can_name
 from holdfast.model.questions import Authority
+from holdfast.model.run_history import ABANDONED
 from holdfast.model.secret import REVEALED
 from holdfast.model.transaction import base_of, named
 
@@ -56,12 +58,15 @@ class Scope:
     what its code may do, where the run was handed over to it. `refused` counts the steps that were refused
     because the instance was sealed. `made_in` is where a plain asyncio task was created that has this branch.
     `serves_host` is set once a host has called a step in this branch, and `named` counts the names of such steps.
+    `beside_host` counts the branches that agent code begins from then on. `received` is set once the code of a branch
+    has received an answer.
     """
 
     __slots__ = (
         "active",
         "alive",
         "authority",
+        "beside_host",
         "children",
         "counts",
         "host",
@@ -71,6 +76,7 @@ class Scope:
         "named",
         "parent",
         "path",
+        "received",
         "refused",
         "serves_host",
         "started",
@@ -100,6 +106,8 @@ class Scope:
         self.made_in: Scope | None = None
         self.serves_host = False
         self.named: dict[str, int] = {}
+        self.beside_host = 0
+        self.received = False
 
     def expired_limit(self) -> Limit | None:
         """The innermost limit around this branch, or around one that began it, that is over on record.
@@ -154,15 +162,27 @@ class Scope:
 
     def child(self, name: str | None = None) -> Scope:
         """A new branch below this one, named or numbered by creation order."""
-        scope = Scope(self.active, self._path_of(name), self.host)
-        scope.last_received, scope.authority = self.host.last_received, self.authority
-        self.host.children[scope] = None
-        return scope
+        if name is None and self.host.serves_host:
+            # Tasks of the host have taken numbers of this branch, and its next version makes more or fewer of them.
+            self.beside_host += 1
+            return self._below(f"{self.path}~~{self.beside_host}/")
+        return self._below(self._path_of(name))
 
     def beside(self) -> Scope:
         """A branch for one step of this one, which runs the body of that step meanwhile. It shares names and limits."""
-        scope = Scope(self.active, self.path, self.host)
+        scope = self._below(self.path)
         scope.counts, scope.limits = self.counts, self.host.limits
+        self.received = True
+        return scope
+
+    def task_branch(self) -> Scope:
+        """The branch of a plain asyncio task that is made in this one."""
+        branch = self._below(self._path_of(None))
+        branch.made_in = self
+        return branch
+
+    def _below(self, path: str) -> Scope:
+        scope = Scope(self.active, path, self.host)
         scope.last_received, scope.authority = self.host.last_received, self.authority
         self.host.children[scope] = None
         return scope
@@ -175,7 +195,7 @@ class Scope:
         return scope
 
     def host_step(self, name: str) -> Scope:
-        """A branch for one call of a host, named by the host, in whichever task. `close` ends it.
+        """A branch for one call of a host, named by the host, in whichever task.
 
         A name that comes again, after the call before it has ended, is numbered. Raises `UsageError` for a name that is
         in use.
@@ -184,23 +204,39 @@ class Scope:
         base = anchor.path + _checked(name, "a step of a host")
         count = anchor.named.get(name, 0)
         latest = f"{base}/" if count < 2 else f"{base}#{count}/"
-        if count and any(child.path == latest for child in anchor.host.children):
+        path = f"{base}#{count + 1}/" if count else f"{base}/"
+        anchor.named[name] = count + 1
+        beside = any(child.path == latest for child in anchor.host.children)
+        if count and self.active.refuse_repeat(path, beside=beside):
             raise UsageError(
                 f"the host makes two calls at once and names both {name!r}",
                 known="nothing was sent for the second",
                 next_step="give each call an id of its own, in the host or in the adapter",
             )
-        anchor.named[name] = count + 1
-        scope = Scope(self.active, f"{base}/" if not count else f"{base}#{count + 1}/", anchor.host)
-        scope.last_received, scope.authority = anchor.host.last_received, anchor.authority
-        anchor.host.children[scope] = None
         anchor.host.serves_host = True
         self.active.host_calls += 1
-        return scope
+        return anchor._below(path)  # noqa: SLF001 - a branch of the same run
 
-    def close(self) -> None:
-        """End the branch of a host's call: its task goes on with other things."""
-        self._ended(None)
+    @contextlib.contextmanager
+    def hosting(self, name: str) -> Generator[Scope]:
+        """The branch of one call of a host, as the present one. It ends with the body.
+
+        A call that the host cancels before it has a record of its own is noted, and cancelled again in a replay: made
+        anew there, it would wait for its turn behind what the host did after it.
+        """
+        scope = self.host_step(name)
+        token = SCOPE.set(scope)
+        try:
+            if self.active.noted(scope.path, ABANDONED):
+                raise asyncio.CancelledError("the host's call was cancelled here before")  # noqa: TRY301 - as below
+            yield scope
+        except asyncio.CancelledError:
+            if not (scope.received or scope.started or self.active.knows(scope.path)):
+                self.active.note(scope.path, ABANDONED)
+            raise
+        finally:
+            SCOPE.reset(token)
+            scope._ended(None)  # noqa: SLF001 - a branch of the same run; its task goes on with other things
 
     def boundary(self, name: str) -> Scope:
         """The part of this branch inside a transaction: numbered where its name comes again."""
@@ -322,9 +358,8 @@ def _numbering_factory(
         **options: Any,  # passed on as they came
     ) -> asyncio.Task[Any]:
         scope = SCOPE.get()
-        branch = scope.child() if scope is not None and options.get("context") is None else None
+        branch = scope.task_branch() if scope is not None and options.get("context") is None else None
         if branch is not None:
-            branch.made_in = scope
             context = contextvars.copy_context()
             context.run(SCOPE.set, branch)
             options["context"] = context

@@ -47,6 +47,7 @@ class Waiters:
         self._rest_scheduled = False
         self._calls_seen = 0
         self._listing: LiveListing | None = None
+        self._quiet_since = 0.0
 
     async def wait(self, scope: Scope | None, waiters: list[asyncio.Future[None]], pause: Pause) -> None:
         """Let a branch of agent code wait; the run may be suspended meanwhile."""
@@ -154,7 +155,7 @@ class Waiters:
         ending = self._ending()
         if ending is None:
             return
-        if passes == PASSES and not self._host_may_go_on():
+        if passes == PASSES and not self._host_may_go_on(ending):
             active.end(ending)
             return
         self._rest_scheduled = True
@@ -163,10 +164,19 @@ class Waiters:
             return
         asyncio.get_running_loop().call_soon(self._check_rest, passes + 1)
 
-    def _host_may_go_on(self) -> bool:
-        """True if a host has made a call since this was asked last: it works between its calls, unseen."""
-        seen, self._calls_seen = self._calls_seen, self._active.host_calls
-        return self._active.host_calls != seen
+    def _host_may_go_on(self, ending: Ending) -> bool:
+        """True while a host may be about to make a call: it works between its calls, unseen.
+
+        A replay waits longer for it: the host may need its time again before each call, and a run that is wrongly
+        called diverged needs a person.
+        """
+        active, now = self._active, asyncio.get_running_loop().time()
+        if active.host_calls != self._calls_seen:
+            self._calls_seen, self._quiet_since = active.host_calls, now
+        if not active.host_calls:
+            return False
+        patience = active.process.settings.patience_ms / 1000 if ending.kind == "diverged" else QUIET_S
+        return now - self._quiet_since < patience
 
     def _ending(self) -> Ending | None:
         """How the drive has to end, if everything waits and none of it will be over soon."""

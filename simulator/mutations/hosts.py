@@ -1,0 +1,187 @@
+"""Planted bugs in hosted runs: names, waits, late bodies, calls that a host makes twice, cancels or does not await."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Generator
+from typing import Any, Final
+
+from holdfast.agent.hosted import HostControl
+from holdfast.engine.active_run.scopes import SCOPE
+from simulator.mutations.mutation import Mutant, always, never_mind
+
+
+def named_by_tasks(_original: Any) -> Any:
+    """A call of a host is named after the task in which it is made."""
+
+    @contextlib.contextmanager
+    def hosting(self: Any, _name: str) -> Generator[Any]:
+        scope = self.host_step(f"task-{self.path.count('~')}")
+        token = SCOPE.set(scope)
+        try:
+            yield scope
+        finally:
+            SCOPE.reset(token)
+            scope._ended(None)  # noqa: SLF001 - as the original
+
+    return hosting
+
+
+def asked_each_time(_original: Any) -> Any:
+    """A model's answer is not recorded."""
+
+    async def turn(self: Any, name: str, _seen: Any, model: Any, **_settings: Any) -> Any:
+        with self.step(name):
+            return await model()
+
+    return turn
+
+
+def control_as_result(original: Any) -> Any:
+    """Control flow of the host is taken for the result of the call."""
+
+    async def call_body(self: Any, name: str, tool: Any, arguments: Any, body: Any) -> Any:
+        async def returning() -> Any:
+            try:
+                return await body()
+            except HostControl as control:
+                return str(control.payload)
+
+        return await original(self, name, tool, arguments, returning)
+
+    return call_body
+
+
+def control_anew(original: Any) -> Any:
+    """The payload of control flow is that of this process."""
+
+    async def call_body(self: Any, name: str, tool: Any, arguments: Any, body: Any) -> Any:
+        outcome, control = await original(self, name, tool, arguments, body)
+        return outcome, None if control is None else f"{control} of {id(body)}"
+
+    return call_body
+
+
+def every_task_counts(original: Any) -> Any:
+    """A run is suspended only when all tasks of the host wait for it too."""
+
+    def at_rest(self: Any) -> bool:
+        return bool(original(self)) and not (self.made_in is not None and self.alive and not self.waiting)
+
+    return at_rest
+
+
+def numbered_with_the_host(_original: Any) -> Any:
+    """Branches of agent code take their numbers from the same count as the tasks of a host."""
+
+    def child(self: Any, name: str | None = None) -> Any:
+        return self._below(self._path_of(name))
+
+    return child
+
+
+def stays_in_turn(_original: Any) -> Any:
+    """A delivery whose caller is cancelled is still waited for by all later ones."""
+
+    def forgo(_self: Any, _step: str) -> None:
+        return
+
+    return forgo
+
+
+def nothing(_original: Any) -> Any:
+    """A function that does nothing."""
+
+    def does_nothing(*_args: object, **_named: object) -> None:
+        return
+
+    return does_nothing
+
+
+HOSTS: Final = (
+    Mutant(
+        "named by tasks",
+        "a call of a host is named after its tasks",
+        "holdfast.engine.active_run.scopes:Scope.hosting",
+        named_by_tasks,
+        hosted=True,
+    ),
+    Mutant(
+        "answers not recorded",
+        "a host's model is asked again",
+        "holdfast.agent.hosted:HostedRun.turn",
+        asked_each_time,
+        hosted=True,
+    ),
+    Mutant(
+        "control is a result",
+        "control flow of a host counts as a success",
+        "holdfast.agent.hosted:HostedRun.call_body",
+        control_as_result,
+        hosted=True,
+    ),
+    Mutant(
+        "control drawn anew",
+        "control flow of a host differs in a replay",
+        "holdfast.agent.hosted:HostedRun.call_body",
+        control_anew,
+        hosted=True,
+    ),
+    Mutant(
+        "helpers keep the run",
+        "a task of the host keeps a run from being suspended",
+        "holdfast.engine.active_run.scopes:Scope.at_rest",
+        every_task_counts,
+        hosted=True,
+    ),
+    Mutant(
+        "numbered with the host",
+        "branches of agent code are numbered with tasks of the host",
+        "holdfast.engine.active_run.scopes:Scope.child",
+        numbered_with_the_host,
+        hosted=True,
+    ),
+    Mutant(
+        "the body is not handed over",
+        "an operation never gets the body that the host brings again",
+        "holdfast.engine.steps:_hand_over",
+        nothing,
+        hosted=True,
+    ),
+    Mutant(
+        "refusals forgotten",
+        "a repeated call that was refused is sent in a replay",
+        "holdfast.engine.active_run.run:ActiveRun.note",
+        nothing,
+        hosted=True,
+    ),
+    Mutant(
+        "cancelled calls made twice",
+        "a call that the host cancels and makes again is sent again",
+        "holdfast.engine.steps:left_by_host",
+        always(None),
+        hosted=True,
+    ),
+    Mutant(
+        "no patience in a replay",
+        "a host that works between its calls is called diverged",
+        "holdfast.engine.active_run.waiters:Waiters._host_may_go_on",
+        always(False),
+        hosted=True,
+    ),
+    Mutant(
+        "a cancelled turn stays",
+        "a delivery that no code takes keeps all later ones waiting",
+        "holdfast.engine.active_run.replay:Replay.forgo",
+        stays_in_turn,
+        hosted=True,
+    ),
+    Mutant(
+        "no time to come back",
+        "a call that the host does not await is called missing",
+        "holdfast.engine.run_driver:_branches_come_back",
+        never_mind,
+        hosted=True,
+    ),
+)
+"""Each is looked for in the seeds of hosted runs."""
