@@ -1,4 +1,4 @@
-"""A process with an agent in a ready loop: `python -m tests.crash.looping JOURNAL MODEL WITNESS AFTER`.
+"""A process with an agent in a ready loop: `python -m tests.crash.looping JOURNAL MODEL WITNESS AFTER CLIENT`.
 
 It prints each event of the run as a line of JSON, and ends when the run has ended.
 """
@@ -13,10 +13,11 @@ import msgspec
 
 from holdfast import DidNotHappen, Happened, Holdfast, Key, Operation, Run, Verdict, agent, current_operation, tool
 from holdfast.engine.settings import Settings
-from holdfast.loop import ModelLoop, OpenAIChat
+from holdfast.loop import AnthropicMessages, GoogleGemini, ModelLoop, OpenAIChat
 from holdfast.policies import Retry
 
-JOURNAL, MODEL, WITNESS, AFTER = sys.argv[1:5]
+JOURNAL, MODEL, WITNESS, AFTER, CLIENT = sys.argv[1:6]
+CLIENTS = {"openai": OpenAIChat, "anthropic": AnthropicMessages, "google": GoogleGemini}
 
 
 def post(path: str, **body: object) -> dict[str, object]:
@@ -43,7 +44,9 @@ def in_the_notes(operation: Operation[str], order: str) -> Verdict[str]:
     return Happened(str(found)) if found else DidNotHappen()
 
 
-loop = ModelLoop(OpenAIChat("m", base_url=MODEL), "Help.", retry=Retry(base=timedelta(milliseconds=10)))
+loop = ModelLoop(
+    CLIENTS[CLIENT]("m", key="of-a-test", base_url=MODEL), "Help.", retry=Retry(base=timedelta(milliseconds=10))
+)
 
 
 @agent(run_id="talk-{text}", tools=[refund, note])

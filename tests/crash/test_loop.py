@@ -74,8 +74,9 @@ class Witness:
 class Case:
     """One run over as many processes as it takes, and where the first of them is killed."""
 
-    def __init__(self, place: Path) -> None:
+    def __init__(self, place: Path, client: str = "openai") -> None:
         place.mkdir(exist_ok=True)
+        self.client = client
         self.journal = place / "run.db"
         self.witness = Witness()
         self.model = ModelServer(self._answer)
@@ -86,7 +87,7 @@ class Case:
 
     def _answer(self, body: dict[str, Any]) -> Says:
         """Each time in other words, and with other ids: only a record keeps what was said before."""
-        turn = sum(message["role"] == "assistant" for message in body["messages"])
+        turn = sum(one["role"] in {"assistant", "model"} for one in body.get("messages") or body["contents"])
         self.turns.append(turn)
         again = len(self.turns)
         order = json.dumps({"order": "A" if turn == 0 else "B"})
@@ -104,7 +105,7 @@ class Case:
     async def live(self, on_event: Callable[[int, dict[str, Any]], None]) -> bool:
         """One process to its end; true if the run was completed."""
         after = max((event["position"] for life in self.lives for event in life), default=0)
-        arguments = (str(self.journal), self.model.url, self.witness.url, str(after))
+        arguments = (str(self.journal), self.model.url, self.witness.url, str(after), self.client)
         self.lives.append([])
         self.child = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "tests.crash.looping", *arguments,
@@ -197,3 +198,16 @@ def test_killed_around_an_effect(tmp_path: Path, moment: str, path: str, which: 
     case.check()
     assert case.killed
     assert len(case.turns) == 3, "an answer whose effects began is never asked for again"
+
+
+@pytest.mark.parametrize("client", ["anthropic", "google"])
+def test_each_client_survives_kills_in_a_stream_and_after_an_effect(tmp_path: Path, client: str):
+    in_stream = Case(tmp_path / "stream", client)
+    in_stream.model.on_event = lambda *at: in_stream.kill() if at == (1, 2) else None
+    asyncio.run(in_stream.whole())
+    in_stream.check()
+    after = Case(tmp_path / "after", client)
+    after.witness.on_request = lambda now, at: after.kill() if (now, at) == ("after", "/note") else None
+    asyncio.run(after.whole())
+    after.check()
+    assert (in_stream.killed, after.killed, len(after.turns)) == (True, True, 3)

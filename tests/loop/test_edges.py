@@ -9,6 +9,7 @@ import pytest
 
 from holdfast import Key, Run, agent, current_operation, tool
 from holdfast.errors import DecisionFailed, LoopStopped, ModelError, ReplayDiverged, UsageError
+from holdfast.knowledge.production_loop import Usage
 from holdfast.loop import Chat, Compaction, Fallback, LoopLimits, ModelCall, ModelLoop, ModelReply
 from holdfast.loop.model import steps_of
 from holdfast.model import records as r
@@ -164,6 +165,14 @@ def test_a_refusal_is_no_summary():
     model = Replying(ModelReply("", (call("c1", "x" * 400),), "calls"), ModelReply("I cannot", (), "refusal"))
     _, records = told(ModelLoop(model, compaction=RULE))
     assert b"(no summary could be made)" in bytes(decisions(records)[-1].seen)
+
+
+def test_the_tokens_of_a_summary_count_against_the_limit():
+    turn = ModelReply("", (call("c1", "x" * 400),), "calls", Usage(5, 5))
+    model = Replying(turn, ModelReply("in short", usage=Usage(90, 10)), turn)
+    result, _ = told(ModelLoop(model, compaction=RULE, limits=LoopLimits(tokens=115)))
+    assert isinstance(result, LoopStopped)
+    assert "used 120 tokens of 115" in result.message
 
 
 # --- what a caller passes ---------------------------------------------------------------------------------------------

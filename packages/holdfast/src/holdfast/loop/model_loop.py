@@ -248,7 +248,9 @@ class Chat:
 
             return await self._settings().decide(summary, messages)
 
-        return await self._first_reply(of)
+        reply = await self._first_reply(of)
+        self.tokens += reply.usage.input_tokens + reply.usage.output_tokens
+        return reply
 
     async def _turn_of(self, model: Model, why: str) -> ModelReply:
         context = RunContext.current()
