@@ -13,6 +13,7 @@ FLOORS = {
     "errors": 0,
     "model": 0,
     "policies": 0,
+    "queues": 0,
     "journal": 1,
     "engine": 2,
     "agent": 3,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable, Iterable
+from datetime import datetime
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
@@ -22,6 +23,7 @@ from holdfast.cli.config import journal_option, located
 from holdfast.control.code_location import note_code, stop_if_loading
 from holdfast.control.housekeeping import HousekeepingTasks
 from holdfast.control.input_checks import check
+from holdfast.control.queues import LimitsSource, Submission, Submitted, limits_of, submit
 from holdfast.control.service import ControlService
 from holdfast.engine.engine import Engine
 from holdfast.engine.environment import Environment, checked_loop, gather_bounded, shielded, system_environment
@@ -35,6 +37,7 @@ from holdfast.errors import (
     JournalError,
     ParameterMismatch,
     RunBusy,
+    RunQueued,
     RunStopped,
     RunSuspended,
     UsageError,
@@ -52,6 +55,7 @@ from holdfast.model.waits import PEOPLE, answer_with
 from holdfast.model.webhooks import TOOL as WEBHOOK
 from holdfast.people.policy.judge import threshold_positions
 from holdfast.people.policy.policy_files import judge_of
+from holdfast.queues.limits import DEFAULT, DeclaredLimits
 from holdfast.webhooks.notifier import Notifier, Tools
 
 if TYPE_CHECKING:
@@ -121,8 +125,9 @@ class Holdfast:
 
     While it is open it also drives runs of its agents that were abandoned or are due, unless
     `recover=False`. `reach` says who is notified when a person is asked: channels, a `Reach`, or the path of a
-    `reach.yaml`; it needs `holdfast-console`. `settings`, `environment` and `worker` are for tests and unusual
-    deployments.
+    `reach.yaml`; it needs `holdfast-console`. `queues` are the limits of the queues to which runs are submitted, or the
+    YAML file that declares them; every process over this journal keeps them. `settings`, `environment` and
+    `worker` are for tests and unusual deployments.
     """
 
     def __init__(
@@ -137,6 +142,7 @@ class Holdfast:
         worker: Callable[[str], Worker] | None = None,
         recover: bool = True,
         reach: Reachable | None = None,
+        queues: LimitsSource | None = None,
     ) -> None:
         self._address: Address | None = None
         if isinstance(journal, (str, os.PathLike, Address)):
@@ -152,6 +158,7 @@ class Holdfast:
         self.agents = gather_agents(agents)
         self.tools = gather_tools(self.agents.values(), tools)
         self.judge = judge_of(policy)
+        self._limits = None if queues is None else limits_of(queues)
         self._engine: Engine | None = None
         self._errands: HousekeepingTasks | None = None
         self._system: dict[str, AnyAgent] = {}  # the system's own agents, whose runs send notices
@@ -179,6 +186,8 @@ class Holdfast:
         engine.policy = self.judge
         try:
             await engine.open()
+            if self._limits is not None:
+                await engine.queues.declare(engine.journal, self._limits)
             if self.judge is not None:
                 engine.policy = self.judge.moved(await threshold_positions(engine.journal))
         except BaseException:
@@ -278,6 +287,34 @@ class Holdfast:
         name = checked_run_id(run_id) if run_id is not None else agent.run_id_for(given)
         return RunHandle(name, asyncio.get_running_loop().create_task(self.run(agent, given, run_id=name, by=by)))
 
+    async def submit(
+        self,
+        agent: Agent[T, R],
+        given: T,
+        *,
+        queue: str = DEFAULT,
+        priority: int = 0,
+        at: datetime | None = None,
+        key: str | None = None,
+        tenant: str = "",
+        by: str = "",
+    ) -> Submitted:
+        """Store a run in a queue; a worker, or an open app with this agent, starts it when the limits permit.
+
+        `key` names this submission: it is the id of the run, by default the one that the agent's `run_id` makes. The
+        same key is the same run, however often it is submitted. `priority` is from -9 to 9, and higher goes first;
+        waiting raises it. `at` is the moment before which the run does not begin.
+
+        Raises `QueueFull` where the queue has no room, `ParameterMismatch` where the key was submitted with another
+        input, and `UsageError` for a queue or tenant that is not declared.
+        """
+        check("by", by, str)
+        name = checked_run_id(key) if key is not None else agent.run_id_for(given)
+        stored = msgspec.structs.replace(agent.stored_input(given, self.engine.identity.secret), by=by)
+        template = (self.engine.queues.limits or DeclaredLimits()).queue(queue).key
+        about = agent.named(template, given, f"the key of queue {queue}", "use another queue") if template else ""
+        return await submit(self.engine, name, agent, stored, Submission(queue, priority, at, tenant, about))
+
     def map(self, agent: Agent[T, R], inputs: Iterable[T], *, concurrency: int = 20) -> AsyncGenerator[RunResult[T, R]]:
         """Run the agent over many inputs, `concurrency` at a time, in the order in which they end.
 
@@ -362,8 +399,24 @@ class Holdfast:
                 self._same_input(run, given)
             try:
                 return await shielded(task)
+            except RunQueued:
+                if not self._recovers:
+                    raise
+                if (waits := await self._until_begun(run)) is not None:
+                    return waits
             except RunBusy:
                 await self.engine.environment.clock.sleep(self._settings.poll_ms / 1000)
+
+    async def _until_begun(self, run: str) -> Conclusion | None:
+        """Wait while a run of a queue is not driven here. Its conclusion, if it waits for something but a slot."""
+        while run not in self._running:
+            row = (await self.engine.journal.runs(run=run))[0]
+            if row.status == "suspended" and row.due_ms is None and row.owner is None:
+                return Conclusion(run, "suspended", row.reason)
+            if row.status not in {"queued", "running", "suspended"}:
+                return None
+            await self.engine.environment.clock.sleep(self._settings.poll_ms / 1000)
+        return None
 
     def _ended(self, run: str, _task: asyncio.Task[Conclusion]) -> None:
         self._running.pop(run, None)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, Coroutine, Iterable, Iterator
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.agent.agent import Agent
+from holdfast.control.queues import Submitted
 from holdfast.errors import UsageError
+from holdfast.queues.limits import DEFAULT
 
 if TYPE_CHECKING:
     from holdfast.app import Holdfast, RunResult
@@ -50,6 +53,24 @@ class SyncHoldfast:
     def run(self, agent: Agent[T, R], given: T, *, run_id: str | None = None, by: str = "") -> R:
         """As `Holdfast.run`."""
         return self._wait(self._app.run(agent, given, run_id=run_id, by=by))
+
+    def submit(
+        self,
+        agent: Agent[T, R],
+        given: T,
+        *,
+        queue: str = DEFAULT,
+        priority: int = 0,
+        at: datetime | None = None,
+        key: str | None = None,
+        tenant: str = "",
+        by: str = "",
+    ) -> Submitted:
+        """As `Holdfast.submit`."""
+        submitting = self._app.submit(
+            agent, given, queue=queue, priority=priority, at=at, key=key, tenant=tenant, by=by
+        )
+        return self._wait(submitting)
 
     def resume(self, run_id: str, *, by: str = "operator") -> Any:
         """As `Holdfast.resume`."""

@@ -105,12 +105,16 @@ class Agent(Generic[T, R]):
                 f"the agent {self.name} does not say how its runs are named",
                 next_step=f'declare @agent(run_id="{self.name}-{{input.id}}"), or pass run_id=',
             )
+        return checked_run_id(self.named(self.template, given, "the run id", "pass run_id="))
+
+    def named(self, template: str, given: T, what: str, otherwise: str) -> str:
+        """A template with the fields of this input. Raises `UsageError` for a field that the input lacks."""
         try:
-            return checked_run_id(_fill(self.template, given))
+            return _fill(template, given)
         except (AttributeError, KeyError, IndexError) as error:
             raise UsageError(
-                f"the run id {self.template!r} of agent {self.name} cannot be made from this input: {error}",
-                next_step="give the input that field, or pass run_id=",
+                f"{what} {template!r} of agent {self.name} cannot be made from this input: {error}",
+                next_step=f"give the input that field, or {otherwise}",
             ) from error
 
     def stored_input(self, given: T, secret: bytes) -> Input:

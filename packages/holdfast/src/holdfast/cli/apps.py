@@ -22,7 +22,14 @@ from holdfast.agent.agent import Agent, gather_agents, gather_tools
 from holdfast.agent.tool import Tool
 from holdfast.app import Holdfast
 from holdfast.cli.common import CommandCall
-from holdfast.cli.config import existing_journal, journal_address, policy_source, project_reach, project_targets
+from holdfast.cli.config import (
+    existing_journal,
+    journal_address,
+    policy_source,
+    project_queues,
+    project_reach,
+    project_targets,
+)
 from holdfast.cli.undriven import worker_of
 from holdfast.control.code_location import CodeLocation, loading, noted_code, noted_programs
 from holdfast.engine.settings import Settings
@@ -212,7 +219,9 @@ async def app_of(
     address = journal_address(call.journal) if create else existing_journal(call.journal)
     settings = Settings(private_webhooks=private_webhooks)
     rules = policy_source(call.policy)
-    async with Holdfast(address, agents=agents, policy=rules, settings=settings, recover=False, reach=reach) as app:
+    async with Holdfast(
+        address, agents=agents, policy=rules, settings=settings, recover=False, reach=reach, queues=project_queues()
+    ) as app:
         _check_trust(app)
         yield app
 

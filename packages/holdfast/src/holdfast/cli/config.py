@@ -136,6 +136,12 @@ def project_reach() -> Path | None:
     return directory / _text(settings["reach"], "reach", directory) if "reach" in settings else None
 
 
+def project_queues() -> Path | None:
+    """`[tool.holdfast] queues` of the nearest pyproject.toml: the file that declares the limits of queues."""
+    directory, settings = project_settings(Path.cwd())
+    return directory / _text(settings["queues"], "queues", directory) if "queues" in settings else None
+
+
 def project_settings(start: Path) -> tuple[Path, dict[str, Any]]:
     """The `[tool.holdfast]` table of the nearest pyproject.toml that has one, and its directory."""
     for directory in (start, *start.parents):

@@ -21,6 +21,7 @@ GROUPS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "run": ("run", "Run an agent on one input, or on a file of them."),
         "init": ("init", "Write a new project: an agent, its tools, and a test."),
         "dev": ("dev", "Drive agents, serve the inbox, and reload when a file changes."),
+        "submit": ("queues", "Store runs in a queue, for workers to start under its limits."),
         "worker": ("run", "Drive the runs that are due: abandoned runs, retries, timers."),
         "resume": ("run", "Continue a run from its record; reopen it if it stopped."),
         "pause": ("control", "Pause a run or a tool."),
@@ -30,6 +31,7 @@ GROUPS: Final[dict[str, dict[str, tuple[str, str]]]] = {
     },
     "See what happened": {
         "ps": ("ps", "List the runs, the newest first."),
+        "queues": ("queues", "List the queues: what waits, what runs, and the limits."),
         "show": ("show", "Show the timeline of a run, or its state at a step."),
         "why": ("show", "Explain what is known about one operation."),
         "effects": ("effects", "Find effects over all runs, by key, recipient or text."),
@@ -79,7 +81,7 @@ SYNONYMS: Final = {
     "list": "ps", "ls": "ps", "runs": "ps", "status": "ps", "logs": "show", "log": "show", "history": "show",
     "explain": "why", "retry": "resume", "restart": "resume", "start": "run", "stop": "cancel", "kill": "cancel",
     "rollback": "undo", "revert": "undo", "compensate": "undo", "send": "tell", "message": "tell", "check": "verify",
-    "web": "serve", "ui": "serve", "users": "accounts", "repair": "doctor",
+    "web": "serve", "enqueue": "submit", "queue": "queues", "ui": "serve", "users": "accounts", "repair": "doctor",
 }  # fmt: skip
 
 

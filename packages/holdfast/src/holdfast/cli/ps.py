@@ -19,9 +19,16 @@ from holdfast.journal.port import RunRow, RunStatus
 from holdfast.model.system import Trouble, is_system
 from holdfast.model.waits import PEOPLE, ListedWait
 
-_STATUSES: Final[tuple[RunStatus, ...]] = ("running", "suspended", "completed", "stopped", "undone")
+_STATUSES: Final[tuple[RunStatus, ...]] = ("queued", "running", "suspended", "completed", "stopped", "undone")
 _LIMIT: Final = 50
-_MARKS: Final = {"running": "open", "suspended": "info", "completed": "ok", "stopped": "failed", "undone": "off"}
+_MARKS: Final = {
+    "queued": "info",
+    "running": "open",
+    "suspended": "info",
+    "completed": "ok",
+    "stopped": "failed",
+    "undone": "off",
+}
 
 
 class ListedRun(msgspec.Struct, frozen=True):
@@ -144,7 +151,7 @@ def detail(run: ListedRun, now_ms: int) -> str:
         return f"contradicted: {run.contradicted[0]}{more}"
     if run.undriven is not None:
         return run.undriven.why
-    if run.status not in {"suspended", "stopped"}:
+    if run.status not in {"queued", "suspended", "stopped"}:
         return ""
     reason, _ = split_command(run.reason.removeprefix(f"{run.run}/"))
     timed = run.due_ms is not None and not any(wait.kind in PEOPLE for wait in run.waits)

@@ -12,6 +12,7 @@ from holdfast.cli.apps import Holdfast, ending_by_signal
 from holdfast.cli.common import CommandCall
 from holdfast.cli.exit_status import DONE, FAILED, INTERRUPTED, WAITS
 from holdfast.cli.undriven import worker_of
+from holdfast.engine.queueing import take_slots
 from holdfast.engine.recovery import StoppedRunVerified, verify_stopped_run
 from holdfast.engine.run_driver import Conclusion, drive_run
 from holdfast.errors import ChainBroken, HoldfastError, JournalError, JournalLocked, RunBusy, Unreadable
@@ -78,6 +79,9 @@ class WorkerLoop:
         if notices > 0:
             rows += await journal.due([key for key in keys if is_system(key[0])], notices, skip)
         for row in sorted(rows, key=due_since)[:room]:
+            self._start(row)
+            seen.add(row.run)
+        for row in await take_slots(self._app.engine, self._room(), skip):
             self._start(row)
             seen.add(row.run)
 

@@ -256,7 +256,9 @@ def _after(process: Process, row: RunRow, history: RunHistory, answered: str) ->
             return RunChange("running", release=True)
         if history.lifecycle.status == "stopped" and history.lifecycle.stopped is not None:
             return stopped_change(history.lifecycle.stopped, row.agent, row.due_ms)
-        return RunChange(row.status, row.reason, row.due_ms, waits, release=True)
+        sooner = row.status == "queued" and history.lifecycle.cancelled is not None  # it ends as soon as it has a slot
+        due = process.environment.clock.wall_ms() if sooner else row.due_ms
+        return RunChange(row.status, row.reason, due, waits, release=True)
     waits = waits_left(row.waits, history, answered)
     if history.lifecycle.paused is not None and not undone:
         return RunChange("suspended", f"paused by {history.lifecycle.paused.by}", None, waits, release=True)

@@ -21,6 +21,7 @@ from holdfast.engine.suspension import Ending
 from holdfast.journal.port import Identity
 from holdfast.model import pending
 from holdfast.model.webhooks import ENDPOINTS
+from holdfast.queues import limits as queues
 
 LOG: Final = logging.getLogger("holdfast")
 _LOOK_ANYWAY_MS: Final = 2_000
@@ -38,6 +39,7 @@ class Engine(Process):
         pending.WAYS: "could not read what was ever pending",
         breaker.PAUSES: "could not read which tools are paused",
         ENDPOINTS: "could not read the webhook endpoints",
+        queues.STREAM: "could not read the limits of the queues",
     }
 
     # --- open and close ------------------------------------------------------------------------------------
@@ -54,6 +56,7 @@ class Engine(Process):
         await self._read_pauses()
         await self.pending_index.refresh(self.journal)
         await self.outbox.refresh()
+        await self.queues.refresh(self.journal)
         number_tasks(asyncio.get_running_loop())
         self._beating = self.housekeeping.keep("the task that renews the lease", self._keep_lease)
         self.housekeeping.keep("the task that looks for commands and pauses", self._keep_house)
@@ -157,6 +160,8 @@ class Engine(Process):
             match prefix:
                 case pending.WAYS:
                     await self.pending_index.refresh(self.journal)
+                case queues.STREAM:
+                    await self.queues.refresh(self.journal)
                 case breaker.PAUSES:
                     await self._read_pauses()
                 case _:

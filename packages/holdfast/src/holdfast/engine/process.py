@@ -21,9 +21,23 @@ from holdfast.engine.settings import Settings
 from holdfast.engine.suspension import LedgerWatch
 from holdfast.engine.tool_protocol import AgentCode, PolicyCode, ToolCode
 from holdfast.errors import HoldfastError, JournalError, JournalUnavailable, LeaseLost
-from holdfast.journal.port import Busy, Identity, Journal, Lease, LeaseGranted, NewRun, RunChange, RunRow, Worker, Write
+from holdfast.journal.entry_codec import readable, written
+from holdfast.journal.port import (
+    Busy,
+    Identity,
+    Journal,
+    Lease,
+    LeaseGranted,
+    NewRun,
+    Post,
+    RunChange,
+    RunRow,
+    Worker,
+    Write,
+)
 from holdfast.model.run_history import RunHistory
 from holdfast.model.secret import resolver_from
+from holdfast.queues.limits import STREAM, DeclaredLimits
 
 T = TypeVar("T")
 LOG: Final = logging.getLogger("holdfast")
@@ -67,6 +81,7 @@ class Process:
         self.recent_histories: Final = RecentHistories(journal)
         self.came_due: Final = asyncio.Event()
         """Set when an answer or command made an idle run due here: it need not wait for the next look for due runs."""
+        self.queues: Final = Queues()
         self.live_text: Final = LiveText()
         self.closing = False
         self._beat_up = 0
@@ -126,7 +141,11 @@ class Process:
         """The wall clock at which the run's time is over."""
         if history.lifecycle.started is None or (agent := self.agents.get(history.lifecycle.started.agent)) is None:
             return None
-        return None if agent.deadline_ms is None else history.lifecycle.started.at + agent.deadline_ms
+        if agent.deadline_ms is None:
+            return None
+        started, owners = history.lifecycle.started, history.ownership.owners
+        begun = next(iter(owners.values()), started) if started.queue else started  # the wait in a queue does not count
+        return begun.at + agent.deadline_ms
 
     def report_unread_key(self, tool: str) -> None:
         """Warn once that a keyed tool never read its key: nothing was deduplicated."""
@@ -193,6 +212,30 @@ class LiveText:
                 del self._so_far[run]
 
 
+class Queues:
+    """The limits of the queues, as the journal declares them, and the slots that this process has and does not use yet.
+
+    Without limits no run was ever submitted, and no process looks for one.
+    """
+
+    def __init__(self) -> None:
+        self.limits: DeclaredLimits | None = None
+        self.slots: dict[str, LeaseGranted] = {}
+        self.taking = asyncio.Lock()
+
+    async def refresh(self, journal: Journal) -> None:
+        """Read the newest declaration."""
+        for _, limits in (await readable(journal, await journal.entries(STREAM), DeclaredLimits))[-1:]:
+            self.limits = limits
+
+    async def declare(self, journal: Journal, limits: DeclaredLimits) -> None:
+        """Make these the limits of every process over this journal, if they are not already."""
+        await self.refresh(journal)
+        if limits != self.limits:
+            await journal.post(Post(STREAM, "", written(limits)))
+            self.limits = limits
+
+
 class Leases:
     """The leases of one process.
 
@@ -222,6 +265,10 @@ class Leases:
             self._asking[run] -= 1
             if not self._asking[run]:
                 del self._asking[run]
+
+    def hold(self, run: str) -> None:
+        """Note that this process holds the lease of the run, which it was given together with others."""
+        self._held.add(run)
 
     def concern(self, run: str) -> bool:
         """True if this process holds the lease of that run, or is about to learn whether it does."""

@@ -22,6 +22,7 @@ from holdfast.engine.engine import LOG, Engine
 from holdfast.engine.executor import settle
 from holdfast.engine.previous_owner import account_for_previous_owners
 from holdfast.engine.process import unchanged_listing
+from holdfast.engine.queueing import take_slots
 from holdfast.engine.situation import next_move
 from holdfast.engine.suspension import release_post, stopped_change
 from holdfast.engine.verification import verify
@@ -107,10 +108,15 @@ class Recovery:
             if free > 0 and (len(rows) == most or len(mine) >= free):  # not all of them were read, or have room
                 mine = await self._fairly(agents[places], free, skip, places)
                 self._more = self._more or len(mine) == free
-            for row in mine:
-                places.driving[row.run] = row.agent
-                started.append(engine.background(self._one(row.run, places), f"holdfast-recover-{row.run}"))
-        return started
+            started += [self._begin(row, places) for row in mine]
+        free = self._runs.room(engine)
+        slots = await take_slots(engine, free, skip)
+        self._more = self._more or (bool(slots) and len(slots) == free)
+        return started + [self._begin(row, self._runs) for row in slots]
+
+    def _begin(self, row: RunRow, places: _Places) -> asyncio.Task[None]:
+        places.driving[row.run] = row.agent
+        return self._engine.background(self._one(row.run, places), f"holdfast-recover-{row.run}")
 
     def _places_of(self, agent: str) -> _Places:
         return self._notices if is_system(agent) else self._runs
@@ -156,6 +162,8 @@ class Recovery:
         finally:
             places.driving.pop(run, None)
             self._freed.set()
+            if engine.queues.limits is not None:
+                engine.came_due.set()  # a slot became free, whether or not all places were taken
             if again:  # not in a tight loop
                 self._not_before[run] = engine.journal.now().ms + engine.settings.recover_every_ms
 

@@ -18,6 +18,7 @@ from holdfast.engine.driven_operation import driver_of
 from holdfast.engine.exceptions.call_end import RecordedError, recorded_error, storable
 from holdfast.engine.late_reports import file_known_ends, watch_late
 from holdfast.engine.process import Process
+from holdfast.engine.queueing import needs_slot, queued
 from holdfast.engine.recovery import first_reading_due
 from holdfast.engine.run_start import (
     admitted,
@@ -106,7 +107,7 @@ async def drive_run(
         begun = first_records(engine, agent, given)
         bodies = [encode(record) for record in begun]
         new = beginning(engine.identity.namespace, run, agent.name, bodies, program=agent.program)
-    claimed = await engine.leases.claim(run, new)
+    claimed = engine.queues.slots.pop(run, None) or await engine.leases.claim(run, new)
     engine.environment.crash.reached("after_claim")
     if claimed is None:
         raise UnknownRun(f"there is no run {run} in this journal", next_step="holdfast ps lists the runs")
@@ -170,6 +171,8 @@ async def _drive_claimed(
             check_input(history, given.stored, given.digest)
         if reopener and history.lifecycle.status == "stopped":
             await go_on_after_stop(engine, history, log, reopener)
+        if needs_slot(claimed, history):
+            raise queued(claimed.row)
         active = ActiveRun(engine, history, log)
         if claimed.row.waits != b"[]":
             active.waiters.listing.begin(claimed.row.waits)

@@ -8,7 +8,7 @@ import msgspec
 
 from holdfast.engine.active_run.run import ActiveRun
 from holdfast.engine.environment import Stamp
-from holdfast.engine.process import unchanged_listing
+from holdfast.engine.process import Process, unchanged_listing
 from holdfast.engine.tool_protocol import Input
 from holdfast.errors import JournalError, ParameterMismatch, UsageError
 from holdfast.journal.port import LeaseGranted, RunChange
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from holdfast.model.run_history import RunHistory
 
 
-def first_records(engine: Engine, agent: AgentCode, given: Input) -> tuple[r.Record, ...]:
+def first_records(engine: Process, agent: AgentCode, given: Input) -> tuple[r.RunStarted, r.Claimed]:
     """The records of a new run: its start, and that this process has claimed it."""
     now, wall = engine.journal.now(), engine.environment.clock.wall_ms()
     started = r.RunStarted(

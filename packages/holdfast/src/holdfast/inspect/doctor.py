@@ -135,6 +135,8 @@ async def _wanted(reader: JournalReader, row: RunRow, wall_ms: int) -> RunChange
 def _listing(history: RunHistory, row: RunRow, wall_ms: int) -> RunChange:
     """The listing of a run from its records. A waiting run is due now: its next owner finds out for what."""
     status: RunStatus = "running" if history.lifecycle.status == "new" else history.lifecycle.status
+    if row.status == "queued":
+        return RunChange(row.status, row.reason, row.due_ms, row.waits, release=True)
     if status == "suspended" and history.lifecycle.paused is not None:
         return RunChange(status, f"paused by {history.lifecycle.paused.by}", None, row.waits, release=True)
     if status == "stopped" and history.lifecycle.stopped is not None:

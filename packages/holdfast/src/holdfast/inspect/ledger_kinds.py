@@ -32,6 +32,7 @@ from holdfast.model.thresholds import Move
 from holdfast.model.tool_history import HistoryEntry
 from holdfast.model.webhooks import ENDPOINTS, OUTBOX, Note, Notice
 from holdfast.people.assignments import Handing
+from holdfast.queues.limits import STREAM, DeclaredLimits
 from holdfast.webhooks.access_log import Access
 
 KINDS: Final[Mapping[str, Any]] = {
@@ -57,6 +58,7 @@ KINDS: Final[Mapping[str, Any]] = {
     WAYS.rstrip("/"): PendingParameters,
     "policies": Policy,
     "question": Answered,
+    STREAM: DeclaredLimits,
     REFUSED: SetAside,
     "run": Command,
     "shadow": (Left, Judged),

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.errors import ArgumentError, RecordRefused
+from holdfast.errors import ArgumentError, QueueFull, RecordRefused
 from holdfast.journal.port import Lease, NewRun, Post, Row, RunRow, StatusFilter, Trust, Write
 
 MAX_BODY = 64 << 20
@@ -99,7 +99,7 @@ def wants_worker(line: RunRow, wall_ms: int, gone: Callable[[str], bool]) -> boo
 
     An owner that died with a waiting run may have claimed it to deliver something to it.
     """
-    if line.status not in {"running", "suspended"}:
+    if line.status not in {"running", "suspended"} or line.queue:  # those of queues are found by `take`
         return False
     if line.owner is not None:
         return gone(line.owner)
@@ -116,6 +116,15 @@ def wants_look(line: RunRow, wall_ms: int, gone: Callable[[str], bool]) -> bool:
     """True if a worker should verify again what a stopped run left unknown: it is due and no living worker owns it."""
     due = line.due_ms is not None and line.due_ms <= wall_ms
     return line.status == "stopped" and due and (line.owner is None or gone(line.owner))
+
+
+def queue_full(queue: str, waiting: int) -> QueueFull:
+    """The error of a submission to a queue without room."""
+    return QueueFull(
+        f"the queue {queue} is full: {waiting} runs wait to begin",
+        known="nothing was stored",
+        next_step="submit again when `holdfast queues` shows room, start more workers, or raise its capacity",
+    )
 
 
 def page(lines: Iterable[RunRow], limit: int, wanted: Callable[[RunRow], bool]) -> list[RunRow]:

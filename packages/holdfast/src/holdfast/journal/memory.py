@@ -8,7 +8,7 @@ A long file, since it is the whole port in one piece.
 from __future__ import annotations
 
 import os
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -29,6 +29,7 @@ from holdfast.journal.backend_rules import (
     first_write,
     ledger_hash,
     page,
+    queue_full,
     stands,
     trust_entry,
     wants_look,
@@ -46,6 +47,8 @@ from holdfast.journal.port import (
     LedgerNews,
     NewRun,
     Post,
+    QueuePlace,
+    QueueState,
     Reader,
     Row,
     RunRow,
@@ -58,6 +61,8 @@ from holdfast.journal.port import (
     Write,
 )
 from holdfast.model.heads import Head, first_head, over_entries, over_records
+from holdfast.queues.choose import Candidate, Lane, Snapshot, choose
+from holdfast.queues.limits import DeclaredLimits
 
 RIDE_MS = 5
 
@@ -68,6 +73,9 @@ class _Run:
 
     listing: RunRow
     rows: list[Row] = field(default_factory=list[Row])
+    place: QueuePlace = field(default_factory=lambda: QueuePlace(""))
+    holds: bool = False  # it has its key, from its begin to its end
+    served_ms: int = 0
 
 
 @dataclass
@@ -188,6 +196,9 @@ class MemoryJournal:
             after()
             return claimed
         listing = found.listing
+        if new is not None and new.place is not None:
+            after()
+            return Busy(listing, Worker(listing.owner or ""))
         if listing.owner is not None and (listing.owner == worker or not self._gone(listing.owner)):
             after()
             owner = self._workers.get(listing.owner)
@@ -267,6 +278,69 @@ class MemoryJournal:
     def _begun_before(self, run: str) -> list[str]:
         names = list(self._runs)
         return names[: names.index(run) if run else None][::-1]
+
+    async def take(
+        self,
+        worker: str,
+        agents: Collection[AgentKey],
+        room: int,
+        limits: DeclaredLimits,
+        skip: Collection[str] = frozenset(),
+    ) -> list[LeaseGranted]:
+        after = self._call("take")
+        self._riding_due()
+        wall, snapshot = self._wall(), self._queued(agents, skip)
+        granted: list[LeaseGranted] = []
+        for row in choose(limits, snapshot, room).start:
+            run = self._runs[self._names[row]]
+            run.holds, run.served_ms, line = bool(run.place.key), wall, run.listing
+            if line.status == "queued":
+                line = replace(line, status="running", due_ms=None, reason="")
+            run.listing = line = replace(line, token=line.token + 1, owner=worker, updated_ms=wall)
+            lease = Lease(line.run, row, line.token, worker)
+            granted.append(LeaseGranted(lease, line, run.rows[-1] if run.rows else None, slot=True))
+        after()
+        return granted
+
+    def _queued(self, agents: Collection[AgentKey], skip: Collection[str]) -> Snapshot:
+        """Everything that `choose` judges. Runs behind others of their key stay in their lanes here."""
+        lanes: defaultdict[tuple[str, str, str, int], list[Candidate]] = defaultdict(list)
+        driven, holders = Counter[tuple[str, str, str]](), Counter[tuple[str, str]]()
+        served: dict[tuple[str, str], int] = {}
+        for run in self._runs.values():
+            line, place = run.listing, run.place
+            if not place.queue:
+                continue
+            share, gone = (place.queue, place.tenant), line.owner is not None and self._gone(line.owner)
+            served[share] = max(run.served_ms, served.get(share, 0))
+            driven[place.queue, line.agent, place.tenant] += line.owner is not None and not gone
+            holders[place.queue, place.key] += run.holds
+            ready = line.updated_ms if line.status == "running" or gone else line.due_ms
+            waits = line.status in {"queued", "running", "suspended"} and (line.owner is None or gone)
+            known = (line.agent, line.program) in agents and line.run not in skip
+            if waits and known and ready is not None and (gone or ready <= self._wall()):
+                lanes[place.queue, line.agent, place.tenant, place.priority].append(
+                    Candidate(line.row, ready, place.key, run.holds)
+                )
+        sorted_lanes = ((lane, sorted(some, key=lambda one: (one.ready_ms, one.row))) for lane, some in lanes.items())
+        return Snapshot(tuple(Lane(*lane, tuple(some)) for lane, some in sorted_lanes), driven, holders, served)
+
+    async def queues(self) -> list[QueueState]:
+        self._call("queues")()
+        everyone = {(run.listing.agent, run.listing.program) for run in self._runs.values()}
+        snapshot = self._queued(everyone, ())
+        waiting = Counter(run.place.queue for run in self._runs.values() if run.listing.status == "queued")
+        running = Counter[str]()
+        for (queue, _, _), count in snapshot.driven.items():
+            running[queue] += count
+        oldest = {
+            queue: min(lane.waiting[0].ready_ms for lane in snapshot.lanes if lane.queue == queue)
+            for queue in {lane.queue for lane in snapshot.lanes}
+        }
+        names = sorted(
+            queue for queue in {*waiting, *running, *oldest} if waiting[queue] or running[queue] or queue in oldest
+        )
+        return [QueueState(name, waiting[name], running[name], oldest.get(name)) for name in names]
 
     async def counts(self) -> dict[tuple[str, RunStatus], int]:
         self._call("counts")()
@@ -414,6 +488,7 @@ class MemoryJournal:
                 token=found.listing.token + change.release,  # what comes later under the old one is fenced out
                 updated_ms=self._wall(),
             )
+            found.holds = found.holds and change.status in {"running", "suspended"}
 
     def _check_free(self, posts: tuple[Post, ...]) -> None:
         """Raise `LedgerTaken` for the first of these whose key is taken."""
@@ -429,11 +504,16 @@ class MemoryJournal:
         wall = self._wall()
         lease = Lease(run, len(self._runs) + 1, 1, worker)
         write = first_write(lease, new)
+        place = new.place or QueuePlace("")
+        waiting = sum(one.place.queue == place.queue for one in self._runs.values() if one.listing.status == "queued")
+        if new.place is not None and waiting >= place.capacity:
+            raise queue_full(place.queue, waiting)
         listing = RunRow(
-            run, lease.row, new.agent, new.program, "running", "", None, b"[]", lease.token, worker, wall, wall
-        )
+            run, lease.row, new.agent, new.program, "running", "", None, b"[]", lease.token, worker, wall, wall,
+            place.queue, place.tenant,
+        )  # fmt: skip
         self._names[lease.row] = run
-        self._runs[run] = found = _Run(listing)
+        self._runs[run] = found = _Run(listing, place=place)
         self._commit(write)
         return LeaseGranted(lease, listing, found.rows[-1] if found.rows else None, fresh=True)
 

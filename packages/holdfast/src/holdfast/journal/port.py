@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Sequence
 from pathlib import Path
-from typing import Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 import msgspec
 
 from holdfast.model.heads import Head
 
-RunStatus = Literal["running", "suspended", "completed", "stopped", "undone"]
+if TYPE_CHECKING:  # commands that only read import no queues
+    from holdfast.queues.limits import DeclaredLimits
+
+RunStatus = Literal["queued", "running", "suspended", "completed", "stopped", "undone"]
 StatusFilter: TypeAlias = RunStatus | Literal["halted"]
 """Filter of the listing: a status, or `halted`: the stopped runs that ask a person something."""
 Fate = Literal["alive", "dead", "unknown"]
@@ -168,6 +171,8 @@ class RunRow(msgspec.Struct, frozen=True, gc=False):
     owner: str | None
     created_ms: int
     updated_ms: int
+    queue: str = ""
+    tenant: str = ""
 
 
 class RunWaits(msgspec.Struct, frozen=True, gc=False):
@@ -182,13 +187,34 @@ class RunWaits(msgspec.Struct, frozen=True, gc=False):
 class LeaseGranted(msgspec.Struct, frozen=True):
     """The lease was granted. `last` is the newest stored row; `fresh`: this claim has created the run.
 
-    `row` is the listing as the claim found or made it, before any change that came with a new run.
+    `row` is the listing as the claim found or made it, before any change that came with a new run. `slot`: the run is
+    in a queue, and `take` gave it a slot.
     """
 
     lease: Lease
     row: RunRow
     last: Row | None
     fresh: bool = False
+    slot: bool = False
+
+
+class QueuePlace(msgspec.Struct, frozen=True):
+    """The place of a submitted run. `key` names what it is about; the queue takes no more than `capacity` such runs."""
+
+    queue: str
+    tenant: str = ""
+    key: str = ""
+    priority: int = 0
+    capacity: int = 2**53
+
+
+class QueueState(msgspec.Struct, frozen=True):
+    """One queue: runs that wait to begin, runs that a worker drives, and since when the oldest has been ready."""
+
+    queue: str
+    waiting: int
+    running: int
+    oldest_ms: int | None = None
 
 
 class NewRun(msgspec.Struct, frozen=True):
@@ -196,6 +222,8 @@ class NewRun(msgspec.Struct, frozen=True):
 
     `program` is the program that the agent belongs to; empty for the runtime's own agents.
 
+    With a `place` it is in a queue: only `take` finds it a worker. The claim raises `QueueFull` where there is no room,
+    and is `Busy` where the run exists: a submission takes no lease.
     The rows are numbered from 1 under the token 1. With a `change` that releases the lease, any worker may claim the
     run at once.
     """
@@ -204,6 +232,7 @@ class NewRun(msgspec.Struct, frozen=True):
     rows: tuple[Row, ...] = ()
     change: RunChange | None = None
     program: str = ""
+    place: QueuePlace | None = None
 
 
 class Busy(msgspec.Struct, frozen=True):
@@ -331,6 +360,25 @@ class Journal(Protocol):
         A run needs one when it runs and has no living owner, or is suspended and due. An abandoned run is due since
         its listing last changed. Runs of other agents, and of other programs, cost nothing, however many there are.
         """
+        ...
+
+    async def take(
+        self,
+        worker: str,
+        agents: Collection[AgentKey],
+        room: int,
+        limits: DeclaredLimits,
+        skip: Collection[str] = frozenset(),
+    ) -> list[LeaseGranted]:
+        """Claim runs of queues that may start now, at most `room`, in one commit; see `holdfast.queues.choose`.
+
+        Runs of queues are found here and never by `due`: those that have not begun, and those that came due or lost
+        their owner later. The slot of a run is its lease, so a process that dies gives back all of its slots.
+        """
+        ...
+
+    async def queues(self) -> list[QueueState]:
+        """The queues in which a run waits or is driven, by name."""
         ...
 
     async def counts(self) -> dict[tuple[str, RunStatus], int]:

@@ -177,6 +177,10 @@ class NameClash(UsageError):
     """Two tools or agents of one app share a name."""
 
 
+class QueueFull(UsageError):
+    """As many runs wait in a queue as it takes. Nothing was stored, so the same submission may be tried again."""
+
+
 class MustHold(UsageError):
     """An irreversible effect was awaited inside a transaction; it has to be held or explicitly not."""
 
@@ -223,6 +227,10 @@ class Interrupted(RunError):
 
 class RunBusy(RunError):
     """Another process drives this run now."""
+
+
+class RunQueued(RunBusy):
+    """The run waits in a queue for a slot. A worker starts it."""
 
 
 class ParameterMismatch(RunError):

@@ -73,7 +73,7 @@ def turned_out_otherwise(before: OperationState | None, after: OperationState) -
     return before.links.contradicted != after.links.contradicted or (found and not before.final)
 
 
-RunState = Literal["new", "running", "suspended", "completed", "stopped", "undone"]
+RunState = Literal["new", "queued", "running", "suspended", "completed", "stopped", "undone"]
 _PROGRESS: Final = {r.AttemptEnded, r.OperationSettled, *ANSWERS}
 
 
@@ -573,10 +573,10 @@ class RunHistory:
         lifecycle = self.lifecycle
         match record:
             case r.RunStarted():
-                lifecycle.started, lifecycle.status = record, "running"
+                lifecycle.started, lifecycle.status = record, "queued" if record.queue else "running"
             case r.Claimed():
                 self.ownership.claim(record)
-                lifecycle.status = "running" if lifecycle.status == "suspended" else lifecycle.status
+                lifecycle.status = "running" if lifecycle.status in {"queued", "suspended"} else lifecycle.status
             case r.RunSuspendedRecord():
                 lifecycle.status, lifecycle.reason = "suspended", record.reason
                 self.ownership.fruitless = ()  # its owner ended on its own: no process died of it

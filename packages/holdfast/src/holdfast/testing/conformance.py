@@ -35,6 +35,7 @@ from holdfast.journal.port import (
     Write,
 )
 from holdfast.journal.run_log import RunLog, beginning, genesis, verify_chain
+from holdfast.testing.queue_conformance import QueueConformance
 
 ALICE = Worker("alice")
 BOB = Worker("bob")
@@ -245,7 +246,7 @@ class ListingConformance:
         asyncio.run(whole())
 
 
-class JournalConformance(ListingConformance):
+class JournalConformance(QueueConformance, ListingConformance):
     """The requirements of `holdfast.journal.port`, one test each."""
 
     # --- runs and leases -----------------------------------------------------------------------------

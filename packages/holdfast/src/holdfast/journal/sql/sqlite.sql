@@ -13,6 +13,8 @@ create table meta (
 -- run -- One row per run. `token` fences late owners: it grows with each claim, and a write that
 -- carries an older one stores nothing. `owner` is the worker that drives the run, null when none does.
 -- `program` is the program that the agent belongs to: agents of one name in two programs are two agents.
+-- The last columns are those of a run that was submitted to a queue. `about` is its key: what it is about; `behind` is 1 while it
+-- waits for others of that key, `holds` is 1 from its begin to its end, `served_ms` is when it last got a slot.
 create table run (
   id         integer primary key,
   name       text not null unique,
@@ -25,14 +27,23 @@ create table run (
   token      integer not null,
   owner      text,
   created_ms integer not null,
-  updated_ms integer not null
+  updated_ms integer not null,
+  queue      text not null default '',
+  tenant     text not null default '',
+  about      text not null default '',
+  priority   integer not null default 0,
+  behind     integer not null default 0,
+  holds      integer not null default 0,
+  served_ms  integer,
+  ready_ms   integer generated always as (case status when 'running' then updated_ms else due_ms end) virtual
 );
 
 -- Only runs that may want a worker are in this index, so finished ones cost nothing.
 create index run_open on run (status, due_ms) where status in ('running', 'suspended');
 
 -- What a worker takes up, by agent and program and in the order in which it is due: runs of other programs are not read.
-create index run_due on run (agent, program, status, due_ms) where owner is null and status in ('running', 'suspended');
+create index run_due on run (agent, program, status, due_ms) where owner is null and status in ('running', 'suspended')
+  and queue = '';
 
 -- What somebody drives: found among any number of runs that only wait, in case that somebody has died.
 create index run_held on run (owner) where owner is not null;
@@ -42,6 +53,41 @@ create index run_count on run (agent, status);
 
 -- Stopped runs that cannot go on by themselves, and ask a person: the inbox reads no other stopped one.
 create index run_halted on run (name) where status = 'stopped' and waits <> '[]';
+
+-- Lanes of runs that wait for a slot: the first of each is found by a seek, however many wait behind it.
+create index run_lane on run (agent, program, queue, tenant, priority, ready_ms)
+  where queue <> '' and owner is null and behind = 0 and status in ('queued', 'running', 'suspended');
+
+-- Slots in use, and when each tenant of a queue got its last one.
+create index run_slot on run (queue, agent, tenant, owner) where queue <> '' and owner is not null;
+create index run_served on run (queue, tenant, served_ms) where queue <> '' and served_ms is not null;
+
+-- Runs of one key: those that have it, and those behind them.
+create index run_key on run (queue, about) where holds = 1;
+create index run_behind on run (queue, about, due_ms) where behind = 1;
+
+-- queue -- How many runs wait to begin, kept by the triggers below in the commit of each change.
+create table queue (
+  name    text primary key,
+  waiting integer not null
+) without rowid;
+
+create trigger run_queued after update of status on run
+when (old.status = 'queued') <> (new.status = 'queued')
+begin
+  insert into queue (name, waiting) values (new.queue, (new.status = 'queued') - (old.status = 'queued'))
+    on conflict (name) do update set waiting = waiting + excluded.waiting;
+end;
+
+-- A run that ends gives its key to the first one behind it.
+create trigger run_key_freed after update of status on run
+when old.about <> '' and new.status not in ('queued', 'running', 'suspended')
+begin
+  update run set holds = 0 where id = old.id;
+  update run set behind = 0 where id = (
+    select id from run where behind = 1 and queue = old.queue and about = old.about order by due_ms, id limit 1
+  );
+end;
 
 -- record -- Append-only. `hash` is sha256(hash of the row before, body); the run's first row chains to
 -- its genesis. A rowid table grows at its end; clustering by run would dirty a page per run and batch.

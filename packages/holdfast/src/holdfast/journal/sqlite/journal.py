@@ -25,6 +25,7 @@ from holdfast.journal.port import (
     LedgerNews,
     NewRun,
     Post,
+    QueueState,
     Row,
     RunRow,
     RunStatus,
@@ -42,8 +43,10 @@ from holdfast.journal.sqlite.failures import explain, inherited
 from holdfast.journal.sqlite.group_commit import CommitPace, Committer, GroupCommit
 from holdfast.journal.sqlite.journal_file import JournalFile
 from holdfast.journal.sqlite.opening import FileSettings, Mode, Parts
+from holdfast.journal.sqlite.queues import QueueTables, TakeRequest, check_room
 from holdfast.journal.sqlite.runs import Query, RunTables
 from holdfast.model.heads import Head
+from holdfast.queues.limits import DeclaredLimits
 
 T = TypeVar("T")
 
@@ -80,6 +83,7 @@ class SqliteJournal:
         self._store = JournalFile(settings)
         self._committer = Committer(self._store, CommitPace(parts.commits))
         self._roll = RunTables(parts.here, lambda: self._store.identity.incarnation)
+        self._slots = QueueTables(self._roll)
         self._group: GroupCommit | None = None
         self._inherited = False
 
@@ -113,7 +117,12 @@ class SqliteJournal:
         return self._read(lambda database: self._roll.fate(database, worker))
 
     async def claim(self, run: str, worker: str, new: NewRun | None = None) -> LeaseGranted | Busy | None:
-        return await self._running.run(lambda database: self._roll.claim(database, run, worker, new))
+        def work(database: Database) -> LeaseGranted | Busy | None:
+            if new is not None and new.place is not None and runs.find(database, run) is None:
+                check_room(database, new.place)
+            return self._roll.claim(database, run, worker, new)
+
+        return await self._running.run(work)
 
     async def append(self, write: Write) -> None:
         group = self._group
@@ -152,6 +161,22 @@ class SqliteJournal:
 
     async def due(self, agents: Collection[AgentKey], limit: int, skip: Collection[str] = frozenset()) -> list[RunRow]:
         return self._read(lambda database: self._roll.due(database, agents, limit, skip))
+
+    async def take(
+        self,
+        worker: str,
+        agents: Collection[AgentKey],
+        room: int,
+        limits: DeclaredLimits,
+        skip: Collection[str] = frozenset(),
+    ) -> list[LeaseGranted]:
+        request = TakeRequest(worker, agents, room, limits, skip)
+        if not self._read(lambda database: self._slots.wants(database, request)):
+            return []
+        return await self._running.run(lambda database: self._slots.take(database, request))
+
+    async def queues(self) -> list[QueueState]:
+        return self._read(self._slots.states)
 
     async def counts(self) -> dict[tuple[str, RunStatus], int]:
         return self._read(runs.counts)

@@ -10,7 +10,7 @@ import errno
 import os
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from pathlib import Path
-from typing import NoReturn, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 import msgspec
 
@@ -29,6 +29,7 @@ from holdfast.journal.port import (
     LogCheck,
     NewRun,
     Post,
+    QueueState,
     Row,
     RunRow,
     RunStatus,
@@ -56,6 +57,9 @@ from holdfast.journal.sqlite.journal_file import JournalFile
 from holdfast.journal.sqlite.log_check import check_log
 from holdfast.journal.sqlite.runs import Query, RunTables
 from holdfast.model.heads import Head, first_head
+
+if TYPE_CHECKING:
+    from holdfast.queues.limits import DeclaredLimits
 
 T = TypeVar("T")
 
@@ -154,6 +158,11 @@ class SqliteReader:
     async def due(self, agents: Collection[AgentKey], limit: int, skip: Collection[str] = frozenset()) -> list[RunRow]:
         return self._read(lambda database: self._roll.due(database, agents, limit, skip))
 
+    async def queues(self) -> list[QueueState]:
+        from holdfast.journal.sqlite.queues import QueueTables  # noqa: PLC0415 - one command needs it
+
+        return self._read(QueueTables(self._roll).states)
+
     async def counts(self) -> dict[tuple[str, RunStatus], int]:
         return self._read(runs.counts)
 
@@ -237,6 +246,16 @@ class SqliteReader:
 
     async def claim(self, run: str, worker: str, new: NewRun | None = None) -> LeaseGranted | Busy | None:
         self._refuse("claim", run, worker, new)
+
+    async def take(
+        self,
+        worker: str,
+        agents: Collection[AgentKey],
+        room: int,
+        limits: DeclaredLimits,
+        skip: Collection[str] = frozenset(),
+    ) -> list[LeaseGranted]:
+        self._refuse("take", worker, agents, room, limits, skip)
 
     async def append(self, write: Write) -> None:
         self._refuse("append", write)

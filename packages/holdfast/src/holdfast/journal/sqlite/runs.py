@@ -19,6 +19,7 @@ from holdfast.journal.port import (
     Lease,
     LeaseGranted,
     NewRun,
+    QueuePlace,
     Row,
     RunRow,
     RunStatus,
@@ -32,7 +33,7 @@ from holdfast.journal.sqlite.driver import Database, Value
 
 _RUN = (
     "select name, id, agent, program, status, reason, due_ms, cast(waits as blob), token, owner, created_ms, updated_ms"
-    " from run"
+    ", queue, tenant from run"
 )
 _WAITS = "select name, agent, cast(waits as blob), updated_ms from run"
 _OPEN = "status in ('running', 'suspended')"  # spelled as in the partial index, which is only used for what it knows
@@ -40,16 +41,17 @@ _HALTED = "status = 'stopped' and waits <> '[]'"  # the same
 _WAKEABLE = (  # each part finds its runs in an index, so that those which only wait cost nothing
     f"id in (select id from run where {_OPEN} and status = 'running'"  # noqa: S608 -- constants
     f" union all select id from run where {_OPEN} and status = 'suspended' and due_ms <= ?"
-    f" union all select id from run where owner is not null) and +{_OPEN}"
+    f" union all select id from run where owner is not null) and +{_OPEN} and queue = ''"
 )
-_FREE = f"owner is null and {_OPEN} and agent = ? and program = ?"
+_FREE = f"owner is null and queue = '' and {_OPEN} and agent = ? and program = ?"
 ABANDONED = f"{_RUN} where {_FREE} and status = 'running' order by due_ms, id limit ?"
 DUE = f"{_RUN} where {_FREE} and status = 'suspended' and due_ms <= ? order by due_ms, id limit ?"
 _NEEDS_A_WORKER = f"select * from ({ABANDONED}) union all select * from ({DUE})"  # noqa: S608 -- constants
 _AGENTS_AT_ONCE = 100  # SQLite joins at most 500 selects
-HELD = f"{_RUN} where owner = ? and +{_OPEN}"
+HELD = f"{_RUN} where owner = ? and +{_OPEN} and queue = ''"
 COUNTS = "select agent, status, count(*) from run group by agent, status"
-_Line = tuple[str, int, str, str, RunStatus, str, int | None, bytes, int, str | None, int, int]
+_NO_PLACE: Final = QueuePlace("")
+_Line = tuple[str, int, str, str, RunStatus, str, int | None, bytes, int, str | None, int, int, str, str]
 _WORKER_COLUMNS = "id, machine, boot, pid_namespace, pid, started, lease_boot, lease_end_ms, incarnation"
 _WORKER = f"select {_WORKER_COLUMNS} from worker"  # noqa: S608 -- constants
 OWNERS = (  # each owner of a run once, with its row where it has one
@@ -123,6 +125,8 @@ class RunTables:
         row = find(database, run)
         if row is None:
             return None if new is None else self._create(database, run, worker, new)
+        if new is not None and new.place is not None:
+            return Busy(row, Worker(row.owner or ""))
         if row.owner is not None:
             owner, state = self._look_up(database, row.owner)
             if row.owner == worker or not state.gone:
@@ -131,12 +135,7 @@ class RunTables:
         database.change(
             "update run set token = token + 1, owner = ?, updated_ms = ? where id = ?", (worker, wall, row.row)
         )
-        row = replace(row, token=row.token + 1, owner=worker, updated_ms=wall)
-        last = database.rows(
-            "select seq, cast(body as blob), hash, token from record where run = ? order by seq desc limit 1",
-            (row.row,),
-        )
-        return LeaseGranted(Lease(run, row.row, row.token, worker), row, _record(database, last[0]) if last else None)
+        return granted(database, replace(row, token=row.token + 1, owner=worker, updated_ms=wall), worker)
 
     def due(self, database: Database, agents: Collection[AgentKey], limit: int, skip: Collection[str]) -> list[RunRow]:
         """Runs of these agents that need a worker, those due first; each part is read from an index in its order."""
@@ -147,11 +146,19 @@ class RunTables:
             some = keys[first : first + _AGENTS_AT_ONCE]
             sql = " union all ".join([_NEEDS_A_WORKER] * len(some))
             found += database.rows(sql, [value for agent in some for value in (*agent, most, *agent, wall, most)])
-        for owner, *worker in database.rows(OWNERS):
-            if self._state_of(str(owner), worker)[1].gone:
-                found += [row for row in database.rows(HELD, (owner,)) if row[2:4] in agents]
+        for owner in self.gone_owners(database):
+            found += [row for row in database.rows(HELD, (owner,)) if row[2:4] in agents]
         lines = [line for line in map(_run_row, found) if line.run not in skip]
         return sorted(lines, key=due_since)[:limit]
+
+    def gone_owners(self, database: Database) -> set[str]:
+        """The owners of runs that are proven dead, or whose lease is over."""
+        found = database.rows(OWNERS)
+        return {str(owner) for owner, *worker in found if self._state_of(str(owner), worker)[1].gone}
+
+    def wall_ms(self) -> int:
+        """The journal's wall clock."""
+        return self._here.wall_ms()
 
     def list(self, database: Database, query: Query) -> list[RunRow]:
         """The listing by name."""
@@ -178,12 +185,15 @@ class RunTables:
     def _create(self, database: Database, run: str, worker: str, new: NewRun) -> LeaseGranted:
         """Create a run with its first records; the worker owns it from the beginning."""
         write, wall = first_write(Lease(run, 0, 1, worker), new), self._here.wall_ms()
+        place = new.place or _NO_PLACE
         ((number,),) = database.rows(
             "insert into run (name, agent, program, status, reason, due_ms, waits, token, owner, created_ms,"
-            " updated_ms) values (?, ?, ?, 'running', '', null, '[]', 1, ?, ?, ?) returning id",
-            (run, new.agent, new.program, worker, wall, wall),
+            " updated_ms, queue, tenant, about, priority)"
+            " values (?, ?, ?, 'running', '', null, '[]', 1, ?, ?, ?, ?, ?, ?, ?) returning id",
+            (run, new.agent, new.program, worker, wall, wall, place.queue, place.tenant, place.key, place.priority),
         )
-        row = _run_row((run, number, new.agent, new.program, "running", "", None, b"[]", 1, worker, wall, wall))
+        line = (run, number, new.agent, new.program, "running", "", None, b"[]", 1, worker, wall, wall)
+        row = _run_row((*line, place.queue, place.tenant))
         lease = replace(write.lease, row=row.row)
         store(database, replace(write, lease=lease), wall)
         return LeaseGranted(lease, row, new.rows[-1] if new.rows else None, fresh=True)
@@ -208,6 +218,14 @@ class RunTables:
         # person can know, and did, if the journal was confirmed (a new incarnation) since.
         over = machine == self._here.machine or incarnation != self._incarnation()
         return known, WorkerState(fate, FOREVER_MS if over else 0, pid)
+
+
+def granted(database: Database, row: RunRow, worker: str) -> LeaseGranted:
+    """The lease of a run that the worker took in this transaction."""
+    last = database.rows(
+        "select seq, cast(body as blob), hash, token from record where run = ? order by seq desc limit 1", (row.row,)
+    )
+    return LeaseGranted(Lease(row.run, row.row, row.token, worker), row, _record(database, last[0]) if last else None)
 
 
 def find(database: Database, run: str) -> RunRow | None:

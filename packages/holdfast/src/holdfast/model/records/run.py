@@ -16,7 +16,8 @@ from holdfast.model.stop_reasons import StopReason
 class RunStarted(Stamped, frozen=True):
     """The run exists: its agent, its input, which version of the agent's code began it, and who asked for it.
 
-    `program` is the program that the agent belongs to; empty for the runtime's own agents.
+    `program` is the program that the agent belongs to; empty for the runtime's own agents. A submitted run has a
+    `queue`, and perhaps a `tenant`.
     """
 
     agent: str
@@ -25,6 +26,8 @@ class RunStarted(Stamped, frozen=True):
     version: str = ""
     by: str = ""
     program: str = ""
+    queue: str = ""
+    tenant: str = ""
 
 
 class Claimed(Stamped, frozen=True):

@@ -81,7 +81,7 @@ def read_yaml(path: Path) -> object:
         import yaml  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
         raise UsageError(
-            "policy files need PyYAML, which is not installed", next_step="pip install 'holdfast[rules]'"
+            f"{path} is YAML, and PyYAML is not installed", next_step="pip install 'holdfast[rules]'"
         ) from error
     try:
         found: object = yaml.safe_load(path.read_text(encoding="utf-8"))

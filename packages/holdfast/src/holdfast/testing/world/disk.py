@@ -25,6 +25,7 @@ from holdfast.journal.port import (
     LedgerNews,
     NewRun,
     Post,
+    QueueState,
     Row,
     RunRow,
     RunStatus,
@@ -36,6 +37,7 @@ from holdfast.journal.port import (
     Write,
 )
 from holdfast.model.heads import Head
+from holdfast.queues.limits import DeclaredLimits
 from holdfast.testing.world.loop import Actor, Died
 
 RIDE_S: Final = 0.005
@@ -219,6 +221,25 @@ class Disk:
         """See `Journal.due`."""
         await self._reach("due")
         return await self._world.store.due(agents, limit, skip)
+
+    async def take(
+        self,
+        worker: str,
+        agents: Collection[AgentKey],
+        room: int,
+        limits: DeclaredLimits,
+        skip: Collection[str] = frozenset(),
+    ) -> list[LeaseGranted]:
+        """See `Journal.take`."""
+        await self._reach("take", writing=True)
+        granted = await self._world.store.take(worker, agents, room, limits, skip)
+        await self._committed_point("take")
+        return granted
+
+    async def queues(self) -> list[QueueState]:
+        """See `Journal.queues`."""
+        await self._reach("queues")
+        return await self._world.store.queues()
 
     async def counts(self) -> dict[tuple[str, RunStatus], int]:
         """See `Journal.counts`."""

@@ -28,6 +28,7 @@ from holdfast.journal.port import (
     LedgerNews,
     NewRun,
     Post,
+    QueueState,
     Row,
     RunRow,
     RunStatus,
@@ -44,6 +45,7 @@ from holdfast.journal.sqlite.group_commit import Committer
 from holdfast.journal.sqlite.journal import SqliteJournal
 from holdfast.journal.sqlite.opening import Parts
 from holdfast.model.heads import Head
+from holdfast.queues.limits import DeclaredLimits
 from holdfast.testing.clock import EPOCH_MS
 from holdfast.testing.world.disk import RIDE_S
 from holdfast.testing.world.loop import Actor, Died
@@ -389,6 +391,25 @@ class SqliteDisk:
         """See `Journal.due`."""
         self._begin("due")
         return await self._journal.due(agents, limit, skip)
+
+    async def take(
+        self,
+        worker: str,
+        agents: Collection[AgentKey],
+        room: int,
+        limits: DeclaredLimits,
+        skip: Collection[str] = frozenset(),
+    ) -> list[LeaseGranted]:
+        """See `Journal.take`."""
+        self._begin("take", writing=True)
+        granted = await self._journal.take(worker, agents, room, limits, skip)
+        await self._end("take")
+        return granted
+
+    async def queues(self) -> list[QueueState]:
+        """See `Journal.queues`."""
+        self._begin("queues")
+        return await self._journal.queues()
 
     async def counts(self) -> dict[tuple[str, RunStatus], int]:
         """See `Journal.counts`."""

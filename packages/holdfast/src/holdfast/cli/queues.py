@@ -1,0 +1,167 @@
+"""`submit` and `queues`: store runs for workers to start, and show what waits under which limits."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import click
+import msgspec
+
+from holdfast.cli.apps import AnyAgent, Holdfast, app_of, load_agent
+from holdfast.cli.common import CommandCall, by_option, command
+from holdfast.cli.exit_status import DONE, FAILED, CommandProblem, problem_of
+from holdfast.cli.inputs import InputLine, lines_of, one_input, parsed, read_moment
+from holdfast.engine.environment import gather_bounded
+from holdfast.errors import JournalError, UsageError
+from holdfast.inspect.text import ago, count
+from holdfast.journal.entry_codec import readable
+from holdfast.journal.host import wall_ms
+from holdfast.journal.port import QueueState
+from holdfast.queues.limits import DEFAULT, STREAM, DeclaredLimits, QueueLimits
+
+_AT_ONCE: Final = 500  # submissions that share a commit
+_SHOWN: Final = 20
+
+
+class SubmittedLine(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One submission. `line` is where its input stood in a file of inputs."""
+
+    run: str
+    queue: str
+    new: bool = False
+    line: int | None = None
+    problem: CommandProblem | None = None
+
+
+@command(
+    "submit",
+    examples=(
+        """holdfast submit desk.py:desk '{"id": "17"}' --queue refunds --tenant acme""",
+        "holdfast submit desk.py:refund_desk @ticket.json --key ticket-17 --at 2h",
+        "holdfast submit shop.agents:refund_desk --inputs tickets.jsonl --priority -3",
+    ),
+)
+@click.argument("target")
+@click.argument("given", metavar="[INPUT]", required=False)
+@click.option("--inputs", metavar="FILE", help="A .jsonl or .csv file (or -): one run per line.")
+@click.option("--queue", default=DEFAULT, show_default=True, metavar="NAME", help="The queue in which it waits.")
+@click.option("--priority", default=0, show_default=True, metavar="N", type=int, help="-9 to 9; higher goes first.")
+@click.option("--at", metavar="WHEN", help="Do not begin before: 2h, 7d, 2027-01-31T12:00.")
+@click.option("--key", metavar="ID", help="Name this submission: the same key is the same run.")
+@click.option("--tenant", default="", metavar="NAME", help="For whom it runs: tenants of a queue share it fairly.")
+@by_option
+async def submit(call: CommandCall, target: str, given: str | None, inputs: str | None, **how: Any) -> int:
+    """Store a run of the agent TARGET (file.py:name or module:name) on INPUT; a worker starts it.
+
+    INPUT is JSON text, @file, or - for standard input. The same input, or the same
+    key, is the same run: giving the command again changes nothing. With --inputs,
+    lines that do not fit are reported and the others are submitted.
+    """
+    agent = load_agent(target)
+    how["at"] = None if how["at"] is None else datetime.fromtimestamp(read_moment(how["at"], wall_ms()) / 1000, UTC)
+    if inputs is not None and (given is not None or how["key"] is not None):
+        raise UsageError("--inputs names its runs by itself", next_step="leave out INPUT and --key")
+    async with app_of(call, [agent], create=True) as app:
+        if inputs is None:
+            one = await app.submit(agent, one_input(agent, given), **how)
+            found = SubmittedLine(one.run, one.queue, one.new)
+            _tell_one(call, found)
+            return DONE
+        lines = gather_bounded((_line(app, agent, line, how) for line in lines_of(agent, inputs)), _AT_ONCE)
+        ends = sorted([line async for line in lines], key=lambda one: one.line or 0)
+    return _tell_many(call, ends)
+
+
+async def _line(app: Holdfast, agent: AnyAgent, line: InputLine, how: dict[str, Any]) -> SubmittedLine:
+    try:
+        if line.problem:
+            raise UsageError(line.problem)  # noqa: TRY301 - reported like what does not fit
+        one = await app.submit(agent, parsed(agent, line.text), **how)
+    except JournalError:
+        raise
+    except Exception as error:  # noqa: BLE001 - an error in one line ends that line alone
+        return SubmittedLine("", how["queue"], line=line.number, problem=problem_of(error))
+    return SubmittedLine(one.run, one.queue, one.new, line.number)
+
+
+def _tell_one(call: CommandCall, found: SubmittedLine) -> None:
+    if call.screen.as_json:
+        call.screen.document(found)
+        return
+    text = f"waits in the queue {found.queue}" if found.new else "was submitted before"
+    call.screen.line((found.run, "bold"), f" {text}")
+    call.screen.next(f"holdfast worker starts it; holdfast show {found.run}")
+
+
+def _tell_many(call: CommandCall, ends: list[SubmittedLine]) -> int:
+    refused = [one for one in ends if one.problem is not None]
+    sums = Counter("refused" if one.problem else "submitted" if one.new else "submitted before" for one in ends)
+    status = FAILED if refused else DONE
+    if call.screen.as_json:
+        call.screen.document({"outcomes": dict(sums), "exit_status": status, "runs": ends})
+        return status
+    for one in refused[:_SHOWN]:
+        problem = one.problem
+        call.screen.note((f"line {one.line}", "dim"), f" refused: {problem.message if problem else ''}")
+    parts = ", ".join(f"{number} {name}" for name, number in sorted(sums.items()))
+    call.screen.line((count(len(ends), "line"), "bold"), f": {parts or 'nothing to do'}")
+    return status
+
+
+class ListedQueue(msgspec.Struct, frozen=True):
+    """One queue as `queues --json` lists it. `oldest_ms` is how long the oldest ready run has waited for a slot."""
+
+    queue: str
+    waiting: int
+    running: int
+    oldest_ms: int | None
+    limits: QueueLimits
+
+
+@command("queues", examples=("holdfast queues", "holdfast queues --json | jq '.queues[] | select(.waiting > 100)'"))
+def queues(call: CommandCall) -> None:
+    """List the queues: runs that wait, runs that are driven, the wait of the oldest, limits."""
+    limits, listed = call.read(_listed(call))
+    if call.screen.as_json:
+        call.screen.document({"queues": listed, "agents": limits.agents, "tenants": limits.tenants})
+        return
+    now = wall_ms()
+    call.screen.columns([_cells(one, now) for one in listed])
+    shares = [
+        f"{kind} {name}: {share.concurrency} at once"
+        for kind, some in (("agent", limits.agents), ("tenant", limits.tenants))
+        for name, share in some.items()
+        if share.concurrency is not None
+    ]
+    for line in shares:
+        call.screen.line((line, "dim"))
+    call.screen.line((f"{count(sum(one.waiting for one in listed), 'run')} waiting", "dim"))
+    if any(one.waiting and not one.running for one in listed):
+        call.screen.next("holdfast worker")
+
+
+async def _listed(call: CommandCall) -> tuple[DeclaredLimits, list[ListedQueue]]:
+    async with call.reader() as reader:
+        journal = reader.journal
+        found = await readable(journal, await journal.entries(STREAM), DeclaredLimits)
+        states = {state.queue: state for state in await journal.queues()}
+    limits, now = found[-1][1] if found else DeclaredLimits(), wall_ms()
+    names = sorted({*limits.queues, *states})
+    return limits, [_queue(states.get(name, QueueState(name, 0, 0)), limits.queue(name), now) for name in names]
+
+
+def _queue(state: QueueState, limits: QueueLimits, now_ms: int) -> ListedQueue:
+    waited = None if state.oldest_ms is None or state.oldest_ms > now_ms else now_ms - state.oldest_ms
+    return ListedQueue(state.queue, state.waiting, state.running, waited, limits)
+
+
+def _cells(one: ListedQueue, now_ms: int) -> tuple[str, ...]:
+    limits = one.limits
+    per_key = limits.per_key if limits.key else None
+    declared = {"at once": limits.concurrency, "per tenant": limits.per_tenant, "per key": per_key}
+    shown = ", ".join(f"{number} {name}" for name, number in declared.items() if number is not None)
+    oldest = "" if one.oldest_ms is None else f"oldest {ago(now_ms - one.oldest_ms, now_ms)}"
+    mark = "open" if one.waiting else "ok"
+    return mark, one.queue, f"{one.waiting:,} waiting", f"{one.running:,} running", oldest, shown or "no limit"

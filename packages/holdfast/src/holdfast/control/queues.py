@@ -1,0 +1,89 @@
+"""Submitting runs to queues, and reading `queues.yaml`."""
+
+from __future__ import annotations
+
+import os
+from datetime import datetime
+from pathlib import Path
+from typing import TypeAlias
+
+import msgspec
+
+from holdfast.control.input_checks import check
+from holdfast.engine.engine import Engine
+from holdfast.engine.queueing import store_submitted
+from holdfast.engine.tool_protocol import AgentCode, Input
+from holdfast.errors import UsageError
+from holdfast.journal.port import QueuePlace
+from holdfast.model.ids import NAME_LIMIT, can_name
+from holdfast.people.policy.judge import PolicyError
+from holdfast.people.policy.policy_files import read_yaml
+from holdfast.queues.limits import DEFAULT, HIGHEST, LOWEST, DeclaredLimits, LimitsError, contradictions, read_limits
+
+LimitsSource: TypeAlias = "str | os.PathLike[str] | DeclaredLimits"
+
+
+class Submission(msgspec.Struct, frozen=True):
+    """How a run is submitted. It does not begin before `at`; `about` is what its queue counts by key."""
+
+    queue: str = DEFAULT
+    priority: int = 0
+    at: datetime | None = None
+    tenant: str = ""
+    about: str = ""
+
+
+class Submitted(msgspec.Struct, frozen=True):
+    """A submitted run. `new` is false where the same submission was made before."""
+
+    run: str
+    queue: str
+    new: bool
+
+
+def limits_of(source: LimitsSource) -> DeclaredLimits:
+    """The limits of an app: themselves, or those of a YAML file. Raises `LimitsError` naming every fault."""
+    if isinstance(source, DeclaredLimits):
+        if faults := contradictions(source):
+            raise LimitsError("queues=", tuple(faults))
+        return source
+    try:
+        return read_limits(read_yaml(Path(source)) or {}, os.fspath(source))
+    except PolicyError as error:
+        raise LimitsError(os.fspath(source), error.faults) from error
+
+
+async def submit(engine: Engine, run: str, agent: AgentCode, given: Input, how: Submission) -> Submitted:
+    """Store a run in its queue, to be started by a worker.
+
+    Raises `UsageError` for a queue, tenant or priority that does not exist, `QueueFull`, and `ParameterMismatch` where
+    the run exists with another input.
+    """
+    limits = _checked(engine, how)
+    if engine.queues.limits is None:  # the first submission: other processes begin to look for submitted runs
+        await engine.queues.declare(engine.journal, limits)
+    place = QueuePlace(how.queue, how.tenant, how.about, how.priority, limits.queue(how.queue).capacity)
+    now = engine.environment.clock.wall_ms()
+    due = now if how.at is None else max(now, int(how.at.timestamp() * 1000))
+    new = await store_submitted(engine, run, agent, given, place, due)
+    engine.came_due.set()
+    return Submitted(run, how.queue, new)
+
+
+def _checked(engine: Engine, how: Submission) -> DeclaredLimits:
+    for name, value, kind in (("queue", how.queue, str), ("tenant", how.tenant, str), ("priority", how.priority, int)):
+        check(name, value, kind)
+    if how.at is not None:
+        check("at", how.at, datetime)
+        if how.at.tzinfo is None:
+            raise UsageError(f"at={how.at} has no time zone", next_step="give one: datetime(..., tzinfo=UTC)")
+    if not LOWEST <= how.priority <= HIGHEST:
+        raise UsageError(f"priority={how.priority} is not from {LOWEST} to {HIGHEST}", next_step="higher goes first")
+    if how.tenant and not can_name(how.tenant):
+        raise UsageError(
+            f"{how.tenant[:NAME_LIMIT]!r} cannot name a tenant",
+            next_step=f"use 1 to {NAME_LIMIT} printable characters without / ~ and #",
+        )
+    limits = engine.queues.limits or DeclaredLimits()
+    limits.check_names(how.queue, how.tenant)
+    return limits

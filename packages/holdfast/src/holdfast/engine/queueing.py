@@ -1,0 +1,92 @@
+"""Queues in one process: the limits that the journal declares, submitted runs, and the slots that this process has."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
+
+from holdfast.engine.process import Process
+from holdfast.engine.run_start import check_input, first_records
+from holdfast.engine.tool_protocol import Input
+from holdfast.errors import ParameterMismatch, RunQueued
+from holdfast.journal.port import LeaseGranted, QueuePlace, RunChange, RunRow
+from holdfast.journal.record_codec import decode, encode
+from holdfast.journal.run_log import beginning
+from holdfast.model.run_history import RunHistory
+from holdfast.model.system import is_system
+
+if TYPE_CHECKING:
+    from holdfast.engine.tool_protocol import AgentCode
+
+ENDED: Final = frozenset({"completed", "stopped", "undone"})
+
+
+async def take_slots(process: Process, room: int, skip: Collection[str]) -> list[RunRow]:
+    """Take slots for runs of queues that may start now, and keep their leases for `drive_run`.
+
+    Each of them has to be driven: a lease that is held and not driven keeps its slot as long as this process lives.
+    """
+    queues = process.queues
+    if queues.limits is None or room <= 0:
+        return []
+    agents = [(name, agent.program) for name, agent in process.agents.items() if not is_system(name)]
+    async with queues.taking:  # two looks at once would both count the same room
+        granted = await process.journal.take(process.worker.id, agents, room, queues.limits, skip)
+        for one in granted:
+            process.leases.hold(one.lease.run)
+            queues.slots[one.lease.run] = one
+    return [one.row for one in granted]
+
+
+def needs_slot(claimed: LeaseGranted, history: RunHistory) -> bool:
+    """True if the run is in a queue, goes on, and has no slot. One that is undone needs none."""
+    return bool(claimed.row.queue) and not claimed.slot and history.lifecycle.status not in ENDED
+
+
+def queued(row: RunRow) -> RunQueued:
+    """The error of driving a run that has no slot."""
+    return RunQueued(
+        f"run {row.run} waits in the queue {row.queue} for a slot",
+        run=row.run,
+        known="it is stored, and a worker starts it when the limits of the queue permit",
+        next_step="holdfast worker starts it; holdfast queues shows what it waits for",
+    )
+
+
+async def store_submitted(
+    process: Process, run: str, agent: AgentCode, given: Input, place: QueuePlace, due_ms: int
+) -> bool:
+    """Store the run in its queue; False where it exists with the same input.
+
+    Raises `ParameterMismatch` where the input differs, and `QueueFull`.
+    """
+    if await _exists(process, run, agent, given):
+        return False
+    started = replace(first_records(process, agent, given)[0], queue=place.queue, tenant=place.tenant)
+    process.environment.crash.reached("before_submit")
+    change = RunChange("queued", f"in the queue {place.queue}", due_ms, release=True)
+    new = beginning(process.identity.namespace, run, agent.name, [encode(started)], change, agent.program)
+    stored = await process.journal.claim(run, process.worker.id, replace(new, place=place))
+    process.environment.crash.reached("after_submit")
+    if not isinstance(stored, LeaseGranted):  # another submission was faster
+        await _exists(process, run, agent, given)
+    return isinstance(stored, LeaseGranted)
+
+
+async def _exists(process: Process, run: str, agent: AgentCode, given: Input) -> bool:
+    """True if there is such a run of this agent and input. Raises `ParameterMismatch` where either differs."""
+    rows = await process.journal.read(run, limit=1)
+    if not rows:
+        return False
+    history = RunHistory(run)
+    history.add(decode(rows[0].body))
+    started = history.lifecycle.started
+    if started is not None and (started.agent, started.program) != (agent.name, agent.program):
+        raise ParameterMismatch(
+            f"run {run} belongs to the agent {started.agent} of the program {started.program}",
+            run=run, known="nothing was stored", next_step="submit it under another key",
+        )  # fmt: skip
+    check_input(history, given.stored, given.digest)
+    return True

@@ -1,0 +1,179 @@
+"""The limits of queues, agents and tenants, as declared in `queues.yaml`, and the check that they fit together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from typing import Any, Final, cast
+
+import msgspec
+
+from holdfast.model.errors import UsageError
+from holdfast.model.ids import can_name
+
+DEFAULT: Final = "default"
+"""The queue of a run that is submitted without one. It needs no declaration."""
+ANY: Final = "*"
+"""The entry under `tenants` that holds for every tenant without an entry of its own."""
+LOWEST, HIGHEST = -9, 9
+"""The range of priorities. It is small because each priority in use is a lane of its own in the journal's index."""
+STREAM: Final = "queues"
+"""The ledger stream of declarations; the newest one holds."""
+_UNITS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_SPAN: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
+
+
+class QueueLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The limits of one queue. None is no limit.
+
+    `concurrency` and `per_tenant` count runs that a worker drives. `key` names what a run is about, from its input;
+    `per_key` counts runs that have begun and not ended, also while they wait. `capacity` counts runs that wait to
+    begin. Each `ageing_ms` of waiting counts as much as one step of priority.
+    """
+
+    concurrency: int | None = None
+    per_tenant: int | None = None
+    key: str = ""
+    per_key: int = 1
+    capacity: int = 100_000
+    ageing_ms: int = 60_000
+
+
+class ConcurrencyLimit(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The limit of one agent, or one tenant, over all queues."""
+
+    concurrency: int | None = None
+
+
+class DeclaredLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """All declared limits: the contents of `queues.yaml`."""
+
+    queues: dict[str, QueueLimits] = {}
+    agents: dict[str, ConcurrencyLimit] = {}
+    tenants: dict[str, ConcurrencyLimit] = {}
+
+    def queue(self, name: str) -> QueueLimits:
+        """The limits of a queue; those of one that is no longer declared are the defaults."""
+        return self.queues.get(name) or _UNLIMITED
+
+    def of_agent(self, name: str) -> int | None:
+        """How many runs of this agent may be driven at once."""
+        return self.agents.get(name, _NO_SHARE).concurrency
+
+    def of_tenant(self, name: str) -> int | None:
+        """How many runs of this tenant may be driven at once."""
+        return (self.tenants.get(name) or self.tenants.get(ANY, _NO_SHARE)).concurrency
+
+    def check_names(self, queue: str, tenant: str) -> None:
+        """Raise `UsageError` for a queue, or where tenants are declared a tenant, that does not exist."""
+        if queue != DEFAULT and queue not in self.queues:
+            raise _unknown("queue", queue, [*self.queues, DEFAULT])
+        if tenant and self.tenants and tenant not in self.tenants and ANY not in self.tenants:
+            raise _unknown("tenant", tenant, list(self.tenants))
+
+
+_UNLIMITED: Final = QueueLimits()
+_NO_SHARE: Final = ConcurrencyLimit()
+
+
+class LimitsError(UsageError):
+    """DeclaredLimits that cannot hold. `faults` lists all of them, each with its place."""
+
+    def __init__(self, where: str, faults: tuple[str, ...]) -> None:
+        count = f"{len(faults)} faults" if len(faults) > 1 else "a fault"
+        super().__init__(
+            f"{where} has {count}: {'; '.join(faults)}", known="no limit was changed", next_step=f"correct {where}"
+        )
+        self.faults = faults
+
+
+def read_limits(given: object, where: str) -> DeclaredLimits:
+    """DeclaredLimits from the plain values of a file. Raises `LimitsError` naming every fault."""
+    if not isinstance(given, dict):
+        raise LimitsError(where, ("it holds no mapping with queues, agents or tenants",))
+    whole = cast("dict[str, Any]", given)
+    faults = list(_unknown_fields(whole, DeclaredLimits, ""))
+    sections: dict[str, dict[str, object]] = {}
+    for section, kind in (("queues", QueueLimits), ("agents", ConcurrencyLimit), ("tenants", ConcurrencyLimit)):
+        entries = whole.get(section) or {}
+        if not isinstance(entries, dict):
+            faults.append(f"{section}: it is a mapping of names")
+            continue
+        named = cast("dict[str, object]", entries).items()
+        sections[section] = {str(name): _entry(fields, kind, f"{section}.{name}", faults) for name, fields in named}
+    if not faults:
+        limits = msgspec.convert(sections, DeclaredLimits)
+        faults += contradictions(limits)
+        if not faults:
+            return limits
+    raise LimitsError(where, tuple(faults))
+
+
+def contradictions(limits: DeclaredLimits) -> list[str]:
+    """Every limit that is out of range, or that another one makes useless."""
+    found: list[str] = []
+    for section, names in (("queues", limits.queues), ("agents", limits.agents), ("tenants", limits.tenants)):
+        found += [f"{section}.{name[:40]!r} cannot be a name" for name in names if not can_name(name)]
+    for name, queue in limits.queues.items():
+        counts = {field: getattr(queue, field) for field in ("concurrency", "per_tenant", "per_key", "capacity")}
+        found += [f"queues.{name}.{field}={count}: it is at least 1" for field, count in _below_one(counts)]
+        if queue.ageing_ms < 1:
+            found.append(f"queues.{name}.ageing: it is longer than zero, or a low priority would never start")
+        if queue.per_key != 1 and not queue.key:
+            found.append(f"queues.{name}.per_key={queue.per_key} without key: name what is counted")
+        parts = {field: counts[field] or 0 for field in ("per_tenant", "per_key")}
+        whole = queue.concurrency or sum(parts.values())
+        above = [field for field, part in parts.items() if part > whole]
+        found += [f"queues.{name}.{field}={parts[field]} is above concurrency={whole}" for field in above]
+    for section, shares in (("agents", limits.agents), ("tenants", limits.tenants)):
+        counts = {name: share.concurrency for name, share in shares.items()}
+        found += [f"{section}.{name}.concurrency={count}: it is at least 1" for name, count in _below_one(counts)]
+    return found
+
+
+def _below_one(counts: Mapping[str, int | None]) -> Iterator[tuple[str, int]]:
+    for name, count in counts.items():
+        if count is not None and count < 1:
+            yield name, count
+
+
+def _entry(given: object, kind: type[QueueLimits | ConcurrencyLimit], where: str, faults: list[str]) -> object:
+    """The fields of one entry, with its duration in milliseconds."""
+    if given is None:
+        return {}
+    if not isinstance(given, dict):
+        faults.append(f"{where}: it is a mapping of limits")
+        return {}
+    fields = dict(cast("dict[str, Any]", given))
+    if kind is QueueLimits and "ageing" in fields:
+        span = _SPAN.fullmatch(str(fields.pop("ageing")).strip())
+        if span is None:
+            faults.append(f"{where}.ageing: write a duration such as 30s, 5m or 1h")
+        else:
+            fields["ageing_ms"] = int(float(span[1]) * _UNITS[span[2]])
+    unknown = list(_unknown_fields(fields, kind, f"{where}."))
+    faults += unknown
+    try:
+        msgspec.convert({name: value for name, value in fields.items() if name in kind.__struct_fields__}, kind)
+    except msgspec.ValidationError as error:
+        faults.append(f"{where}: {error}")
+    return fields
+
+
+def _unknown_fields(fields: Mapping[str, Any], kind: type[msgspec.Struct], where: str) -> Iterator[str]:
+    known = [name.replace("ageing_ms", "ageing") for name in kind.__struct_fields__]
+    for name in fields:
+        if name not in kind.__struct_fields__:
+            near = get_close_matches(str(name), known, 1)
+            meant = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+            yield f"{where}{name}: there is no such field; {meant}"
+
+
+def _unknown(what: str, name: str, known: list[str]) -> UsageError:
+    near = get_close_matches(name, known, 1)
+    return UsageError(
+        f"there is no {what} {name!r}",
+        known=f"declared {what}s: {', '.join(sorted(known))}; nothing was submitted",
+        next_step=f"did you mean {near[0]}?" if near else f"declare it in queues.yaml, or name another {what}",
+    )

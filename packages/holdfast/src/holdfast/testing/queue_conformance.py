@@ -1,0 +1,205 @@
+"""The requirements of the port on queues: what starts when, and what a process that dies gives back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+from pathlib import Path
+
+from holdfast.errors import QueueFull
+from holdfast.journal.port import (
+    Busy,
+    Journal,
+    Lease,
+    LeaseGranted,
+    NewRun,
+    QueuePlace,
+    QueueState,
+    RunChange,
+    Worker,
+    Write,
+)
+from holdfast.queues.limits import ConcurrencyLimit, DeclaredLimits, QueueLimits
+
+ALICE, BOB = Worker("alice", "m1"), Worker("bob", "m1")
+LONG_MS, OVER_MS = 3_600_000, -60_000
+AGENTS = (("desk", ""),)
+LATER_MS = 2**52
+
+
+async def submit(
+    journal: Journal, run: str, place: QueuePlace, *, due_ms: int | None = 1, agent: str = "desk", program: str = ""
+) -> None:
+    """Store a run that waits in a queue."""
+    change = RunChange("queued", due_ms=due_ms, release=True)
+    claimed = await journal.claim(run, "alice", NewRun(agent, (), change, program, place))
+    assert isinstance(claimed, LeaseGranted)
+    assert claimed.fresh
+
+
+async def names(
+    journal: Journal, worker: str, room: int, limits: DeclaredLimits | None = None, skip: Collection[str] = ()
+) -> list[str]:
+    """The runs that this worker gets now."""
+    return [one.lease.run for one in await journal.take(worker, AGENTS, room, limits or DeclaredLimits(), skip)]
+
+
+async def end(journal: Journal, run: str, change: RunChange | None = None) -> None:
+    """Let the owner of a run end it, or give it back with another change."""
+    (line,) = await journal.runs(run=run)
+    assert line.owner is not None
+    lease = Lease(run, line.row, line.token, line.owner)
+    await journal.append(Write(lease, (), change or RunChange("completed", release=True)))
+
+
+class QueueConformance:
+    """One test for each requirement on queues."""
+
+    make_journal: Callable[[Path], Journal]
+
+    def test_a_submitted_run_waits_for_a_slot_and_is_found_nowhere_else(self, tmp_path: Path) -> None:
+        async def check(journal: Journal) -> None:
+            await submit(journal, "r", QueuePlace("mail", "acme"))
+            (line,) = await journal.runs()
+            assert (line.status, line.owner, line.queue, line.tenant) == ("queued", None, "mail", "acme")
+            assert await journal.due(AGENTS, 9) == []
+            assert await journal.runs(wakeable=True) == []
+            again = await journal.claim("r", "bob", NewRun("desk", (), place=QueuePlace("mail")))
+            assert isinstance(again, Busy)
+            assert again.row == line
+            (granted,) = await journal.take("bob", AGENTS, 9, DeclaredLimits())
+            assert (granted.row.status, granted.row.owner, granted.fresh) == ("running", "bob", False)
+            assert granted.lease.token > line.token
+            await journal.append(Write(granted.lease))
+            assert await names(journal, "alice", 9) == []
+
+        self._over(tmp_path, check)
+
+    def test_priority_and_age_decide_in_a_queue(self, tmp_path: Path) -> None:
+        async def check(journal: Journal) -> None:
+            limits = DeclaredLimits({"mail": QueueLimits(ageing_ms=3)})
+            for run, priority, ready in (("old", 0, 1), ("later", 0, 6), ("urgent", 2, 4), ("low", -1, 2)):
+                await submit(journal, run, QueuePlace("mail", priority=priority), due_ms=ready)
+            await submit(journal, "scheduled", QueuePlace("mail", priority=9), due_ms=LATER_MS)
+            assert await names(journal, "bob", 1, limits) == ["urgent"]
+            assert await names(journal, "bob", 9, limits) == ["old", "low", "later"]
+
+        self._over(tmp_path, check)
+
+    def test_a_tenant_has_its_share(self, tmp_path: Path) -> None:
+        async def check(journal: Journal) -> None:
+            limits = DeclaredLimits({"mail": QueueLimits(concurrency=1)})
+            for number in range(30):
+                await submit(journal, f"big {number:02}", QueuePlace("mail", "big"))
+            assert await names(journal, "bob", 9, limits) == ["big 00"]
+            await submit(journal, "small", QueuePlace("mail", "small"), due_ms=2)
+            await end(journal, "big 00")
+            assert await names(journal, "bob", 9, limits) == ["small"]
+
+        self._over(tmp_path, check)
+
+    def test_every_limit_holds(self, tmp_path: Path) -> None:
+        async def check(journal: Journal) -> None:
+            for queue in ("mail", "web"):
+                for tenant in ("a", "b"):
+                    for number in range(4):
+                        await submit(journal, f"{queue} {tenant} {number}", QueuePlace(queue, tenant))
+            limits = DeclaredLimits(
+                {"mail": QueueLimits(concurrency=3, per_tenant=2)},
+                {},
+                {"b": ConcurrencyLimit(2), "*": ConcurrencyLimit(5)},
+            )
+            found = [await names(journal, worker, 99, limits) for worker in ("alice", "bob")]
+            assert (len([run for run in found[0] if run.startswith("mail")]), found[1]) == (3, [])
+            assert len([run for run in found[0] if " b " in run]) == 2
+            assert len([run for run in found[0] if " a " in run]) <= 5
+            assert len(found[0]) == 6 or len(found[0]) == 7
+            await journal.beat(ALICE, OVER_MS)
+            assert len(await names(journal, "bob", 99, DeclaredLimits(agents={"desk": ConcurrencyLimit(2)}))) == 2
+
+        self._over(tmp_path, check)
+
+    def test_runs_of_one_key_follow_each_other(self, tmp_path: Path) -> None:
+        async def check(journal: Journal) -> None:
+            for number in range(5):
+                await submit(journal, f"one {number}", QueuePlace("mail", key="order-1"))
+            await submit(journal, "two", QueuePlace("mail", key="order-2"), due_ms=2)
+            await submit(journal, "elsewhere", QueuePlace("web", key="order-1"), due_ms=3)
+            assert sorted(await names(journal, "bob", 9)) == ["elsewhere", "one 0", "two"]
+            await end(journal, "one 0", RunChange("suspended", release=True))
+            assert await names(journal, "bob", 9) == []  # it waits, and has its key
+            (granted,) = [await journal.claim("one 0", "alice")]
+            assert isinstance(granted, LeaseGranted)
+            await journal.append(Write(granted.lease, (), RunChange("suspended", due_ms=1, release=True)))
+            assert await names(journal, "bob", 9) == ["one 0"]
+            await end(journal, "one 0", RunChange("stopped", release=True))
+            assert await names(journal, "bob", 9) == ["one 1"]
+            (reopened,) = [await journal.claim("one 0", "alice")]
+            assert isinstance(reopened, LeaseGranted)
+            await journal.append(Write(reopened.lease, (), RunChange("running", release=True)))
+            assert await names(journal, "bob", 9) == []  # another one has the key now
+            for _ in range(4):
+                (driven,) = [line.run for line in await journal.runs() if line.owner and line.run.startswith("one")]
+                await end(journal, driven)
+                assert len(await names(journal, "bob", 9)) <= 1
+            assert [line.run for line in await journal.runs(status="queued")] == []
+
+        self._over(tmp_path, check)
+
+    def test_a_dead_process_gives_back_its_slots(self, tmp_path: Path) -> None:
+        async def check(journal: Journal) -> None:
+            limits = DeclaredLimits({"mail": QueueLimits(concurrency=2)})
+            for number in range(3):
+                await submit(journal, f"r{number}", QueuePlace("mail", key=f"k{number % 2}"))
+            assert sorted(await names(journal, "alice", 9, limits)) == ["r0", "r1"]
+            assert await names(journal, "bob", 9, limits) == []
+            await journal.beat(ALICE, OVER_MS)
+            assert sorted(await names(journal, "bob", 9, limits)) == ["r0", "r1"]
+            assert await names(journal, "bob", 9, limits) == []
+
+        self._over(tmp_path, check)
+
+    def test_a_full_queue_refuses_and_stores_nothing(self, tmp_path: Path) -> None:
+        async def check(journal: Journal) -> None:
+            place = QueuePlace("mail", capacity=2)
+            for run in ("r0", "r1"):
+                await submit(journal, run, place)
+            for _ in range(2):
+                try:
+                    await submit(journal, "r2", place)
+                except QueueFull:
+                    continue
+                raise AssertionError("the queue took more than its capacity")
+            assert len(await journal.runs()) == 2
+            assert await names(journal, "bob", 1) == ["r0"]
+            await submit(journal, "r2", place)
+
+        self._over(tmp_path, check)
+
+    def test_only_the_code_at_hand_is_started(self, tmp_path: Path) -> None:
+        async def check(journal: Journal) -> None:
+            for number in range(9):
+                await submit(journal, f"other {number}", QueuePlace("mail"), agent="other")
+                await submit(journal, f"program {number}", QueuePlace("mail"), program="shop")
+            await submit(journal, "r", QueuePlace("mail"), due_ms=2)
+            assert await names(journal, "bob", 1, skip={"r"}) == []
+            assert await names(journal, "bob", 1) == ["r"]
+            found = await journal.queues()
+            assert found == [QueueState("mail", 18, 1, 1)]
+
+        self._over(tmp_path, check)
+
+    def _over(self, place: Path, check: Callable[[Journal], Awaitable[None]]) -> None:
+        """Open a journal with two living workers, check it, close it."""
+
+        async def whole() -> None:
+            journal = self.make_journal(place)
+            await journal.open()
+            try:
+                await journal.beat(ALICE, LONG_MS)
+                await journal.beat(BOB, LONG_MS)
+                await check(journal)
+            finally:
+                await journal.close()
+
+        asyncio.run(whole())

@@ -1,0 +1,216 @@
+"""Submitting runs: stored once, started under the limits, refused with the reason."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from holdfast import Holdfast, Run, agent
+from holdfast.errors import ParameterMismatch, QueueFull, RunQueued, UsageError
+from holdfast.queues.limits import ConcurrencyLimit, DeclaredLimits, LimitsError, QueueLimits
+
+began: list[str] = []
+most: list[int] = [0, 0]
+
+
+@agent(run_id="ticket-{ticket[id]}")
+async def desk(run: Run, ticket: dict[str, str]) -> str:
+    began.append(ticket["id"])
+    most[0] += 1
+    most[1] = max(most)
+    await asyncio.sleep(0)
+    most[0] -= 1
+    return ticket["id"].upper()
+
+
+@agent(run_id="ticket-{ticket[id]}", name="clerk")
+async def clerk(run: Run, ticket: dict[str, str]) -> str:
+    await run.wait_for("the-answer")
+    return ticket["id"]
+
+
+ONE_AT_A_TIME = DeclaredLimits({"mail": QueueLimits(concurrency=1, key="order-{ticket.order}", capacity=3)})
+
+
+@pytest.fixture(autouse=True)
+def fresh():
+    began.clear()
+    most[:] = [0, 0]
+
+
+def ticket(name: str, order: str = "A") -> dict[str, str]:
+    return {"id": name, "order": order}
+
+
+def in_a_loop(test):
+    """Run an async test to its end."""
+
+    @functools.wraps(test)
+    def whole(**given):
+        asyncio.run(test(**given))
+
+    return whole
+
+
+async def until(found: Callable[[], Awaitable[bool]]) -> None:
+    """Ask again and again, giving the app its turn, until it is true."""
+    while not await found():  # noqa: ASYNC110 - what is awaited is a state of the journal
+        await asyncio.sleep(0.005)
+
+
+async def reaches(app: Holdfast, run: str, status: str) -> None:
+    async def found() -> bool:
+        return (await app.engine.journal.runs(run=run))[0].status == status
+
+    await until(found)
+
+
+async def ended(app: Holdfast, count: int) -> None:
+    async def found() -> bool:
+        return (await app.engine.journal.counts()).get(("desk", "completed"), 0) >= count
+
+    await until(found)
+
+
+@pytest.mark.parametrize("address", ["memory:", "file"])
+@in_a_loop
+async def test_submitted_runs_start_under_the_limits_and_end(address, tmp_path):
+    journal = str(tmp_path / "runs.db") if address == "file" else address
+    async with Holdfast(journal, agents=[desk], queues=ONE_AT_A_TIME) as app:
+        for name in "abc":
+            assert (await app.submit(desk, ticket(name), queue="mail")).new
+        assert await app.run(desk, ticket("c")) == "C"  # joins the queued run, and waits for its slot
+        await ended(app, 3)
+    assert sorted(began) == ["a", "b", "c"]
+    assert most[1] == 1
+
+
+@in_a_loop
+async def test_the_same_submission_is_the_same_run(tmp_path):
+    async with Holdfast(str(tmp_path / "runs.db"), agents=[desk], recover=False) as app:
+        first = await app.submit(desk, ticket("a"), key="job-1")
+        again = await app.submit(desk, ticket("a"), key="job-1")
+        assert (first.run, first.new, again.run, again.new) == ("job-1", True, "job-1", False)
+        with pytest.raises(ParameterMismatch, match="another input"):
+            await app.submit(desk, ticket("b"), key="job-1")
+        with pytest.raises(ParameterMismatch, match="belongs to the agent desk"):
+            await app.submit(clerk, ticket("a"), key="job-1")
+        (row,) = await app.engine.journal.runs()
+        assert (row.status, row.reason, row.owner) == ("queued", "in the queue default", None)
+        with pytest.raises(RunQueued, match="waits in the queue default"):
+            await app.run(desk, ticket("a"), run_id="job-1")
+        assert began == []
+        again = await app.submit(desk, ticket("a"), key="job-1")
+    assert not again.new
+
+
+@in_a_loop
+async def test_two_at_once_store_one_run(tmp_path):
+    async with Holdfast(str(tmp_path / "runs.db"), agents=[desk], recover=False) as app:
+        found = await asyncio.gather(*(app.submit(desk, ticket("a")) for _ in range(8)))
+        assert sorted(one.new for one in found) == [False] * 7 + [True]
+        (row,) = await app.engine.journal.runs()
+        assert (row.status, row.owner) == ("queued", None)
+
+
+@in_a_loop
+async def test_a_run_does_not_begin_before_its_moment(tmp_path):
+    async with Holdfast(str(tmp_path / "runs.db"), agents=[desk]) as app:
+        await app.submit(desk, ticket("later"), at=datetime.now(UTC) + timedelta(days=1))
+        await app.submit(desk, ticket("now"), at=datetime.now(UTC) - timedelta(days=1))
+        await ended(app, 1)
+        assert began == ["now"]
+        await app.service.cancel("ticket-later", by="ann")
+        await reaches(app, "ticket-later", "stopped")
+    assert began == ["now"]
+
+
+@in_a_loop
+async def test_a_run_that_waits_for_a_person_has_its_key_and_no_slot(tmp_path):
+    async with Holdfast(str(tmp_path / "runs.db"), agents=[desk, clerk], queues=ONE_AT_A_TIME) as app:
+        await app.submit(clerk, ticket("asks", "A"), queue="mail")
+        await reaches(app, "ticket-asks", "suspended")
+        await app.submit(desk, ticket("same", "A"), queue="mail")
+        await app.submit(desk, ticket("other", "B"), queue="mail")
+        await ended(app, 1)
+        assert began == ["other"]
+        await app.service.cancel("ticket-asks", by="ann")
+        await ended(app, 2)
+    assert began == ["other", "same"]
+
+
+@in_a_loop
+async def test_bad_input_is_refused_and_nothing_is_stored(tmp_path):
+    declared = DeclaredLimits(ONE_AT_A_TIME.queues, tenants={"acme": ConcurrencyLimit(2)})
+    async with Holdfast(str(tmp_path / "runs.db"), agents=[desk], queues=declared, recover=False) as app:
+        for given, text in (
+            ({"queue": "mial"}, "no queue 'mial'.*\n?.*did you mean mail"),
+            ({"tenant": "acne"}, "no tenant 'acne'"),
+            ({"priority": 10}, "priority=10 is not from -9 to 9"),
+            ({"priority": "high"}, "priority='high' is not accepted"),
+            ({"at": datetime(2030, 1, 1)}, "has no time zone"),  # noqa: DTZ001 - that is what is refused
+            ({"key": ""}, "run id"),
+        ):
+            with pytest.raises(UsageError, match=text):
+                await app.submit(desk, ticket("a"), **given)
+        with pytest.raises(UsageError, match="the key of queue mail"):
+            await app.submit(desk, {"id": "a"}, queue="mail")
+        assert await app.engine.journal.runs() == []
+        for name in "abc":
+            await app.submit(desk, ticket(name), queue="mail")
+        with pytest.raises(QueueFull, match="the queue mail is full: 3 runs wait"):
+            await app.submit(desk, ticket("d"), queue="mail")
+
+
+FAULTS = {
+    "queues: {mail: {concurency: 2}}": "queues.mail.concurency: there is no such field; did you mean concurrency?",
+    "queue: {}": "queue: there is no such field; did you mean queues?",
+    "queues: {mail: {concurrency: 0}}": "queues.mail.concurrency=0: it is at least 1",
+    "queues: {mail: {concurrency: 2, per_tenant: 3}}": "queues.mail.per_tenant=3 is above concurrency=2",
+    "queues: {mail: {per_key: 3}}": "queues.mail.per_key=3 without key",
+    "queues: {mail: {ageing: soon}}": "queues.mail.ageing: write a duration such as 30s, 5m or 1h",
+    "queues: {mail: {ageing: 0s}}": "queues.mail.ageing: it is longer than zero",
+    "queues: {mail: {concurrency: many}}": "queues.mail: Expected `int | null`, got `str`",
+    "queues: {a/b: {}}": "queues.'a/b' cannot be a name",
+    "agents: {desk: {concurrency: -1}}": "agents.desk.concurrency=-1: it is at least 1",
+    "tenants: [acme]": "tenants: it is a mapping of names",
+    "[1, 2]": "it holds no mapping",
+    "queues: {mail: {": "it is not YAML",
+}
+
+
+@pytest.mark.parametrize("text", FAULTS)
+def test_a_file_of_limits_that_cannot_hold_is_refused(text, tmp_path):
+    file = tmp_path / "queues.yaml"
+    file.write_text(text)
+    with pytest.raises(LimitsError) as refused:
+        Holdfast("memory:", queues=file)
+    assert FAULTS[text] in str(refused.value)
+    assert refused.value.next_step == f"correct {file}"
+
+
+def test_all_faults_of_a_file_are_named_at_once(tmp_path):
+    file = tmp_path / "queues.yaml"
+    file.write_text("queues: {mail: {concurrency: 0, per_tenant: 0, ageing: 5m}}")
+    with pytest.raises(LimitsError, match="has 2 faults"):
+        Holdfast("memory:", queues=file)
+
+
+@in_a_loop
+async def test_the_newest_declaration_holds_for_every_process(tmp_path):
+    journal, two = str(tmp_path / "runs.db"), DeclaredLimits({"mail": QueueLimits(concurrency=2)})
+    async with Holdfast(journal, agents=[desk], queues=ONE_AT_A_TIME) as first:
+        async with Holdfast(journal, agents=[desk], queues=two, recover=False) as second:
+            assert second.engine.queues.limits == two
+
+        async def heard() -> bool:
+            return first.engine.queues.limits == two
+
+        await until(heard)
+        assert len(await first.engine.journal.entries("queues")) == 2
+    async with Holdfast(journal, agents=[desk], queues=two) as third:
+        assert len(await third.engine.journal.entries("queues")) == 2
