@@ -166,6 +166,23 @@ def test_a_tool_that_requires_approval_asks_a_person_with_its_arguments(tmp_path
     assert ("paid" in desk.run(), sent) == (yes, ["5"] if yes else [])
 
 
+def test_a_declared_tool_that_requires_approval_asks_once(tmp_path: Path):
+    sent: list[int] = []
+
+    @tool
+    async def pay(cents: int) -> str:
+        sent.append(cents)
+        return "paid"
+
+    desk = Desk(tmp_path / "desk.db", host(Script([("pay", {"cents": 5})]), Tool(pay, requires_approval=True)), pay)
+
+    async def approve(app: Holdfast) -> None:
+        await app.service.approve("r1/call_0_0/pay#1", by="ann")
+
+    assert desk.run(approve).startswith("waits: ")
+    assert (desk.run(), sent) == ("paid", [5])
+
+
 def test_a_refusal_is_told_to_the_model(tmp_path: Path):
     @tool
     async def pay(cents: int) -> str:

@@ -21,7 +21,7 @@ from holdfast.engine.tool_protocol import ToolCode
 from holdfast.errors import ArgumentError
 from holdfast.journal.port import Post
 from holdfast.model import records as r
-from holdfast.model.contract import Contract, stricter
+from holdfast.model.contract import Contract, contract_digest, stricter
 from holdfast.model.decision.situation import Situation
 from holdfast.model.ids import operation_id
 from holdfast.model.operation import OperationState
@@ -117,7 +117,10 @@ class DrivenOperation(msgspec.Struct, eq=False):
             or operation.judgement.ruling
         ):
             return ""  # and most operations need none
-        contract, conflicts = operation.contract if tool is None else tool.digest, bool(found.gate or found.other)
+        # The clauses that hold: one call's own gate is in the record, and the tool of this process may be without it.
+        same = tool is None or tool.digest == operation.contract
+        contract = operation.contract if same else contract_digest(self.contract(operation))
+        conflicts = bool(found.gate or found.other)
         namespace = self.active.process.identity.namespace
         return approval_asked(namespace, self.id, operation, contract, conflicts=conflicts)
 
