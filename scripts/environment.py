@@ -48,6 +48,7 @@ ENVIRONMENTS: Final = {
     # lowest one runs first and is killed, and the newest one continues. Pydantic AI has one supported version today.
     "host-pydantic-ai": Environment(".venv-host-pydantic-ai", "pydantic-ai", ()),
     "host-langchain": Environment(".venv-host-langchain", "langchain", ()),
+    "host-google-adk": Environment(".venv-host-google-adk", "google-adk", ()),
     "host-openai-agents": Environment(".venv-host-openai-agents", "openai-agents", ()),
     "host-langchain-lowest": Environment(".venv-host-langchain-lowest", "langchain", ("lowest-langchain",)),
     "host-openai-agents-lowest": Environment(

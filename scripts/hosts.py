@@ -32,6 +32,7 @@ HOSTS: Final = (
     Host("pydantic_ai", "host-pydantic-ai", "pydantic-ai-slim", "Pydantic AI"),
     Host("langchain", "host-langchain", "langchain", "LangChain", "host-langchain-lowest"),
     Host("openai_agents", "host-openai-agents", "openai-agents", "OpenAI Agents", "host-openai-agents-lowest"),
+    Host("google_adk", "host-google-adk", "google-adk", "Google ADK"),
 )
 
 

@@ -14,7 +14,11 @@ PLAYER = Path(__file__).with_name("play.py")
 COMMANDS = Path(sys.executable).parent  # where installing the package put `holdfast`
 
 
-OF_HOSTS = {"docs/how-to/langchain.md": "host-langchain", "docs/how-to/openai-agents.md": "host-openai-agents"}
+OF_HOSTS = {
+    "docs/how-to/google-adk.md": "host-google-adk",
+    "docs/how-to/langchain.md": "host-langchain",
+    "docs/how-to/openai-agents.md": "host-openai-agents",
+}
 """Pages about frameworks, with the environment that has the framework."""
 
 

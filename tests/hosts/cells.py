@@ -85,7 +85,7 @@ def cells(host: str) -> list[Cell]:
 
 
 UPGRADED = ("langchain", "openai_agents")
-"""Hosts with an environment of their own, and with one for their lowest supported version."""
+"""Hosts with an environment for their lowest supported version; that of the others is the newest."""
 
 
 class World(NamedTuple):

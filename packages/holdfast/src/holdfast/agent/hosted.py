@@ -11,7 +11,7 @@ import contextlib
 import contextvars
 import hashlib
 import keyword
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
 from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
@@ -24,7 +24,7 @@ from holdfast.agent.tool import Tool, tool
 from holdfast.engine import steps
 from holdfast.engine.active_run.scopes import SCOPE, Scope
 from holdfast.engine.current_operation import AT
-from holdfast.errors import ArgumentError, ContractError, OutsideRun, Rejected, UsageError
+from holdfast.errors import ArgumentError, ContractError, HoldfastError, OutsideRun, Rejected, UsageError
 from holdfast.model.ids import can_name
 from holdfast.model.outcome import Outcome
 from holdfast.model.parameters import parse_arguments
@@ -79,6 +79,10 @@ class HostedRun:
         counts = self._scope.anchor().counts
         count = counts[f"{name}:"] = counts.get(f"{name}:", 0) + 1
         return name if count == 1 else f"{name}-{count}"
+
+    def stop(self, error: HoldfastError) -> BaseException:
+        """The exception that ends the run with this error, whatever the host makes of exceptions."""
+        return self._scope.active.break_off(error)
 
     def step(self, name: str) -> contextlib.AbstractContextManager[Scope]:
         """Name the steps inside after the host's call, in whichever task it is made."""
@@ -194,18 +198,36 @@ async def _outcome_of_call(scope: Scope, tool: Tool[..., Any], arguments: dict[s
     return await outcome_of(tool, arguments, None, model=True)
 
 
-def name_calls(turn: str, calls: list[dict[str, Any]], field: str) -> None:
+def name_calls(turn: str, calls: list[dict[str, Any]], field: str, prefix: str = "call_") -> None:
     """Give each call of a recorded answer an id in `field` that can name a step, and that no other call of it has.
 
     Usable ids of the model stay. A new one follows from the turn and the place of the call, so it is the same after a
-    crash; it has the letters and the length that the services of models accept.
+    crash; it has the letters and the length that the services of models accept. `prefix` marks it for its host.
     """
     taken: set[object] = set()
     for place, call in enumerate(calls):
         known: object = call.get(field)
         if not isinstance(known, str) or not can_name(known) or known in taken:
-            call[field] = "call_" + hashlib.sha256(f"{turn}/{place}".encode()).hexdigest()[:24]
+            call[field] = prefix + hashlib.sha256(f"{turn}/{place}".encode()).hexdigest()[:24]
         taken.add(call[field])
+
+
+_END: Final = object()
+
+
+async def as_they_come(
+    begin: Callable[[Callable[[Any], None]], Coroutine[Any, Any, Any]],
+) -> AsyncGenerator[tuple[bool, Any]]:
+    """The values that a coroutine shows while it works, each as `(False, value)`, and its result as `(True, value)`."""
+    shown: asyncio.Queue[Any] = asyncio.Queue()
+    work = asyncio.get_running_loop().create_task(begin(shown.put_nowait))
+    work.add_done_callback(lambda _: shown.put_nowait(_END))
+    try:
+        while (value := await shown.get()) is not _END:
+            yield False, value
+        yield True, await work
+    finally:
+        work.cancel()
 
 
 async def _in_context(context: contextvars.Context, body: Callable[[], Awaitable[Any]]) -> Any:

@@ -10,7 +10,6 @@ Holdfast's inbox.
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
 import functools
 import inspect
@@ -19,7 +18,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import timedelta
 from typing import Any, Final, Literal, TypeVar, cast
 
-from holdfast.agent.hosted import ALWAYS, HostControl, HostedRun, name_calls, tool_from_schema
+from holdfast.agent.hosted import ALWAYS, HostControl, HostedRun, as_they_come, name_calls, tool_from_schema
 from holdfast.agent.model_calls import ToolBox
 from holdfast.agent.tool import Tool
 from holdfast.errors import UsageError
@@ -196,28 +195,27 @@ class _DurableModel(Model):  # type: ignore[misc]  # the checkers do not know th
             async for event in inner.stream_response(*args, **kwargs):
                 yield event
             return
-        events: asyncio.Queue[Any] = asyncio.Queue()
 
-        async def model() -> Any:
-            last = None
-            async for event in inner.stream_response(*args, **kwargs):
-                if isinstance(event, ResponseCompletedEvent):
-                    last = event.response
-                else:
-                    events.put_nowait(event)
-            if last is None:
-                raise ConnectionError("the stream of the model ended before its answer was complete")
-            return last.model_dump(mode="json", warnings=False)
+        async def answer(show: Callable[[Any], None]) -> Any:
+            async def model() -> Any:
+                last = None
+                async for event in inner.stream_response(*args, **kwargs):
+                    if isinstance(event, ResponseCompletedEvent):
+                        last = event.response
+                    else:
+                        show(event)
+                if last is None:
+                    raise ConnectionError("the stream of the model ended before its answer was complete")
+                return last.model_dump(mode="json", warnings=False)
 
-        asked = asyncio.get_running_loop().create_task(self._answer(hosted, args, kwargs, model))
-        asked.add_done_callback(lambda _: events.put_nowait(None))
-        try:
-            while (event := await events.get()) is not None:
-                yield event
-            response = Response.model_validate(await asked)
-        finally:
-            asked.cancel()
-        yield ResponseCompletedEvent(response=response, sequence_number=0, type="response.completed")
+            return await self._answer(hosted, args, kwargs, model)
+
+        async for last, one in as_they_come(answer):
+            if not last:
+                yield one
+                continue
+            response = Response.model_validate(one)
+            yield ResponseCompletedEvent(response=response, sequence_number=0, type="response.completed")
 
 
 _ANSWER: Final[Any] = TypeAdapter(ModelResponse)
