@@ -167,6 +167,12 @@ async def converse(task: str) -> Any:
             ]
             await said(runner_of(ParallelAgent(name="both", sub_agents=two)))
             return "ended"
+        case _:
+            return await converse_otherwise(five)
+
+
+async def converse_otherwise(five: types.Part) -> Any:
+    match CASE:
         case "arguments that do not fit":
             return await said(runner_of(desk_of([call("mail", {"to": 5}), call("pay", {})])))
         case "no such tool":
