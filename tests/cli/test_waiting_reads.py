@@ -76,7 +76,7 @@ def waiting(asking: Lab, monkeypatch: pytest.MonkeyPatch) -> Lab:
     module = ModuleType("tests_waiting_backend")
     module.BACKEND = WaitingFiles("sqlite3")  # type: ignore[attr-defined]  # a module made here
     monkeypatch.setitem(sys.modules, "tests_waiting_backend", module)
-    monkeypatch.setitem(backends._BACKENDS, "waiting", "tests_waiting_backend:BACKEND")
+    monkeypatch.setitem(backends.BUILT_IN, "waiting", "tests_waiting_backend:BACKEND")
     return asking
 
 

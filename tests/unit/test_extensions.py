@@ -1,16 +1,21 @@
 """Ports for other distributions: found by entry points, and named with how to install them where they are missing."""
 
+import asyncio
 import sys
+import tomllib
 from importlib import metadata
 from pathlib import Path
 
 import click
 import pytest
 
+from holdfast import Holdfast, Run, agent
 from holdfast import extensions as ports
 from holdfast.cli.main import main
 from holdfast.errors import UsageError
 from holdfast.inspect import ledger_kinds
+from holdfast.journal.backends import address_of
+from holdfast.journal.sqlite.backend import SqliteFiles
 from holdfast.model.policy import Policy, Rule
 from holdfast.people.policy.judge import PolicyJudge
 from holdfast.people.policy.policy_files import judge_of
@@ -128,3 +133,79 @@ def test_a_policy_that_is_not_installed_or_none_is_refused_by_name(monkeypatch: 
         judge_of("installed:b")
     with pytest.raises(UsageError, match="the policy c cannot be loaded: No module named 'no'"):
         judge_of("installed:c")
+
+
+# --- journals ----------------------------------------------------------------------------------------------------
+
+
+class Shelf(SqliteFiles):
+    """A back end of another distribution: files on a shelf, whose places are names without an ending."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__("sqlite3")
+        self.directory = directory
+
+    def checked(self, place: str) -> str:
+        return str(self.directory / f"{Path(place).stem}.db")
+
+    def shown(self, place: str) -> str:
+        return Path(place).stem
+
+
+@agent(run_id="greet-{name}")
+async def greeter(_run: Run, name: str) -> str:
+    return f"hello {name}"
+
+
+def test_another_distribution_adds_a_journal(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(sys.modules[__name__], "SHELF", Shelf(tmp_path), raising=False)
+    monkeypatch.setattr(metadata, "entry_points", entries("holdfast.journals", shelf=f"{__name__}:SHELF"))
+
+    async def greet() -> str:
+        async with Holdfast("shelf://desk", agents=[greeter]) as app:
+            return await app.run(greeter, "ann")
+
+    assert asyncio.run(greet()) == "hello ann"
+    assert (tmp_path / "desk.db").exists()
+    assert str(address_of("shelf://desk")) == "shelf://desk"
+    with pytest.raises(SystemExit) as ended:
+        main(["ps", "--all", "--journal", "shelf://desk"])
+    assert (ended.value.code, "greet-ann" in capsys.readouterr().out) == (0, True)
+
+
+def test_a_journal_of_no_installed_distribution_is_refused_with_the_schemes_there_are(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(metadata, "entry_points", entries("holdfast.journals", shelves="no.such.module:SHELF"))
+    with pytest.raises(UsageError, match="no back end opens the journal 'bookcase://desk'") as refused:
+        address_of("bookcase://desk")
+    assert refused.value.known == "schemes: sqlite, sqlite+apsw, memory, shelves"
+    with pytest.raises(UsageError, match="the back end of shelves:// cannot be loaded: No module named 'no'"):
+        address_of("shelves://desk")
+
+
+def test_a_value_that_is_no_back_end_is_refused_with_what_it_lacks(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(metadata, "entry_points", entries("holdfast.journals", seven=f"{__name__}:NO_POLICY"))
+    with pytest.raises(UsageError, match=r"is not a back end of journals: it lacks .*checked, journal, reader"):
+        address_of("seven://desk")
+
+
+def test_a_scheme_of_ours_is_never_replaced(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(metadata, "entry_points", entries("holdfast.journals", sqlite="no.such.module:SHELF"))
+    assert address_of("sqlite://desk.db").place == "desk.db"
+
+
+# --- names of what is missing ------------------------------------------------------------------------------------
+
+
+def test_a_missing_entry_that_the_console_does_not_provide_names_no_distribution(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(metadata, "entry_points", entries())
+    with pytest.raises(UsageError, match="no installed distribution provides a part of ours") as refused:
+        ports.extension("holdfast.command_parts", "inbox.unknown", "a part of ours")
+    assert "holdfast-console" not in str(refused.value)
+
+
+def test_the_entries_of_the_console_are_those_that_it_declares():
+    project = tomllib.loads(Path("packages/holdfast-console/pyproject.toml").read_text())["project"]
+    declared = {group: set(found) for group, found in project["entry-points"].items()}
+    assert {group: declared.get(group) for group in ports.OF_CONSOLE} == ports.OF_CONSOLE

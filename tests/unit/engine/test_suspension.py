@@ -8,6 +8,8 @@ import pytest
 from holdfast import Ambiguous, CannotTell, Happened, Operation, Rejected, Run, Verdict, agent, tool
 from holdfast.errors import OperationFailed, OutcomeUnknown, RunSuspended, UsageError
 from holdfast.model import records as r
+from holdfast.people.dossier import dossier
+from holdfast.people.items import items
 from tests.unit.engine.lab import Lab, virtual
 
 
@@ -40,7 +42,10 @@ async def test_a_plain_write_without_an_answer_suspends_and_names_the_command(la
     async with lab.app(desk) as app:
         with pytest.raises(RunSuspended) as suspended:
             await app.run(desk, "ann")
-        assert "holdfast resolve r-ann/send#1 --happened | --did-not-happen" in str(suspended.value)
+        assert "holdfast resolve r-ann/send#1 --happened --result JSON | --did-not-happen" in str(suspended.value)
+        (item,) = await items(app.service.reader)
+        assert item.answers[-1] in str(suspended.value), "the inbox names the same command"
+        assert item.answers[-1] == (await dossier(app.service, item.item)).answers[-1]
         assert "r-ann/send#1: an attempt may have landed (ConnectionResetError: the line" in str(suspended.value)
         assert "ConnectionResetError: the line went dead" in str(lab.records("r-ann"))
         with pytest.raises(RunSuspended):

@@ -23,6 +23,11 @@ def test_a_wait_names_the_command_that_ends_it(kind, step, sent, command):
     assert answer_with("r-1", kind, step, sent=sent) == command
 
 
+def test_a_wait_for_an_outcome_asks_for_the_result_where_code_needs_one():
+    words = "--happened --result JSON | --did-not-happen [--retry]"
+    assert answer_with("r-1", "person", "charge#1", result=True) == f"holdfast resolve r-1/charge#1 {words}"
+
+
 def test_a_question_of_several_people_says_who_has_said_yes():
     story = Story().planned().asked(people=2)
     assert question_of(story.state) == "a gate (2 people)"

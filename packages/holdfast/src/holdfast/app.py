@@ -471,7 +471,9 @@ def _answer(conclusion: Conclusion) -> str:
     """The command that answers what a suspended run waits for."""
     asked = next((wait for wait in conclusion.waits if wait.kind in PEOPLE), None)
     if asked is not None:
-        answer = answer_with(conclusion.run, asked.kind, asked.step, sent=asked.sent, shown=asked.shown)
+        answer = answer_with(
+            conclusion.run, asked.kind, asked.step, sent=asked.sent, shown=asked.shown, result=asked.result
+        )
         return f"{answer}, then holdfast resume {conclusion.run}"
     if tool := next((wait.tool for wait in conclusion.waits if wait.kind == "paused"), ""):
         return f"holdfast unpause --tool {tool}"

@@ -8,6 +8,7 @@
 | `holdfast.ledger_kinds` | any | the types of ledger streams, as in `ledger_kinds.KINDS` |
 | `holdfast.policies` | the name of a policy | a `Policy`, the path of its file, or a function that returns either |
 | `holdfast.exceptions` | any | a classifier of exceptions (`engine.exceptions.call_end` looks these up itself) |
+| `holdfast.journals` | the scheme of an address | a `journal.backends.Backend` (that module looks these up itself) |
 
 `holdfast-console` fills the first four. Entry points are looked up when they are needed: a look-up costs some
 milliseconds, and most commands need none.
@@ -32,6 +33,12 @@ if TYPE_CHECKING:
 
 CONSOLE: Final = "holdfast-console"
 """The distribution with the web inbox, accounts, notifications and reviewer figures."""
+OF_CONSOLE: Final = {
+    "holdfast.commands": {"accounts", "figures", "notices", "plant", "serve"},
+    "holdfast.command_parts": {"dev.inbox", "inbox.health", "policy.calibrate"},
+    "holdfast.notifications": {"reach"},
+}
+"""The entries that the console provides, so that an error can name it where it is missing."""
 INSTALLED: Final = "installed:"
 """The prefix that names the policy of an installed distribution: `installed:refunds`."""
 
@@ -54,7 +61,13 @@ def extension(group: str, name: str, wanted: str) -> Any:
     for one in extensions(group):
         if one.name == name:
             return _loaded(one, wanted)
-    raise UsageError(f"{wanted} needs {CONSOLE}, which is not installed", next_step=f"pip install {CONSOLE}")
+    if name in OF_CONSOLE.get(group, ()):
+        raise UsageError(f"{wanted} needs {CONSOLE}, which is not installed", next_step=f"pip install {CONSOLE}")
+    raise UsageError(
+        f"no installed distribution provides {wanted}",
+        known=f"it would be the entry point {name} of the group {group}",
+        next_step="install the distribution that has it",
+    )
 
 
 def installed_policy(name: str) -> Any:
@@ -78,7 +91,7 @@ def _loaded(one: EntryPoint, wanted: str) -> Any:
         raise UsageError(
             f"{wanted} cannot be loaded: {error}",
             known=f"it is {one.value}",
-            next_step=f"pip install --force-reinstall {one.dist.name if one.dist else CONSOLE}",
+            next_step=f"pip install --force-reinstall {one.dist.name}" if one.dist else "install it again",
         ) from error
 
 

@@ -23,7 +23,7 @@ from holdfast.model.operation import OperationState
 from holdfast.model.records import QuestionAsked, RunStoppedRecord
 from holdfast.model.run_history import RunHistory
 from holdfast.model.transaction import TransactionState
-from holdfast.model.waits import AMENDABLE, DISPUTED, HALT, answer_with, is_whole, question_of
+from holdfast.model.waits import AMENDABLE, DISPUTED, HALT, answer_with, is_whole, needs_result, question_of
 from holdfast.model.waits import Item as Kind
 from holdfast.people.dossier import dossier
 from holdfast.people.loaded_item import ENDED, LoadedItem, Subject, item_in, split_item, with_ledger_answer
@@ -182,8 +182,9 @@ def _line(history: RunHistory, now: LoadedItem, about: NotifiedItem) -> LetterLi
             asks, facts, due = question_of(operation), _of_operation(operation), operation.approval.answer_by
             kind = "approval" if operation.wants_approval else "person"
             answer = answer_with(
-                now.run, kind, now.step, sent=operation.may_have_been_sent, shown=_shown(now, operation)
-            )
+                now.run, kind, now.step, sent=operation.may_have_been_sent, shown=_shown(now, operation),
+                result=needs_result(history, operation),
+            )  # fmt: skip
             asked_ms = operation.approval.asked_at
         case TransactionState() as one:
             asks = f"partly {'undone' if one.backward else 'committed'}: {one.why}"

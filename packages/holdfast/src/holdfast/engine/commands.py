@@ -31,7 +31,6 @@ from holdfast.journal.record_codec import encode
 from holdfast.journal.run_log import RunLog, genesis
 from holdfast.model import records as r
 from holdfast.model.commands import VERDICTS, YES, Command, RunCommandRecord, command_stream
-from holdfast.model.contract import Contract
 from holdfast.model.ids import operation_id
 from holdfast.model.names import is_among
 from holdfast.model.operation import OperationState
@@ -41,7 +40,7 @@ from holdfast.model.stop_reasons import reason_of
 from holdfast.model.system import is_planted
 from holdfast.model.transaction import TRANSACTION_TRANSITIONS, WHOLE_RUN
 from holdfast.model.transitions import TRANSITIONS, apply
-from holdfast.model.waits import waits_left
+from holdfast.model.waits import needs_result, waits_left
 
 _LOG: Final = logging.getLogger("holdfast")
 ANSWER_KEY: Final = "arrived/"
@@ -398,18 +397,11 @@ def checked_resolution(history: RunHistory, record: r.Resolved, tools: Mapping[s
             known=misfit,
             next_step=f"give what the tool would have returned: holdfast answer {name} happened --result JSON",
         )
-    if word == "happened" and record.result == r.NOTHING and not _may_be_null(history, operation):
+    if word == "happened" and record.result == r.NOTHING and needs_result(history, operation):
         raise UsageError(
             f"{name}: the agent needs the result of {operation.intent.tool}, which is not recorded",
             next_step=f"give what the tool would have returned: holdfast answer {name} happened --result JSON",
         )
-
-
-def _may_be_null(history: RunHistory, operation: OperationState) -> bool:
-    if operation.intent.completes:
-        return True
-    stored = history.contracts.get(operation.contract)
-    return stored is None or msgspec.json.decode(stored.clauses, type=Contract).may_be_null
 
 
 def waits_for_code(history: RunHistory, entry: LedgerEntry, tools: Mapping[str, ToolCode]) -> str:
@@ -431,7 +423,7 @@ def waits_for_code(history: RunHistory, entry: LedgerEntry, tools: Mapping[str, 
     end = record.end
     if operation.final or end.kind != "returned" or not entry.key.startswith(ANSWER_KEY):
         return ""
-    return "" if end.result == r.NOTHING and _may_be_null(history, operation) else operation.intent.tool
+    return "" if end.result == r.NOTHING and not needs_result(history, operation) else operation.intent.tool
 
 
 def _read(

@@ -106,7 +106,7 @@ class Outbox:
 def _waiting(history: RunHistory, pause: Pause) -> Waiting:
     operation = history.operations.get(pause.step)
     times = 0 if operation is None else len(operation.attempts)
-    return Waiting(pause.kind, pause.step, pause.asks[:500], pause.due, times, pause.at, pause.shown)
+    return Waiting(pause.kind, pause.step, pause.asks[:500], pause.due, times, pause.at, pause.shown, pause.result)
 
 
 async def begin_asleep(process: Process, run: str, given: Input, agent: str = AGENT) -> bool:

@@ -46,9 +46,10 @@ class Pause(msgspec.Struct, frozen=True):
     until: int = 0  # the wall clock by which an answer is wanted, whether or not the wait ends then; 0: there is none
     then: Then = ""  # and what happens at that moment
     shown: str = ""  # the digest of exactly what a person is asked to approve
+    result: bool = False  # whether an answer that it happened has to bring what the call returned
 
 
-PLACED = ("queue", "tool", "then", "shown")
+PLACED = ("queue", "tool", "then", "shown", "result")
 
 
 def encode_waits(pauses: Iterable[Pause]) -> bytes:
@@ -57,7 +58,9 @@ def encode_waits(pauses: Iterable[Pause]) -> bytes:
 
 
 def _encoded_wait(pause: Pause) -> dict[str, object]:
-    place = {name: text for name in PLACED if (text := getattr(pause, name))}
+    place = {name: value for name in PLACED if (value := getattr(pause, name))}
+    if not pause.sent:
+        place["unsent"] = True
     due = pause.until or pause.due
     return {"kind": pause.kind, "step": pause.step, "asks": pause.asks, "due": due, "at": pause.at, **place}
 

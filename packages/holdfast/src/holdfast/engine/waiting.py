@@ -18,7 +18,7 @@ from holdfast.model import records as r
 from holdfast.model.decision import moves as m
 from holdfast.model.operation import OTHERWISE, OperationState
 from holdfast.model.run_history import PROMISE
-from holdfast.model.waits import is_whole, question_of
+from holdfast.model.waits import is_whole, needs_result, question_of
 
 _LOOK_AGAIN_MS: Final = 1_000  # how often to check if another process still lives, or an answer is there
 
@@ -60,6 +60,7 @@ async def wait(driver: OperationDriver, move: m.Wait) -> None:
             operation.approval.answer_by,
             operation.approval.on_expiry,
             _shown(operation),
+            result=needs_result(log.history, operation),
         )
     elif move.why == "answer":
         pause = Pause(move.why, driver.step, due, how_to_answer(driver))

@@ -31,6 +31,7 @@ from holdfast.model.operation import Attempt, OperationState, key_of
 from holdfast.model.outcome import RETURNED
 from holdfast.model.policy import PolicyFacts, Rule
 from holdfast.model.run_history import RunHistory
+from holdfast.model.waits import happened_option, needs_result
 from holdfast.people.earlier_answers import answers_about_step
 from holdfast.people.policy.archive import kept_policy
 
@@ -369,10 +370,8 @@ def _next(operation: str, history: RunHistory, state: OperationState, move: m.Mo
     if state.phase in {"unknown", "gated"}:
         once_more = f"holdfast resolve {operation} --did-not-happen --retry --evidence TEXT  (send it once more)"
         again = [] if state.intent.completes else [once_more]
-        result = "" if stored_contract(history, state).may_be_null else " --result JSON"
-        happened = (
-            [f"holdfast resolve {operation} --happened{result} --evidence TEXT"] if state.may_have_been_sent else []
-        )
+        option = happened_option(result=needs_result(history, state))
+        happened = [f"holdfast resolve {operation} {option} --evidence TEXT"] if state.may_have_been_sent else []
         return [*happened, f"holdfast resolve {operation} --did-not-happen --evidence TEXT  (give it up)", *again]
     if history.lifecycle.paused is not None:
         return [f"holdfast unpause {run}"]

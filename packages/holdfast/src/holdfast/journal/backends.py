@@ -4,16 +4,18 @@
     sqlite+apsw:///var/lib/desk.db                          the same file format, through apsw (an extra)
     memory:                                                 a journal that ends with its process
 
-A new back end is one class like `Backend`, one line in `_BACKENDS`, and a journal that passes
-`holdfast.testing.conformance`.
+Another distribution adds a back end by an entry point of the group `holdfast.journals`: its name is the scheme, and
+its value is an object like `Backend`, whose journals pass `holdfast.testing.conformance`. It never replaces ours.
+`testing.world` makes its own journals, over a disk that can fail; they have no address.
 """
 
 from __future__ import annotations
 
 import os
+from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
 import msgspec
 
@@ -21,6 +23,7 @@ from holdfast.errors import UsageError
 from holdfast.journal.port import Journal, Reader
 
 
+@runtime_checkable
 class Backend(Protocol):
     """A way to store journals. A `place` is the part of an address behind its scheme, which the back end reads."""
 
@@ -70,11 +73,14 @@ class Backend(Protocol):
 _PLAIN: Final = "sqlite"
 """The scheme of an address that names none."""
 
-_BACKENDS: Final[dict[str, str]] = {
+BUILT_IN: Final[dict[str, str]] = {
     "sqlite": "holdfast.journal.sqlite.backend:STANDARD",
     "sqlite+apsw": "holdfast.journal.sqlite.backend:APSW",
     "memory": "holdfast.journal.memory:IN_MEMORY",
 }
+"""The back ends of this distribution, by scheme. A process imports those that it uses."""
+GROUP: Final = "holdfast.journals"
+"""The group of entry points by which other distributions add theirs."""
 _FORMS: Final = "a path such as desk.db, sqlite:///var/lib/desk.db, sqlite+apsw:///var/lib/desk.db, or memory:"
 
 
@@ -128,7 +134,7 @@ class Address(msgspec.Struct, frozen=True):
         return _backend_of(self.scheme)
 
     def _in_full(self, place: str) -> str:
-        return f"{self.scheme}://{place}" if place else f"{self.scheme}:"
+        return f"{self.scheme}://{place}" if place or self.scheme != "memory" else "memory:"
 
 
 def open_journal(address: str | os.PathLike[str] | Address) -> Journal:
@@ -146,9 +152,15 @@ def address_of(given: str | os.PathLike[str] | Address) -> Address:
         scheme, place = "memory", ""
     elif not separator:
         scheme, place = _PLAIN, text
-    if scheme not in _BACKENDS:
-        raise UsageError(f"this version cannot open the journal {text!r}", next_step=f"give {_FORMS}")
-    return Address(scheme, _backend_of(scheme).checked(place))
+    try:
+        backend = _backend_of(scheme)
+    except UnknownScheme as error:
+        raise UsageError(
+            f"no back end opens the journal {text!r}",
+            known=f"schemes: {', '.join((*BUILT_IN, *error.installed))}",
+            next_step=f"give {_FORMS}; or install the distribution that has the back end",
+        ) from None
+    return Address(scheme, backend.checked(place))
 
 
 def addresses_in(directory: Path) -> list[Address]:
@@ -157,6 +169,38 @@ def addresses_in(directory: Path) -> list[Address]:
 
 
 def _backend_of(scheme: str) -> Backend:
-    module, _, name = _BACKENDS[scheme].partition(":")
-    backend: Backend = getattr(import_module(module), name)  # a process imports the back ends that it uses
+    if scheme not in BUILT_IN:
+        return _installed(scheme)
+    module, _, name = BUILT_IN[scheme].partition(":")
+    backend: Backend = getattr(import_module(module), name)
+    return backend
+
+
+class UnknownScheme(LookupError):
+    """Neither this distribution nor an installed one has a back end of that scheme."""
+
+    def __init__(self, installed: list[str]) -> None:
+        super().__init__(installed)
+        self.installed: Final = installed
+
+
+@cache  # an address asks for its back end often, and a look-up costs milliseconds
+def _installed(scheme: str) -> Backend:
+    from importlib.metadata import entry_points  # noqa: PLC0415 - slow to import, and few addresses need it
+
+    found = {one.name: one for one in entry_points(group=GROUP)}
+    if scheme not in found:
+        raise UnknownScheme(sorted(found))
+    point, reinstall = found[scheme], "install the distribution that has it again, or report this to its authors"
+    try:
+        backend = point.load()
+    except (ImportError, AttributeError) as error:
+        raise UsageError(
+            f"the back end of {scheme}:// cannot be loaded: {error}", known=f"it is {point.value}", next_step=reinstall
+        ) from error
+    if not isinstance(backend, Backend):
+        lacks = [name for name in vars(Backend) if not name.startswith("_") and not hasattr(backend, name)]
+        raise UsageError(
+            f"{point.value} is not a back end of journals: it lacks {', '.join(lacks)}", next_step=reinstall
+        )
     return backend

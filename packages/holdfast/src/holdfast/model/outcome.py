@@ -277,7 +277,7 @@ def error_of(outcome: Outcome[Any]) -> Exception:
             f"{name}: {outcome.reason or 'it is not known whether it happened'}",
             outcome=outcome,
             known="intent and attempt are recorded, the outcome is not",
-            next_step=f"holdfast resolve {outcome.operation} --happened | --did-not-happen",
+            next_step=f"holdfast resolve {outcome.operation} --happened [--result JSON] | --did-not-happen",
         )
     if (message := message_basis(outcome)) is not None:
         run, stop = outcome.operation.partition("/")[0], outcome.code == STOPPED

@@ -68,10 +68,26 @@ def brief(digest: str) -> str:
     return digest[:BRIEF]
 
 
-def answer_with(run: str, kind: str, step: str, *, sent: bool = True, shown: str = "") -> str:
+def needs_result(history: RunHistory, operation: OperationState) -> bool:
+    """True if `--happened` has to bring what the call returned: code waits for it, and its tool never returns null."""
+    stored = history.contracts.get(operation.contract)
+    if operation.intent.completes or stored is None:
+        return False
+    from holdfast.model.contract import Contract  # noqa: PLC0415 - a list is read without contracts
+
+    return not msgspec.json.decode(stored.clauses, type=Contract).may_be_null
+
+
+def happened_option(*, result: bool) -> str:
+    """The option with which a person says that it happened. `result`: it has to bring what the call returned."""
+    return "--happened --result JSON" if result else "--happened"
+
+
+def answer_with(run: str, kind: str, step: str, *, sent: bool = True, shown: str = "", result: bool = False) -> str:
     """The command that answers this wait of a run, where a person can. `sent`: something may have been sent already.
 
-    `shown` is the digest of what an approval asks: the command carries it, so that it answers nothing else.
+    `shown` is the digest of what an approval asks: the command carries it, so that it answers nothing else. `result`:
+    see `needs_result`.
     """
     name = f"{run}/{step}".rstrip("/")
     match kind:
@@ -93,7 +109,8 @@ def answer_with(run: str, kind: str, step: str, *, sent: bool = True, shown: str
         case "person" if step.endswith("/"):
             return f"holdfast transaction {name} --retry | --accept"
         case "person":
-            words = "--happened | --did-not-happen [--retry]" if sent else "--did-not-happen --retry | --give-up"
+            happened = happened_option(result=result)
+            words = f"{happened} | --did-not-happen [--retry]" if sent else "--did-not-happen --retry | --give-up"
             return f"holdfast resolve {name} {words}"
         case _:
             return ""
@@ -118,7 +135,7 @@ class ListedWait(msgspec.Struct, frozen=True, gc=False):
     """One thing that a run waits for, as the listing has it. `due` and `at`: wall clock, milliseconds.
 
     A question to a person has the deadline for an answer as `due`, and `then` says what happens at that moment. `shown`
-    is the digest of what an approval asks.
+    is the digest of what an approval asks. `unsent`: nothing was sent yet. `result`: see `needs_result`.
     """
 
     kind: str
@@ -130,6 +147,8 @@ class ListedWait(msgspec.Struct, frozen=True, gc=False):
     tool: str = ""
     then: Then = ""
     shown: str = ""
+    unsent: bool = False
+    result: bool = False
 
 
 _WAITS: Final = msgspec.json.Decoder(list[ListedWait])

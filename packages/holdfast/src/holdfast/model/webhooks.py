@@ -70,6 +70,7 @@ class Waiting(msgspec.Struct, frozen=True, omit_defaults=True):
     times: int = 0  # how many attempts it had: asked again after another one is asked anew
     at_ms: int = 0  # when it was asked: an approval that ended is asked for anew
     shown: str = ""  # the digest of what an approval asks
+    result: bool = False  # whether an answer that it happened has to bring what the call returned
 
 
 class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -117,7 +118,7 @@ def worded(notice: Notice) -> str:
 
 
 def _asked(run: str, wait: Waiting) -> dict[str, object]:
-    answer = answer_with(run, wait.kind, wait.step, sent=wait.times > 0, shown=wait.shown)
+    answer = answer_with(run, wait.kind, wait.step, sent=wait.times > 0, shown=wait.shown, result=wait.result)
     return {"step": wait.step, "kind": wait.kind, "asks": wait.asks, "due_ms": wait.due_ms, "answer_with": answer}
 
 

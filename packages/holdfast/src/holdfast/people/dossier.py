@@ -29,7 +29,17 @@ from holdfast.model.shadow import asked_afterwards
 from holdfast.model.stop_reasons import STOP_REASONS
 from holdfast.model.system import shown_agent
 from holdfast.model.transaction import TransactionState, around
-from holdfast.model.waits import AMENDABLE, DISPUTED, HALT, after_deadline, answer_with, brief, question_of, then_of
+from holdfast.model.waits import (
+    AMENDABLE,
+    DISPUTED,
+    HALT,
+    after_deadline,
+    answer_with,
+    brief,
+    needs_result,
+    question_of,
+    then_of,
+)
 from holdfast.model.waits import Item as Kind
 from holdfast.people.assignments import Handed, handed
 from holdfast.people.contradictions import undone_together
@@ -398,4 +408,5 @@ def _commands(about: LoadedItem, listed: str, contract: Contract | None) -> tupl
     if about.kind == "approval":
         other = f"--edit JSON | --ask TEXT | --stand-in JSON --shown {brief(about.digest)} --by NAME"
         return (answer_with(about.run, "approval", listed, shown=about.digest), f"holdfast answer {about.item} {other}")
-    return (answer_with(about.run, "person", listed, sent=sent),)
+    result = isinstance(about.subject, OperationState) and needs_result(about.history, about.subject)
+    return (answer_with(about.run, "person", listed, sent=sent, result=result),)

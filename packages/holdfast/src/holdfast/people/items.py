@@ -207,7 +207,7 @@ def asked_by(run: str, wait: ListedWait) -> str:
 
 def answers_to(run: str, wait: ListedWait) -> tuple[str, ...]:
     """The commands that show and answer a wait, where a person can."""
-    answer = answer_with(run, wait.kind, wait.step, shown=wait.shown)
+    answer = answer_with(run, wait.kind, wait.step, sent=not wait.unsent, shown=wait.shown, result=wait.result)
     if not answer or wait.kind == "question":
         return (answer,) if answer else ()
     if wait.kind == UNREADABLE:

@@ -40,7 +40,7 @@ class Migration(msgspec.Struct, frozen=True):
 
 def shipped() -> tuple[Migration, ...]:
     """The migrations of this release, oldest first."""
-    sql = get_data("holdfast.journal", "sql/sqlite.sql")  # importlib.resources takes longer to import than all of this
+    sql = get_data("holdfast.journal.sqlite", "sqlite.sql")  # importlib.resources is slow to import
     assert sql is not None
     return (Migration(1, "sqlite.sql", sql.decode()),)
 
