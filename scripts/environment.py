@@ -49,6 +49,7 @@ ENVIRONMENTS: Final = {
     "host-pydantic-ai": Environment(".venv-host-pydantic-ai", "pydantic-ai", ()),
     "host-langchain": Environment(".venv-host-langchain", "langchain", ()),
     "host-google-adk": Environment(".venv-host-google-adk", "google-adk", ()),
+    "host-fastapi": Environment(".venv-host-fastapi", "fastapi", ()),
     "host-openai-agents": Environment(".venv-host-openai-agents", "openai-agents", ()),
     "host-langchain-lowest": Environment(".venv-host-langchain-lowest", "langchain", ("lowest-langchain",)),
     "host-openai-agents-lowest": Environment(

@@ -41,6 +41,7 @@ DOORS: dict[tuple[str, str], str] = {
     ("holdfast.cli.apps", "holdfast.app"): "the command line runs agents as a user's program would",
     ("holdfast.cli.demo", "holdfast.demo"): "the demo is a command",
     ("holdfast.cli.trial", "holdfast.testing"): "trials are a command",
+    ("holdfast.hosts.starlette", "holdfast.app"): "a web server runs the agents of an app, as a user's program would",
 }
 
 # The rooms of the console: each imports only those before it.

@@ -8,6 +8,7 @@ that knows all packages.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 from collections.abc import AsyncGenerator, Callable, Iterable
 from datetime import datetime
@@ -224,6 +225,12 @@ class Holdfast:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.aclose()
+
+    @contextlib.asynccontextmanager
+    async def lifespan(self, _server: object) -> AsyncGenerator[None]:
+        """Open the app for as long as an ASGI server runs: `FastAPI(lifespan=desk.lifespan)`."""
+        async with self:
+            yield
 
     def __enter__(self) -> SyncHoldfast:
         stop_if_loading()  # before a thread is started for the loop

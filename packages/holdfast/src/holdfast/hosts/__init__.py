@@ -1,4 +1,4 @@
-"""Libraries of others: one module for each agent framework, and for HTTP clients, imported only where it is used.
+"""Libraries of others: a module for each agent framework, for HTTP clients and web servers, imported where it is used.
 
 The extra of a host (`pip install 'holdfast[pydantic-ai]'`) installs a version that its module works with.
 """
