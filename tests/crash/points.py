@@ -44,6 +44,12 @@ class WatchedJournal(SqliteJournal):
         self._points.reached("after_lease")
         return claimed
 
+    async def take(self, *taking):
+        self._points.reached("before_take")
+        granted = await super().take(*taking)
+        self._points.reached("after_take")
+        return granted
+
     async def append(self, write):
         self._points.reached("before_commit")
         await super().append(write)

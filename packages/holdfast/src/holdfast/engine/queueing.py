@@ -65,11 +65,9 @@ async def store_submitted(
     if await _exists(process, run, agent, given):
         return False
     started = replace(first_records(process, agent, given)[0], queue=place.queue, tenant=place.tenant)
-    process.environment.crash.reached("before_submit")
     change = RunChange("queued", f"in the queue {place.queue}", due_ms, release=True)
     new = beginning(process.identity.namespace, run, agent.name, [encode(started)], change, agent.program)
     stored = await process.journal.claim(run, process.worker.id, replace(new, place=place))
-    process.environment.crash.reached("after_submit")
     if not isinstance(stored, LeaseGranted):  # another submission was faster
         await _exists(process, run, agent, given)
     return isinstance(stored, LeaseGranted)
