@@ -1,5 +1,5 @@
 """Cases of the adapter of LangChain, each in a process: `python -m tests.hosts.langchain_cases CASE DIRECTORY`."""
-# ruff: noqa: BLE001, C901, PT017 - a program of one table of cases, in an environment without pytest
+# ruff: noqa: BLE001, C901, PLR0912, PT017 - a program of one table of cases, in an environment without pytest
 
 import asyncio
 import sys
@@ -12,7 +12,7 @@ from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from pydantic import BaseModel
 
-from holdfast import Holdfast, Run, RunSuspended, agent, tool
+from holdfast import Holdfast, Key, Run, RunSuspended, agent, current_operation, tool
 from holdfast.errors import UsageError
 from holdfast.hosts.langchain import HoldfastMiddleware
 
@@ -46,10 +46,10 @@ class Model(BaseChatModel):
         return ChatResult(generations=[ChatGeneration(message=AIMessage("" if named else said, tool_calls=named))])
 
 
-@tool
+@tool(idempotency=Key.forever() if CASE == "explored" else None)
 async def mail(to: str) -> str:
     """Send a mail."""
-    SENT.append(to)
+    SENT.append(current_operation().key[:0] + to)
     return f"mail to {to}"
 
 
@@ -66,7 +66,9 @@ class Sum(BaseModel):
 
 
 def graph(*turns: Any, **more: Any) -> Any:
-    settings = {"approve": ("pay",)} if CASE == "approval declined" else {}
+    settings: dict[str, Any] = {"approve": ("pay",)} if CASE == "approval declined" else {}
+    if CASE == "explored":
+        settings = {"clauses": {"pay": {"effect": "read"}}}
     return create_agent(Model(turns=turns), [mail, pay], middleware=[HoldfastMiddleware(**settings)], **more)
 
 
@@ -75,7 +77,7 @@ GO = {"messages": [("user", "go")]}
 
 async def converse(task: str) -> Any:
     match CASE:
-        case "parallel" | "outside a run" | "ids that cannot name a step":
+        case "parallel" | "outside a run" | "ids that cannot name a step" | "explored":
             ended = await graph([("mail", {"to": "ann"}), ("pay", {"cents": 5})], [("mail", {"to": "bob"})]).ainvoke(GO)
         case "arguments that do not fit":
             ended = await graph([("mail", {"to": 5}), ("pay", {"cents": "many"})]).ainvoke(GO)
@@ -157,6 +159,11 @@ async def main() -> None:
             assert sorted(SENT) == ["5", "ann"]
         case "on the loop":
             await refused("agent.ainvoke")
+        case "explored":
+            from holdfast.testing import World
+
+            # Its process may die at any boundary, and the world sees each effect once.
+            await asyncio.to_thread(lambda: World().explore(desk, "go"))
         case "two conversations":
             assert [await run(), await run()] == [["paid 5", "paid 6"]] * 2
             assert SENT == ["5", "6"]

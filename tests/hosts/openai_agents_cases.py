@@ -17,7 +17,7 @@ from openai.types.responses import (
     ResponseOutputText,
 )
 
-from holdfast import Holdfast, Run, RunSuspended, agent, tool
+from holdfast import Holdfast, Key, Run, RunSuspended, agent, current_operation, tool
 from holdfast.errors import UsageError
 from holdfast.hosts.openai_agents import durable
 
@@ -66,10 +66,17 @@ async def paying(cents: int) -> str:
     return f"paid {cents}"
 
 
+@tool(idempotency=Key.forever(), name="pay")
+async def keyed(cents: int) -> str:
+    """Pay."""
+    return await paying(cents) if current_operation().key else ""
+
+
 async def converse(task: str) -> str:
     wrong = CASE == "arguments that do not fit"
     pay = function_tool(paying, name_override="pay", needs_approval=CASE == "approval")
-    made = durable(Agent(name="desk", model=Scripted({"cents": "many" if wrong else 5}), tools=[pay]))
+    one: Any = keyed if CASE == "explored" else pay
+    made = durable(Agent(name="desk", model=Scripted({"cents": "many" if wrong else 5}), tools=[one]))
     if CASE.startswith("a stream"):
         streamed = Runner.run_streamed(made, task, run_config=QUIET)
         async for _ in streamed.stream_events():
@@ -78,7 +85,7 @@ async def converse(task: str) -> str:
     return str((await Runner.run(made, task, run_config=QUIET)).final_output)
 
 
-@agent
+@agent(tools=[keyed] if CASE == "explored" else [])
 async def desk(run: Run, task: str) -> str:
     return await converse(task)
 
@@ -113,6 +120,11 @@ async def main() -> None:
             assert (said, SENT) == (await run(), [])
         case "a stream" | "an id that cannot name a step" | "a stream with such an id":
             assert [await run(), await run(), SENT] == ["paid 5", "paid 5", ["5"]]
+        case "explored":
+            from holdfast.testing import World
+
+            # Its process may die at any boundary, and the world sees each effect once.
+            await asyncio.to_thread(lambda: World().explore(desk, "go"))
         case "outside a run":
             assert [await converse("go"), SENT] == ["paid 5", ["5"]]
         case "servers and local tools":

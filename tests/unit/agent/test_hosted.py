@@ -233,6 +233,32 @@ async def test_branches_of_agent_code_are_not_numbered_with_the_tasks_of_a_host(
 
 
 @virtual
+async def test_a_task_of_the_host_that_does_not_end_is_named_and_does_not_keep_the_run(
+    lab: Lab, caplog: pytest.LogCaptureFixture
+):
+    mail = mails(lab)
+
+    async def stubborn() -> None:
+        while True:
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(3600)
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> str:
+        helper = asyncio.create_task(stubborn())
+        await asyncio.sleep(0)
+        with run.step("call_1"):
+            said = await mail("ann")
+        assert not helper.done()
+        return said
+
+    async with lab.app(desk) as app:
+        assert await app.run(desk, "x") == "to ann"
+    assert "run r-x: its code does not end at" in caplog.text
+    assert "in stubborn" in caplog.text
+
+
+@virtual
 async def test_the_advice_for_a_task_of_a_framework_works(lab: Lab):
     mail = mails(lab)
     loop = asyncio.get_running_loop()

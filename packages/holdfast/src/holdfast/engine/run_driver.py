@@ -254,15 +254,27 @@ async def _branches_come_back(active: ActiveRun) -> None:
 
 
 async def _branches_end(active: ActiveRun) -> None:
-    """Cancel the branches that the finished agent did not await, as `asyncio.run` does with tasks."""
+    """Cancel the branches that the finished agent did not await, as `asyncio.run` does with tasks.
+
+    A task of a host that does not end is named in the log, and abandoned: it would keep the run for ever.
+    """
     cancelled: set[asyncio.Task[object]] = set()
+    loop, patience_s = asyncio.get_running_loop(), active.process.settings.patience_ms / 1000
+    since = loop.time()
     while (tasks := active.root.tasks()) and not active.ending.done():
         for task in tasks:
             if task not in cancelled:
                 task.cancel()
+                since = loop.time()
         cancelled.update(tasks)
         active.waiters.consider_rest()
-        await asyncio.wait({*tasks, active.ending}, return_when=asyncio.FIRST_COMPLETED)
+        left_s = since + patience_s - loop.time()
+        if active.host_calls and left_s <= 0 and not active.root.in_step():
+            for task in tasks:
+                abandon(active, task)
+            break
+        wait_s = max(left_s, patience_s / 10) if active.host_calls else None
+        await asyncio.wait({*tasks, active.ending}, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
     retrieve_exceptions(cancelled)
 
 

@@ -85,14 +85,14 @@ def _running_place() -> str:
 
 
 def waiting_place(task: asyncio.Task[Any]) -> str:
-    """The innermost line of agent code at which a task waits."""
+    """The innermost line of agent code at which a task waits, or else of the library that made the task."""
     at: Any = task.get_coro()
-    place = UNKNOWN_PLACE
+    place, inner = "", UNKNOWN_PLACE
     while (frame := getattr(at, "cr_frame", None)) is not None:
-        if is_of_agents(frame.f_code.co_filename):
-            place = _place(frame.f_code, frame.f_lineno)
+        inner = _place(frame.f_code, frame.f_lineno)
+        place = inner if is_of_agents(frame.f_code.co_filename) else place
         at = at.cr_await
-    return place
+    return place or inner
 
 
 def _place(code: CodeType, line: int) -> str:

@@ -294,6 +294,10 @@ class Scope:
         own = [self.task] if self.task is not None and not self.task.done() else []
         return own + [task for child in self.children for task in child.tasks()]
 
+    def in_step(self) -> bool:
+        """True if the code of this branch, or of one below it, is in a step."""
+        return bool(self.waiting or self.working) or any(child.in_step() for child in self.children)
+
     def at_rest(self) -> bool:
         """True if this branch and all below it wait for the runtime, for each other, or have ended."""
         if not all(child.at_rest() for child in self.children):
