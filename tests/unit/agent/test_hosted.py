@@ -500,8 +500,10 @@ def test_a_tool_from_a_schema_shows_its_schema_and_takes_only_what_fits():
     for wrong in ({}, {"order-id": "A-1", "more": 1}):
         with pytest.raises(TypeError, match="its parameters are order-id, cents"):
             made.shape.bind((), wrong)
-    with pytest.raises(ContractError, match="not a JSON schema of an object") as error:
-        tool_from_schema(body, name="refund", parameters={"type": "string"})
+    wrongs: tuple[Any, ...] = ("nonsense", None, {"properties": []}, {"required": "cents"}, {"type": "string"})
+    for parameters in wrongs:
+        with pytest.raises(ContractError, match="not a JSON schema of an object") as error:
+            tool_from_schema(body, name="refund", parameters=parameters)
     assert "properties" in error.value.next_step
     with pytest.raises(ContractError, match="cannot name a tool"):
         tool_from_schema(body, name="", parameters=schema)

@@ -291,14 +291,15 @@ def tool_from_schema(
     return made
 
 
-def _shape_from(name: str, schema: Mapping[str, Any]) -> SchemaShape:
+def _shape_from(name: str, given: object) -> SchemaShape:
+    schema = cast("Mapping[str, Any]", given) if isinstance(given, Mapping) else {"type": type(given).__name__}
     properties: object = schema.get("properties", {})
     required: object = schema.get("required", [])
     described = isinstance(properties, Mapping) and isinstance(required, list)
     if schema.get("type", "object") != "object" or not described:
         raise ContractError(
             f"tool {name}: its parameters are not a JSON schema of an object",
-            known=f"the schema is {str(dict(schema))[:200]}",
+            known=f"the schema is {str(given)[:200]}",
             next_step='write {"type": "object", "properties": {"cents": {"type": "integer"}}, "required": ["cents"]}',
         )
     known = cast("Mapping[str, Any]", properties)
