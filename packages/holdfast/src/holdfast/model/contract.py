@@ -211,7 +211,7 @@ def contract_digest(contract: Contract) -> str:
 
 @lru_cache(maxsize=4096)
 def stricter(old: Contract, new: Contract) -> Contract:
-    """The clauses for a new attempt of an operation that was begun under `old` and meets `new`.
+    """The clauses for a new attempt of an operation that was begun under `old` and continues under `new`.
 
     What a handler does (observe, verify, compensate) is judged by the code that is there now; what is
     *promised* about the outside system holds only where both contracts promise it.

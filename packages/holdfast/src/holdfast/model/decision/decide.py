@@ -165,7 +165,7 @@ def _held(case: Case) -> Move | None:
 
 
 def _unfit(case: Case) -> Move | None:
-    """The answer came, and is not what the tool returns: what it is about can be read back, or a person reads it."""
+    """An answer arrived that the tool cannot have returned: verify the effect, or ask a person."""
     if case.operation.phase != "awaiting":
         return None
     end = case.operation.attempts[-1].end

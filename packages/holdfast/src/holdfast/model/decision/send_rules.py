@@ -73,7 +73,7 @@ def _other_effect(case: Case) -> Move | None:
 
 
 def _pending(other: OtherEffect) -> Move:
-    """The operation it meets has no outcome yet: wait for one, but no model waits for an answer that comes later."""
+    """The conflicting operation has no outcome yet: wait for it. A model does not wait for a deferred answer."""
     if other.deferred and other.by == "guard":
         return Settle("repeats what is pending", "cancelled", RULE, f"{other.source} was accepted, and is not finished")
     if other.waited_out:
@@ -221,7 +221,7 @@ def _arguments(case: Case) -> Move | None:
 
 
 def _breaker(case: Case) -> Move | None:
-    """An open breaker fails nothing, and the pauses meanwhile do not count as time for attempts."""
+    """Wait while the breaker is open. The operation does not fail, and the wait uses up no time for attempts."""
     left = case.situation.breaker_ms
     if left <= 0:
         return None

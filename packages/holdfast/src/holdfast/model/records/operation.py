@@ -279,7 +279,7 @@ class OperationDeferred(Stamped, frozen=True):
 
 
 class OperationParked(Stamped, frozen=True):
-    """No rule can decide: a person is asked. Nothing may have been sent yet.
+    """A person is asked: to approve the call, or, where no rule can decide, what happened. Maybe nothing was sent yet.
 
     `asks` is the digest of exactly what is to be approved, by that many `people`; empty if it is not an approval. An
     answer is wanted `until` that wall clock (milliseconds; 0: whenever), and `on_expiry` says what happens then.
