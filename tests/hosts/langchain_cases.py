@@ -1,22 +1,28 @@
 """Cases of the adapter of LangChain, each in a process: `python -m tests.hosts.langchain_cases CASE DIRECTORY`."""
-# ruff: noqa: BLE001, C901, PLR0912, PT017 - a program of one table of cases, in an environment without pytest
+# ruff: noqa: BLE001, C901, PLR0912, PLR0915, PT017 - a program of one table of cases, in an environment without pytest
 
 import asyncio
+import os
+import signal
+import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NotRequired
 
 from langchain.agents import create_agent
+from langchain.agents.middleware import AgentMiddleware, AgentState
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
+from langchain_core.tools import InjectedToolCallId
+from langgraph.types import Command, interrupt
 from pydantic import BaseModel
 
 from holdfast import Holdfast, Key, Run, RunSuspended, agent, current_operation, tool
 from holdfast.errors import UsageError
 from holdfast.hosts.langchain import HoldfastMiddleware
 
-CASE, DIRECTORY = sys.argv[1], Path(sys.argv[2])
+CASE, DIRECTORY, KILL = sys.argv[1], Path(sys.argv[2]), len(sys.argv) > 3
 SENT: list[str] = []
 ASKED: list[int] = []
 
@@ -59,6 +65,32 @@ def pay(cents: int) -> str:
     return f"paid {cents}"
 
 
+def asking(cents: int) -> str:
+    """Pay what a person says."""
+    said = interrupt({"ask": "how much?", "at most": cents})
+    sure = interrupt("sure?")
+    SENT.append(f"{said['cents']}")
+    if CASE == "an interrupt, killed after the effect":
+        with (DIRECTORY / "witness").open("a") as file:
+            file.write(f"{said['cents']}\n")
+        if KILL:
+            os.kill(os.getpid(), signal.SIGKILL)
+    return f"paid {said['cents']}, {sure}"
+
+
+def commanding(cents: int, tool_call_id: Annotated[str, InjectedToolCallId]) -> Command[Any]:
+    """Pay, and note it in the state."""
+    SENT.append(str(cents))
+    return Command(update={"paid": cents, "messages": [ToolMessage(f"paid {cents}", tool_call_id=tool_call_id)]})
+
+
+class Noted(AgentMiddleware):
+    """The state of a graph that has one more field."""
+
+    class state_schema(AgentState):  # noqa: N801 - the name is the host's
+        paid: NotRequired[int]
+
+
 class Sum(BaseModel):
     """What was paid in all."""
 
@@ -95,6 +127,14 @@ async def converse(task: str) -> Any:
             ended = await asyncio.to_thread(graph([("mail", {"to": "ann"}), ("pay", {"cents": 5})]).invoke, GO)
         case "on the loop":
             ended = graph([("pay", {"cents": 5})]).invoke(GO)
+        case "an interrupt" | "an interrupt, killed after the effect":
+            made = create_agent(Model(turns=[[("asking", {"cents": 9})]]), [asking], middleware=[HoldfastMiddleware()])
+            ended = await made.ainvoke(GO)
+        case "a command":
+            middleware = [Noted(), HoldfastMiddleware()]
+            made = create_agent(Model(turns=[[("commanding", {"cents": 5})]]), [commanding], middleware=middleware)
+            ended = await made.ainvoke(GO)
+            return [ended["messages"][-1].content, ended["paid"]]
         case "two conversations":
             one = await graph([("pay", {"cents": 5})]).ainvoke(GO)
             ended = await graph([("pay", {"cents": 6})]).ainvoke(GO)
@@ -167,6 +207,37 @@ async def main() -> None:
         case "two conversations":
             assert [await run(), await run()] == [["paid 5", "paid 6"]] * 2
             assert SENT == ["5", "6"]
+        case "an interrupt":
+            asked = await run(lambda app: app.service.answer("r1/call_0_0#2/ask#1", '{"cents": 7}', by="ann"))
+            assert "how much?" in asked, asked
+            assert "sure?" in await run(lambda app: app.service.answer("r1/call_0_0#4/ask#1", "yes", by="ann"))
+            assert [await run(), await run()] == ["paid 7, yes"] * 2
+            assert (SENT, len(ASKED)) == (["7"], 2)
+        case "an interrupt, killed after the effect":
+            assert "how much?" in await run(
+                lambda app: app.service.answer("r1/call_0_0#2/ask#1", '{"cents": 7}', by="ann")
+            )
+            assert "sure?" in await run(lambda app: app.service.answer("r1/call_0_0#4/ask#1", "yes", by="ann"))
+            command = [
+                sys.executable,
+                "-W",
+                "ignore",
+                "-m",
+                "tests.hosts.langchain_cases",
+                CASE,
+                str(DIRECTORY),
+                "kill",
+            ]
+            assert (await asyncio.to_thread(subprocess.run, command, check=False)).returncode == -9
+
+            async def happened(app: Holdfast) -> None:
+                await app.service.resolve("r1/call_0_0#5/asking#1", "happened", by="ann", result="paid 7, says ann")
+
+            assert "an attempt may have landed" in await run(happened)
+            assert [await run(), (DIRECTORY / "witness").read_text(), SENT] == ["paid 7, says ann", "7\n", []]
+        case "a command":
+            assert [await run(), await run()] == [["paid 5", 5]] * 2
+            assert SENT == ["5"]
         case "outside a run":
             try:
                 await converse("go")
@@ -177,4 +248,4 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    asyncio.run(run() if KILL else main())

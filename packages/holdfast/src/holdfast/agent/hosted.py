@@ -19,6 +19,7 @@ import msgspec
 
 from holdfast.agent.call import outcome_of, outcome_of_left
 from holdfast.agent.model_decisions import DecisionSettings, decide
+from holdfast.agent.questions import AnswerLimit, ask, question_of
 from holdfast.agent.signatures import KNOWN_SHAPE, Shape, is_async
 from holdfast.agent.tool import Tool, tool
 from holdfast.engine import steps
@@ -157,6 +158,11 @@ class HostedRun:
             kind = outcome.code.removeprefix(CONTROL)
             fresh = raised[-1] if raised else {"kind": kind, "message": outcome.reason}
             return outcome, await steps.value(scope, "control", lambda: fresh)
+
+    async def ask(self, name: str, text: str) -> str:
+        """The answer of a person to what a host asks; the run is suspended meanwhile."""
+        with self.step(name) as scope:
+            return str(await ask(scope, question_of(text, (), str), AnswerLimit(), None))
 
     async def value(self, name: str, fresh: Callable[[], Awaitable[Any]]) -> Any:
         """The plain JSON of `fresh`, from the record where it is there: for what a host finds out or shows."""

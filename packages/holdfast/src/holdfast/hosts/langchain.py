@@ -10,7 +10,9 @@ node `with current_run().step("charge"): await charge(...)`.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import itertools
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
 from typing import Any, Final, Literal, cast
@@ -29,7 +31,8 @@ try:
 
     from langchain.agents.middleware import AgentMiddleware, AgentState, ModelResponse
     from langchain_core.messages import AIMessage, ToolMessage, messages_from_dict, messages_to_dict
-    from langgraph.errors import GraphBubbleUp
+    from langgraph.errors import GraphInterrupt
+    from langgraph.types import Command
     from pydantic import TypeAdapter
 except ImportError as error:
     raise too_old("langchain", "1.2.18", "holdfast[langchain]") from error
@@ -37,6 +40,11 @@ except ImportError as error:
 AnyTool = Tool[..., Any]
 _CONVERSATION: Final = "holdfast_conversation"
 _INSTEAD: Final = "agent.ainvoke(...)"
+_INTERRUPT: Final = "interrupt"
+_COMMAND: Final = "langgraph:command"
+_SCRATCHPAD: Final = "__pregel_scratchpad"
+"""The key under which LangGraph keeps the answers that `interrupt` returns in the configuration of a task."""
+_JSON: Final[Any] = TypeAdapter(Any)
 
 
 class HoldfastState(AgentState):  # type: ignore[misc]  # the checkers do not know the host
@@ -92,7 +100,7 @@ class HoldfastMiddleware(AgentMiddleware):  # type: ignore[misc]  # as above
             answer = await handler(request)
             if isinstance(answer, AIMessage):
                 answer = ModelResponse(result=[answer])
-            structured = TypeAdapter(Any).dump_python(answer.structured_response, mode="json")
+            structured = _JSON.dump_python(answer.structured_response, mode="json")
             return {"messages": messages_to_dict(answer.result), "structured": structured}
 
         conversation = request.state.get(_CONVERSATION, "agent")
@@ -135,10 +143,16 @@ class HoldfastMiddleware(AgentMiddleware):  # type: ignore[misc]  # as above
         if ours is not None:
             gated = ours.with_gate(ALWAYS) if call["name"] in self._approve and not ours.contract.gate else ours
             return _message(call, await hosted.call_checked(call["id"], gated, call["args"]))
-        outcome, control = await hosted.call_body(
-            call["id"], self._tool_of(request.tool, call["args"]), call["args"], lambda: _performed(request, handler)
-        )
-        return _message(call, outcome) if control is None else _restored(call, control)
+        described, answers = self._tool_of(request.tool, call["args"]), list[Any]()
+        while True:
+            outcome, control = await hosted.call_body(
+                call["id"], described, call["args"], lambda: _performed(request, handler, answers)
+            )
+            if control is None:
+                return _message(call, outcome)
+            if control.get("kind") != _INTERRUPT:
+                return _restored(call, control)
+            answers.append(_resume_value(await hosted.ask(call["id"], control["message"])))
 
     def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
         """As `awrap_tool_call`, in a thread of the host."""
@@ -161,29 +175,75 @@ class HoldfastMiddleware(AgentMiddleware):  # type: ignore[misc]  # as above
         )
 
 
-async def _performed(request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
-    """The content of what the tool returned. Raises `HostControl` for what is not a success."""
+async def _performed(request: Any, handler: Callable[[Any], Awaitable[Any]], answers: list[Any]) -> Any:
+    """The content of what the tool returned. Raises `HostControl` for what is not a success.
+
+    `answers` are those of people to what the tool asked with `interrupt`. As in LangGraph, the tool begins anew with
+    each answer, so what it does before it asks must be safe to repeat.
+    """
+    configurable = request.runtime.config.get("configurable", {})
+    if _SCRATCHPAD in configurable:
+        # A scratchpad of its own for each execution: the host copies the configuration before it awaits anything.
+        request.runtime.config["configurable"] = {
+            **configurable,
+            _SCRATCHPAD: dataclasses.replace(
+                configurable[_SCRATCHPAD], resume=list(answers), interrupt_counter=itertools.count().__next__
+            ),
+        }
     try:
         answer = await handler(request)
-    except GraphBubbleUp as bubble:
-        raise UsageError(
-            f"the tool {request.tool_call['name']} interrupts the graph, and no record holds that",
-            next_step='let Holdfast ask: HoldfastMiddleware(approve=("NAME",)), or await run.ask(...) beside the agent',
-        ) from bubble
+    except GraphInterrupt as interrupt:
+        value = interrupt.args[0][0].value
+        text = value if isinstance(value, str) else _JSON.dump_json(value).decode()
+        raise HostControl(_INTERRUPT, text, {"kind": _INTERRUPT, "message": text}) from interrupt
+    if isinstance(answer, Command) and isinstance(answer.update, dict | None) and _named(answer.goto):
+        return {_COMMAND: _plain_command(answer)}
     if not isinstance(answer, ToolMessage):
         raise UsageError(
             f"the tool {request.tool_call['name']} returned a {type(answer).__name__}, which no record holds",
-            next_step="return a text from the tool, and change the state of the graph in a node",
+            next_step="return a text, or a Command with an update by name and the name of a node, from the tool",
         )
     if answer.status == "error":  # the host refused the arguments: the tool was not called
         raise HostControl("error", str(answer.content), {"content": answer.content})
     return answer.content
 
 
+def _named(goto: Any) -> bool:
+    """True if `goto` names nodes; a `Send` holds objects of the process."""
+    return isinstance(goto, str) or (isinstance(goto, list | tuple) and all(isinstance(one, str) for one in goto))
+
+
+def _plain_command(command: Any) -> dict[str, Any]:
+    """A command of a tool to its graph, as plain JSON."""
+    update = {
+        name: messages_to_dict(value) if name == "messages" else _JSON.dump_python(value, mode="json")
+        for name, value in (command.update or {}).items()
+    }
+    return {"graph": command.graph, "update": update, "goto": command.goto}
+
+
+def _command(stored: Mapping[str, Any]) -> Any:
+    """The recorded command, with its messages as the host's."""
+    update = {
+        name: messages_from_dict(value) if name == "messages" else value for name, value in stored["update"].items()
+    }
+    return Command(graph=stored["graph"], update=update, goto=stored["goto"])
+
+
+def _resume_value(answer: str) -> Any:
+    """The answer of a person as `interrupt` returns it: JSON where it is JSON, else the text."""
+    try:
+        return msgspec.json.decode(answer)
+    except msgspec.DecodeError:
+        return answer
+
+
 def _message(call: Mapping[str, Any], outcome: Outcome[Any]) -> Any:
     """The outcome of an operation as the host's message to the model."""
     plain = outcome.status == "succeeded" and not outcome.code and not outcome.reused
     content = outcome.value if plain else outcome.as_text()
+    if plain and isinstance(content, dict) and _COMMAND in content:
+        return _command(content[_COMMAND])
     shown = content if isinstance(content, (str, list)) else msgspec.json.encode(content).decode()
     status = "success" if outcome.status == "succeeded" else "error"
     return ToolMessage(shown, name=call["name"], tool_call_id=call["id"], status=status)
