@@ -234,7 +234,8 @@ MEASURES: Final = (
     # FastAPI (215), effects that are written inline (280), and interrupts and commands of LangGraph's tools (65).
     Measure("lines of the adapters for agent frameworks, beside these", 2_075, 1_000, lambda: lines(adapters())),
     Measure("lines of queues, beside these", 1_060, 1_000, lambda: lines(of_queues())),
-    Measure("lines of Python that `holdfast-console` adds", 8_130, 7_500, lambda: lines(product()) - lines(sources())),
+    # Raised from 8,130 for the console inside a server of the user's own.
+    Measure("lines of Python that `holdfast-console` adds", 8_155, 7_500, lambda: lines(product()) - lines(sources())),
     Measure("files of these", 60, 50, lambda: len(product()) - len(sources())),
     # Raised from 49 for submitted runs and the slots of queues.
     Measure("files of the engine", 50, 35, lambda: len(list((PACKAGE / "engine").rglob("*.py")))),

@@ -21,12 +21,13 @@ from standardwebhooks import Webhook
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Mount, Route
+from starlette.routing import Host, Mount, Route
 
 from holdfast import Deferred, Holdfast, Run, agent, tool
 from holdfast.errors import UsageError
 from holdfast.hosts.starlette import Runs, webhooks
 from holdfast.webhooks.incoming import WebhookSender
+from holdfast_console.web.server import mounted
 from tests.hosts.world import effects
 
 ROOT = Path(__file__).parents[2]
@@ -246,6 +247,22 @@ async def test_webhooks_are_mounted(tmp_path: Path):
             assert (await bank.post("/hooks/", content=sent, headers=headers)).status_code < 300
         await desk.resume("order:k-1")
         assert (await client.get("/runs/order/k-1")).json()["result"] == "landed"
+
+
+async def test_the_console_is_mounted_at_a_host_of_its_own(tmp_path: Path):
+    desk = Holdfast(tmp_path / "desk.db", agents=[order])
+    inbox = Host("inbox.example.com", mounted(desk, "https://inbox.example.com"))
+    api = Starlette(routes=[inbox, Mount("/runs", Runs(desk))])
+    async with desk, httpx.AsyncClient(transport=httpx.ASGITransport(api)) as client:
+        refused = await client.get("https://inbox.example.com/api/v1/items")
+        assert refused.status_code == 401
+        entry = await client.get("https://inbox.example.com/", follow_redirects=True)
+        assert (entry.status_code, "sign" in entry.text.lower()) == (200, True)
+        other_host = await client.post("https://shop.example.com/runs/order", **body(), headers=key("k"))
+        assert other_host.status_code == 200
+    for bad in ([], ["http://inbox.example.com"], ["https://inbox.example.com/console"]):
+        with pytest.raises(UsageError):
+            mounted(desk, *bad)
 
 
 # --- real servers, killed -----------------------------------------------------------------------------------------------

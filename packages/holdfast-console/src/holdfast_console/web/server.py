@@ -7,10 +7,13 @@ import socket
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Final
+from urllib.parse import urlsplit
 
 import msgspec
 import uvicorn
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from holdfast import Holdfast
 from holdfast.control.service import ControlService
 from holdfast.errors import UsageError
 from holdfast.webhooks.connections import PER_PEER, ConnectionLimits, server_config, tls_context
@@ -114,6 +117,30 @@ async def listen(
         config = server_config(app, ConnectionLimits(per_peer=where.per_peer), tls, lifespan="off")
         server = uvicorn.Server(config) if signals else _Quiet(config)
         await server.serve(sockets=[place])
+
+
+def mounted(desk: Holdfast, *origins: str) -> ASGIApp:
+    """The console of an app inside a server of yours, which routes a host of its own here: Starlette's `Host`.
+
+    Browsers know it by `origins`. People sign in with their accounts. Raises `UsageError` for an address that would
+    carry their passwords in clear.
+    """
+    clear = [one for one in origins if not one.startswith("https://") and not is_loopback(urlsplit(one).hostname or "")]
+    if clear or not origins:
+        raise UsageError(
+            f"passwords and sessions would cross the network in clear at {clear[0]}"
+            if clear
+            else "no address is named",
+            next_step='name the address that browsers use: mounted(desk, "https://inbox.example.com")',
+        )
+    site, guards = Site(*origins), list[ASGIApp]()
+
+    async def serve(scope: Scope, receive: Receive, send: Send) -> None:
+        if not guards:  # the app is open once its server takes requests
+            guards.append(web(desk.service, Authenticator(desk.engine), site))
+        await guards[0](scope, receive, send)
+
+    return serve
 
 
 def _listening(where: ServerOptions) -> socket.socket:
