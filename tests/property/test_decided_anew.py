@@ -171,6 +171,8 @@ def questions() -> dict[str, Question]:
     given_up = replace(lost.attempts[0], over_up=None, over_boot="monday", given_up=START.up - 10 * MINUTE)
     item, fact = r.PendingItem("an answer", "k1", 1), r.Reported("paid", r.Raw(b"1"))
     late = r.LateReport(step=STEP, number=1, end=r.End(), at=0, up=0)
+    asked = Story().sent("not_sent").asked().state
+    accepted = PendingEffect("desk/charge#9", ("an answer",))
     full = part(planned, "settlement", basis=Basis("rule"), pending_effect=PendingEffect("desk/charge#9"))
     full = part(part(full, "links", disputes=(late,)), "approval", require=Require(person=True))
 
@@ -182,9 +184,7 @@ def questions() -> dict[str, Question]:
         "claim deferred": ask(planned, BOTH, other=replace(CLAIMED, by="guard", deferred=True)),
         "claim with other arguments": ask(planned, RUNS_TWICE, other=replace(CLAIMED, mismatch=True)),
         "claim that succeeded": ask(planned, BOTH, other=replace(CLAIMED, state="succeeded")),
-        "thing pending": ask(
-            planned, PATIENT, other=replace(CLAIMED, pending_effect=PendingEffect("desk/charge#9", ("an answer",)))
-        ),
+        "thing pending": ask(planned, PATIENT, other=replace(CLAIMED, pending_effect=accepted)),
         "reading due": ask(pausing(unsent, "verify"), PATIENT, began_doubtful=True),
         "budget": ask(pausing(unsent, "verify"), replace(stories.PLAIN, budget=Budget(2.0)), hold="trip"),
         "read back, rebooted": ask(checked, RUNS_TWICE, TUESDAY),
@@ -196,9 +196,7 @@ def questions() -> dict[str, Question]:
         "policy asks": ask(part(ruled, "judgement", ruling=Ruling("ask", "r")), ALL_STORED, reading="changed"),
         "policy draws it": ask(part(ruled, "judgement", ruling=Ruling("sample", "r")), stories.PLAIN),
         "answer with parts and facts": ask(Story().sent("ambiguous", pending=(item,), facts=(fact,)).state, BOTH),
-        "gated": ask(
-            part(Story().sent("not_sent").asked().state, "approval", answer_by=START.wall + HOUR), RUNS_TWICE, asks="a1"
-        ),
+        "gated": ask(part(asked, "approval", answer_by=START.wall + HOUR), RUNS_TWICE, asks="a1"),
         "gated, time over": ask(part(Story().planned().asked().state, "approval", answer_by=START.wall), FOREVER),
         "unknown": ask(sent.settled("unknown").state, PATIENT, live=frozenset({1}), **HUNG),
         "unknown, process hangs": ask(replace(lost, attempts=(given_up,), phase="unknown"), PATIENT, **HUNG),

@@ -87,11 +87,7 @@ class GoogleGemini:
             body["systemInstruction"] = {"parts": [{"text": request.instructions}]}
         if request.tools:
             declared = [
-                {
-                    "name": tool["name"],
-                    "description": tool["description"],
-                    "parametersJsonSchema": tool["parameters"],
-                }
+                {"name": tool["name"], "description": tool["description"], "parametersJsonSchema": tool["parameters"]}
                 for tool in request.tools
             ]
             body["tools"] = [{"functionDeclarations": declared}]
