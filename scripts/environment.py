@@ -48,6 +48,7 @@ ENVIRONMENTS: Final = {
     # lowest one runs first and is killed, and the newest one continues. Pydantic AI has one supported version today.
     "host-pydantic-ai": Environment(".venv-host-pydantic-ai", "pydantic-ai", ()),
     "host-langchain": Environment(".venv-host-langchain", "langchain", ()),
+    "host-crewai": Environment(".venv-host-crewai", "crewai", ()),
     "host-google-adk": Environment(".venv-host-google-adk", "google-adk", ()),
     "host-fastapi": Environment(".venv-host-fastapi", "fastapi", ()),
     "host-openai-agents": Environment(".venv-host-openai-agents", "openai-agents", ()),

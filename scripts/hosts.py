@@ -33,6 +33,7 @@ HOSTS: Final = (
     Host("langchain", "host-langchain", "langchain", "LangChain", "host-langchain-lowest"),
     Host("openai_agents", "host-openai-agents", "openai-agents", "OpenAI Agents", "host-openai-agents-lowest"),
     Host("google_adk", "host-google-adk", "google-adk", "Google ADK"),
+    Host("crewai", "host-crewai", "crewai", "CrewAI"),
 )
 
 

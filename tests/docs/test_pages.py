@@ -15,6 +15,7 @@ COMMANDS = Path(sys.executable).parent  # where installing the package put `hold
 
 
 OF_HOSTS = {
+    "docs/how-to/crewai.md": "host-crewai",
     "docs/how-to/fastapi.md": "host-fastapi",
     "docs/how-to/google-adk.md": "host-google-adk",
     "docs/how-to/langchain.md": "host-langchain",

@@ -8,7 +8,7 @@ from tests.hosts.cells import Cell, cells, trial
 from tests.hosts.environments import python_of
 
 HERE = ("loop", "pydantic_ai")
-HOSTS = (*HERE, "langchain", "openai_agents", "google_adk")
+HOSTS = (*HERE, "langchain", "openai_agents", "google_adk", "crewai")
 EACH = [(host, cell) for host in HOSTS for cell in cells(host)]
 
 

@@ -7,6 +7,7 @@ and a host's call of a model is a recorded decision. Neither depends on the task
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
 import contextvars
 import hashlib
@@ -71,6 +72,11 @@ class HostedRun:
         return self._scope.active.run
 
     @property
+    def instance(self) -> object:
+        """The object that stands for this attempt at the run, from its claim to its end or suspension."""
+        return self._scope.active
+
+    @property
     def inline(self) -> bool:
         """True in a simulated process, which has no threads: the host must call synchronous functions in the loop."""
         return self._scope.active.process.environment.threads.inline
@@ -118,7 +124,11 @@ class HostedRun:
                 known="nothing was sent",
                 next_step=f"use await {instead}, or asyncio.to_thread",
             )
-        return asyncio.run_coroutine_threadsafe(call(), loop).result()
+        try:
+            return asyncio.run_coroutine_threadsafe(call(), loop).result()
+        except concurrent.futures.CancelledError as cancelled:
+            # The run is suspended or ends. That class is an Exception in a thread, and a host could swallow it.
+            raise asyncio.CancelledError from cancelled
 
     def in_thread(self, function: Callable[[T], Any]) -> Callable[[T], Awaitable[Any]]:
         """A synchronous function of the host, called in a thread of the environment with the host's context."""
@@ -159,10 +169,10 @@ class HostedRun:
             fresh = raised[-1] if raised else {"kind": kind, "message": outcome.reason}
             return outcome, await steps.value(scope, "control", lambda: fresh)
 
-    async def ask(self, name: str, text: str) -> str:
-        """The answer of a person to what a host asks; the run is suspended meanwhile."""
+    async def ask(self, name: str, text: str, choices: tuple[str, ...] = ()) -> str:
+        """The answer of a person to a question of the host: one of `choices`, or any text."""
         with self.step(name) as scope:
-            return str(await ask(scope, question_of(text, (), str), AnswerLimit(), None))
+            return str(await ask(scope, question_of(text, choices, str), AnswerLimit(), None))
 
     async def value(self, name: str, fresh: Callable[[], Awaitable[Any]]) -> Any:
         """The plain JSON of `fresh`, from the record where it is there: for what a host finds out or shows."""

@@ -1,0 +1,370 @@
+"""CrewAI 1: `durable(crew)`, or `durable(agent)`, `durable(llm)` and `durable(tool)` for parts of one.
+
+Inside a run of Holdfast each model call of the agents is a recorded decision and each tool call an operation. Outside a
+run the crew works as without this. A tool declared with `@holdfast.tool` may stand in the list given to `durable`, and
+keeps its contract; any other one is a plain write. `@human_feedback(provider=HoldfastFeedback())` asks in the inbox.
+"""
+# pyright: basic, reportMissingImports=false
+# The host is in an environment of its own, so its types are not known to the checkers here.
+
+from __future__ import annotations
+
+import asyncio
+import functools
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import timedelta
+from typing import Any, Final, Literal, NamedTuple
+from weakref import WeakKeyDictionary
+
+import msgspec
+
+from holdfast.agent.hosted import ALWAYS, HostedRun, name_calls, tool_from_schema
+from holdfast.agent.tool import Tool
+from holdfast.errors import HoldfastError, UsageError
+from holdfast.hosts import too_old
+from holdfast.model.outcome import Outcome
+from holdfast.policies import Retry
+
+try:
+    from crewai import Agent, Crew
+    from crewai.flow.async_feedback.types import HumanFeedbackProvider
+    from crewai.llms.base_llm import BaseLLM
+    from crewai.tools import BaseTool
+    from crewai.tools.base_tool import Tool as FunctionTool
+    from crewai.utilities.llm_utils import create_llm
+    from crewai.utilities.string_utils import sanitize_tool_name
+    from pydantic import BaseModel, TypeAdapter, create_model
+except ImportError as error:
+    raise too_old("crewai", "1.15", "holdfast[crewai]") from error
+
+AnyTool = Tool[..., Any]
+_INSTEAD: Final = "crew.kickoff_async(...)"
+_SETTINGS: Final = "_holdfast_settings"
+
+
+class _Settings(NamedTuple):
+    approve: tuple[str, ...]
+    clauses: Mapping[str, Mapping[str, Any]]
+    turn: Callable[..., Awaitable[Any]]
+
+
+def durable(
+    part: Any,
+    *,
+    approve: tuple[str, ...] = (),
+    clauses: Mapping[str, Mapping[str, Any]] | None = None,
+    differs: Literal["diverge", "note"] = "diverge",
+    timeout: timedelta | None = None,
+    retry: Retry | None = None,
+) -> Any:
+    """A crew, an agent, a model or a tool (of the host, or of Holdfast) with everything recorded that it does in a run.
+
+    A crew and an agent are changed and returned; a model and a tool are copied. `approve` names tools that a person
+    approves in Holdfast's inbox, with the exact arguments. `clauses` are those of `@holdfast.tool` for tools of the
+    host, by name: `clauses={"look": {"effect": "read"}}`. `differs="note"` accepts that a question differs from the
+    recorded one after a crash. `timeout` and `retry` are those of one model call. Raises `UsageError` for what cannot
+    be recorded.
+    """
+    turn = functools.partial(HostedRun.turn, differs=differs, timeout=timeout, retry=retry)
+    return _durable(part, _Settings(approve, clauses or {}, turn))
+
+
+def _durable(part: Any, settings: _Settings) -> Any:
+    if isinstance(part, (_RecordedTool, _RecordedModel)) or part is None:
+        return part
+    if isinstance(part, Crew):
+        return _crew(part, settings)
+    if isinstance(part, Agent):
+        return _agent(part, settings)
+    if isinstance(part, (BaseLLM, BaseTool)):
+        kind: Any = type(part)
+        made = part.model_copy()
+        mixed = _mixed(_RecordedTool if isinstance(part, BaseTool) else _RecordedModel, kind)
+        object.__setattr__(made, "__class__", mixed)
+        made.__dict__[_SETTINGS] = settings
+        return made
+    if isinstance(part, Tool):
+        return _declared(part, settings)
+    raise UsageError(
+        f"a {type(part).__name__} cannot be made durable",
+        known="nothing was sent",
+        next_step="give durable() a Crew, an Agent, a model or a tool",
+    )
+
+
+@functools.cache
+def _mixed(mixin: Any, kind: Any) -> Any:
+    return type(kind.__name__, (mixin, kind), {"__module__": kind.__module__})
+
+
+def _crew(crew: Any, settings: _Settings) -> Any:
+    for agent in [*crew.agents, *([crew.manager_agent] if crew.manager_agent else [])]:
+        _agent(agent, settings)
+    for name in ("manager_llm", "planning_llm", "function_calling_llm"):
+        if getattr(crew, name, None) is not None:
+            setattr(crew, name, _durable(create_llm(getattr(crew, name)), settings))
+    for task in crew.tasks:
+        if task.human_input:
+            raise _unrecorded("a task asks on the terminal (human_input=True)", "await run.ask(...) beside the crew")
+        task.tools = [_durable(one, settings) for one in task.tools or []]
+        if task.agent is not None:
+            _agent(task.agent, settings)
+    if crew.memory:
+        raise _unrecorded("the crew has a memory of its own (memory=True)", "memory=False, and receipts or run.facts")
+    return crew
+
+
+def _agent(agent: Any, settings: _Settings) -> Any:
+    if getattr(agent, "mcps", None) or getattr(agent, "apps", None):
+        raise _unrecorded(
+            f"the agent {agent.role} takes tools from MCP servers or apps",
+            "a tool declared with @holdfast.tool for each",
+        )
+    agent.llm = _durable(agent.llm, settings)
+    if getattr(agent, "_declared_llm", None) is not None:
+        agent._declared_llm = agent.llm  # noqa: SLF001 - the host puts it back when a role is filled in
+    agent.function_calling_llm = _durable(agent.function_calling_llm, settings)
+    agent.tools = [_durable(one, settings) for one in agent.tools or []]
+    return agent
+
+
+def _unrecorded(what: str, instead: str) -> UsageError:
+    return UsageError(f"{what}, which no record holds", known="nothing was sent", next_step=f"use {instead}")
+
+
+# --- calls of tools ---------------------------------------------------------------------------------------------------
+
+
+class _Call(NamedTuple):
+    """A call that a recorded answer of a model chose. One without a name is of an answer in plain text: of any tool."""
+
+    id: str
+    name: str
+    arguments: Mapping[str, Any] | None
+
+
+_CHOSEN: Final[WeakKeyDictionary[Any, dict[str, list[_Call]]]] = WeakKeyDictionary()
+"""The calls of the last answer of each agent that no tool has made yet, by the instance of the run."""
+
+
+class _RecordedTool(BaseTool):  # type: ignore[misc]  # the checkers do not know the host
+    """A tool whose calls are operations in a run. It is mixed into the tool's own class, which the host asks for."""
+
+    def run(self, *args: Any, **kwargs: Any) -> Any:
+        """As the host's, which would call the function of some tools directly."""
+        return BaseTool.run(self, *args, **kwargs)
+
+    async def arun(self, *args: Any, **kwargs: Any) -> Any:
+        """As `run`."""
+        return await BaseTool.arun(self, *args, **kwargs)
+
+    def _run(self, *args: Any, **kwargs: Any) -> Any:
+        hosted = HostedRun.current()
+        if hosted is None:
+            return super()._run(*args, **kwargs)
+        host = super()._run
+
+        def perform(given: Any) -> Any:
+            return _finished(host(*given[0], **given[1]))
+
+        body = hosted.in_thread(perform)
+        return hosted.from_thread(lambda: self._called(hosted, args, kwargs, body), _INSTEAD)
+
+    async def _arun(self, *args: Any, **kwargs: Any) -> Any:
+        hosted = HostedRun.current()
+        if hosted is None:
+            return await super()._arun(*args, **kwargs)
+        host = super()._arun
+        return await self._called(hosted, args, kwargs, lambda given: host(*given[0], **given[1]))
+
+    async def _called(
+        self, hosted: HostedRun, args: Any, kwargs: dict[str, Any], body: Callable[[Any], Awaitable[Any]]
+    ) -> Any:
+        settings: _Settings = self.__dict__[_SETTINGS]
+        arguments = {**dict(zip(self.args_schema.model_fields, args, strict=False)), **kwargs}
+        plain = TypeAdapter(Any).dump_python(arguments, mode="json")
+        name = _claimed(hosted, self, plain)
+        ours = self.__dict__.get("_holdfast_tool")
+        try:
+            if ours is not None:
+                gated = ours.with_gate(ALWAYS) if ours.name in settings.approve and not ours.contract.gate else ours
+                return _shown(await hosted.call_checked(name, gated, plain))
+            clauses: dict[str, Any] = {**settings.clauses.get(self.name, {})}
+            if self.name in settings.approve:
+                clauses.setdefault("gate", ALWAYS)
+            described = tool_from_schema(
+                _unused, name=sanitize_tool_name(self.name), description=self.description, late=True,
+                parameters={"type": "object", "properties": {one: {} for one in plain}}, **clauses,
+            )  # fmt: skip
+
+            async def performed() -> Any:
+                return TypeAdapter(Any).dump_python(await body((args, kwargs)), mode="json")
+
+            outcome, _ = await hosted.call_body(name, described, plain, performed)
+            return _shown(outcome)
+        except HoldfastError as error:
+            # The host would turn it into a text for the model.
+            raise hosted.stop(error) from error
+
+
+def _finished(value: Any) -> Any:
+    """The value of a tool that may be a coroutine, in a thread of its own."""
+    return asyncio.run(value) if asyncio.iscoroutine(value) else value
+
+
+def _claimed(hosted: HostedRun, tool: Any, arguments: Mapping[str, Any]) -> str:
+    """The id that the model gave this call; the host does not pass it on. Equal calls of one answer are alike."""
+    name = sanitize_tool_name(tool.name)
+    for calls in _CHOSEN.setdefault(hosted.instance, {}).values():
+        for at, call in enumerate(calls):
+            if call.arguments is None:
+                return call.id  # the call of an answer in plain text, which has one
+            if call.name == name and _as_called(tool, call.arguments) == arguments:
+                return calls.pop(at).id
+    return hosted.begin(f"call-{name}")
+
+
+def _as_called(tool: Any, chosen: Mapping[str, Any]) -> Any:
+    """The arguments of a model as the host passes them to the tool."""
+    try:
+        return tool.args_schema.model_validate(chosen).model_dump(mode="json")
+    except ValueError:
+        return chosen
+
+
+def _declared(ours: AnyTool, settings: _Settings) -> Any:
+    """A Holdfast tool as one of the host."""
+
+    async def unused(**arguments: Any) -> Any:
+        return await ours(**arguments)
+
+    shape = ours.shape
+    fields: dict[str, Any] = {
+        name: (kind, ... if name in shape.required else shape.defaults.get(name)) for name, kind in shape.types.items()
+    }
+    made = FunctionTool(
+        name=ours.name, description=ours.__doc__ or ours.name, func=unused,
+        args_schema=create_model(ours.name, **fields), cache_function=lambda *_: False,
+    )  # fmt: skip
+    recorded = _durable(made, settings)
+    recorded.__dict__["_holdfast_tool"] = ours
+    return recorded
+
+
+def _shown(outcome: Outcome[Any]) -> Any:
+    """The outcome of an operation as the answer of a tool. A failure is told to the model."""
+    plain = outcome.status == "succeeded" and not outcome.code and not outcome.reused
+    return TypeAdapter(Any).dump_python(outcome.value, mode="json") if plain else outcome.as_text()
+
+
+async def _unused() -> None:
+    """Stands where the body of a host's tool is missing; it is never called."""
+
+
+# --- calls of models --------------------------------------------------------------------------------------------------
+
+
+class _RecordedModel(BaseLLM):  # type: ignore[misc]  # as above
+    """A model whose answers are recorded in a run. It is mixed into the model's own class, which the host asks for."""
+
+    def call(self, messages: Any, *args: Any, **kwargs: Any) -> Any:
+        """The answer, from the record where it is there."""
+        hosted = HostedRun.current()
+        if hosted is None:
+            return super().call(messages, *args, **kwargs)
+        host = super().call
+        ask = hosted.in_thread(lambda _: host(messages, *args, **kwargs))
+        return hosted.from_thread(lambda: self._answer(hosted, messages, args, kwargs, ask), _INSTEAD)
+
+    async def acall(self, messages: Any, *args: Any, **kwargs: Any) -> Any:
+        """As `call`."""
+        hosted = HostedRun.current()
+        if hosted is None:
+            return await super().acall(messages, *args, **kwargs)
+        host = super().acall
+        return await self._answer(hosted, messages, args, kwargs, lambda _: host(messages, *args, **kwargs))
+
+    async def _answer(
+        self, hosted: HostedRun, messages: Any, args: Any, kwargs: Any, ask: Callable[[Any], Awaitable[Any]]
+    ) -> Any:
+        named = dict(zip(_PARAMETERS, args, strict=False)) | kwargs
+        if named.get("available_functions"):
+            problem = _unrecorded("the model calls tools by itself (available_functions=)", "an agent with these tools")
+            raise hosted.stop(problem)
+        who = getattr(named.get("from_agent"), "role", None) or "model"
+        name = hosted.begin(f"{''.join(' ' if one in '/~#' else one for one in who).strip()[:100]}.turn")
+        shown = TypeAdapter(Any).dump_python(messages, mode="json", fallback=str)
+        seen = {"messages": shown, "tools": [one["function"]["name"] for one in named.get("tools") or []]}
+
+        async def model() -> Any:
+            return _stored(await ask(None))
+
+        stored = await self.__dict__[_SETTINGS].turn(hosted, name, seen, model)
+        calls = stored.get("calls", [])
+        name_calls(name, calls, "id")
+        chosen = [_Call(one["id"], one["function"]["name"], _arguments(one)) for one in calls]
+        if "text" in stored:
+            chosen = [_Call(f"{name}.call", "", None)]
+        _CHOSEN.setdefault(hosted.instance, {})[who] = chosen
+        if "model" in stored:
+            return named["response_model"].model_validate(stored["model"])
+        return stored.get("text", calls)
+
+
+_PARAMETERS: Final = ("tools", "callbacks", "available_functions", "from_task", "from_agent", "response_model")
+
+
+def _stored(answer: Any) -> dict[str, Any]:
+    """An answer as plain JSON: a text, a structured answer, or calls, which services write in four ways."""
+    if isinstance(answer, BaseModel):
+        return {"model": answer.model_dump(mode="json")}
+    if not isinstance(answer, list):
+        return {"text": str(answer)}
+    return {"calls": [_plain_call(one) for one in answer]}
+
+
+def _plain_call(one: Any) -> dict[str, Any]:
+    parts: dict[str, Any] = one if isinstance(one, dict) else {name: getattr(one, name, None) for name in _FIELDS}
+    inner = parts.get("function") or parts.get("function_call") or parts
+    inner = inner if isinstance(inner, dict) else {name: getattr(inner, name, None) for name in _FIELDS}
+    given: Any = next((inner[name] for name in ("arguments", "input", "args") if inner.get(name)), {})
+    text = given if isinstance(given, str) else msgspec.json.encode(given).decode()
+    known = parts.get("call_id") or parts.get("id") or parts.get("toolUseId") or inner.get("id")
+    return {
+        "id": known or "", "type": "function",
+        "function": {"name": sanitize_tool_name(inner.get("name") or ""), "arguments": text},
+    }  # fmt: skip
+
+
+_FIELDS: Final = ("call_id", "id", "toolUseId", "function", "function_call", "name", "arguments", "input", "args")
+
+
+def _arguments(call: Mapping[str, Any]) -> Mapping[str, Any]:
+    try:
+        values: object = msgspec.json.decode(call["function"]["arguments"])
+    except msgspec.DecodeError:
+        values = None
+    return values if isinstance(values, dict) else {}
+
+
+# --- people -----------------------------------------------------------------------------------------------------------
+
+
+class HoldfastFeedback(HumanFeedbackProvider):  # type: ignore[misc]  # as above
+    """Asks for the feedback of a flow in Holdfast's inbox: `@human_feedback(..., provider=HoldfastFeedback())`.
+
+    Where the flow names outcomes (`emit=`), the answer is one of them. No process waits.
+    """
+
+    def request_feedback(self, context: Any, flow: Any) -> str:  # noqa: ARG002 - of the host
+        """The answer of a person."""
+        hosted = HostedRun.current()
+        if hosted is None:
+            raise UsageError(
+                f"the flow asks for feedback on {context.method_name} outside a run",
+                known="nobody was asked",
+                next_step="run the flow in an @agent function that Holdfast runs",
+            )
+        text = f"{context.message}: {context.method_output}"
+        name = context.method_name
+        return hosted.from_thread(lambda: hosted.ask(name, text, tuple(context.emit or ())), "flow.kickoff_async()")

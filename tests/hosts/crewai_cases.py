@@ -1,0 +1,238 @@
+"""Cases of the adapter of CrewAI, each in a process: `python -m tests.hosts.crewai_cases CASE DIRECTORY`."""
+# ruff: noqa: BLE001, PT017, C901 - a program of one table of cases, in an environment without pytest
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+os.environ.update(CREWAI_DISABLE_TELEMETRY="true", OTEL_SDK_DISABLED="true", CREWAI_TRACING_ENABLED="false")
+
+import crewai.tools
+from crewai import Agent, Crew, Task
+from crewai.flow.flow import Flow, listen, start
+from crewai.flow.human_feedback import human_feedback
+from crewai.llms.base_llm import BaseLLM
+
+from holdfast import Holdfast, Run, RunSuspended, agent, tool
+from holdfast.errors import UsageError
+from holdfast.hosts.crewai import HoldfastFeedback, durable
+
+CASE, DIRECTORY = sys.argv[1], Path(sys.argv[2])
+SENT: list[str] = []
+ASKED: list[int] = []
+ANSWERS: list[Any] = []
+
+
+class Model(BaseLLM):
+    """A model that makes these calls, one turn after the other, and then says what the tools returned."""
+
+    turns: Any = ()
+    native: bool = True
+
+    def supports_function_calling(self) -> bool:
+        return self.native
+
+    def call(self, messages: Any, *_: Any, **__: Any) -> Any:
+        ASKED.append(len(messages))
+        ended = [one for one in messages if one["role"] == "tool"]
+        turn = sum(one["role"] == "assistant" for one in messages)
+        if turn < len(self.turns):
+            return self.turns[turn]
+        said = "; ".join(one["content"] for one in ended)
+        return said if self.native else "Thought: I now know the final answer\nFinal Answer: all paid"
+
+
+def call(name: str, args: dict[str, Any], named: str = "") -> dict[str, Any]:
+    return {"id": named, "type": "function", "function": {"name": name, "arguments": json.dumps(args)}}
+
+
+@tool
+async def mail(to: str) -> str:
+    """Send a mail."""
+    SENT.append(to)
+    return f"mail to {to}"
+
+
+@crewai.tools.tool
+def pay(cents: int) -> str:
+    """Pay."""
+    SENT.append(str(cents))
+    if CASE == "a tool that raises":
+        raise OSError("the connection broke")
+    return f"paid {cents}"
+
+
+def crew_of(*turns: Any, native: bool = True, task: Any = None, **settings: Any) -> Crew:
+    model = Model(model="scripted", turns=turns, native=native)
+    tools = [durable(mail), pay]
+    desk = Agent(role="pay desk #1", goal="pay", backstory="a desk", llm=model, tools=tools)
+    task = Task(description="Pay.", expected_output="paid", agent=desk, **(task or {}))
+    return durable(durable(Crew(agents=[desk], tasks=[task]), **settings))
+
+
+class Review(Flow[Any]):
+    """A flow that asks a person between two steps."""
+
+    @start()
+    @human_feedback(message="May it be sent?", provider=HoldfastFeedback())
+    def draft(self) -> str:
+        return "the draft"
+
+    @listen(draft)
+    def send(self, result: Any) -> str:
+        return f"sent: {result.feedback}"
+
+
+async def converse(task: str) -> Any:
+    five = call("pay", {"cents": 5})
+    both = crew_of([call("mail", {"to": "ann"}), call("pay", {"cents": 5}, "p")], [call("mail", {"to": "bob"})])
+    match CASE:
+        case "parallel":
+            return str(await both.kickoff_async())
+        case "natively asynchronous":
+            return str(await both.akickoff())
+        case "equal calls, and ids that repeat":
+            calls = [five, five, call("pay", {"cents": 7}, "x"), call("mail", {"to": "ann"}, "x")]
+            crew = crew_of(calls)
+            crew.cache = False
+            return str(await crew.kickoff_async())
+        case "answers in plain text":
+            text = 'Thought: I pay\nAction: pay\nAction Input: {"cents": %d}'
+            return str(await crew_of(text % 5, text % 6, native=False).kickoff_async())
+        case "approval" | "approval declined":
+            return str(await crew_of([five], approve=("pay",)).kickoff_async())
+        case "arguments that do not fit":
+            return str(await crew_of([call("pay", {"cents": "many"})]).kickoff_async())
+        case "feedback of a flow":
+            return str(await Review().kickoff_async())
+        case "a tool that raises":
+            try:
+                return str(await crew_of([five]).kickoff_async())
+            except BaseException:
+                return "paid, surely"
+        case "clauses that do not exist":
+            return str(await crew_of([five], clauses={"pay": {"twice": True}}).kickoff_async())
+        case _:
+            return str(await crew_of([five]).kickoff_async())
+
+
+@tool(gate="true")
+async def close() -> str:
+    """Close the desk; a person is asked first, so that the code of the run comes here twice."""
+    return "closed"
+
+
+@agent(tools=[mail, close])
+async def desk(run: Run, task: str) -> Any:
+    answer = await converse(task)
+    ANSWERS.append(answer)
+    if CASE in TWICE:
+        await close()
+    return answer
+
+
+TWICE = {
+    "parallel": ("mail to bob", ["5", "ann", "bob"], 3),
+    "natively asynchronous": ("mail to bob", ["5", "ann", "bob"], 3),
+    "equal calls, and ids that repeat": ("paid 5; paid 5; paid 7; mail to ann", ["5", "5", "7", "ann"], 2),
+    "answers in plain text": ("all paid", ["5", "6"], 3),
+}
+"""Cases whose run is started twice: how both answers end, what was sent, and how often a model was asked."""
+
+
+async def run(then: Any = None) -> Any:
+    async with Holdfast(DIRECTORY / "desk.db", agents=[desk], recover=False) as app:
+        try:
+            return await asyncio.wait_for(app.run(desk, "go", run_id="r1"), 60)
+        except RunSuspended as waits:
+            if then is not None:
+                await then(app)
+            return f"waits: {waits.message}"
+
+
+async def waiting(app: Holdfast) -> str:
+    history = await app.service.history("r1")
+    (step,) = [step for step, one in history.operations.items() if one.phase not in ("succeeded", "failed")]
+    return f"r1/{step}"
+
+
+async def approve(app: Holdfast) -> None:
+    await app.service.approve(await waiting(app), by="ann")
+
+
+async def decline(app: Holdfast) -> None:
+    await app.service.decline(await waiting(app), by="ann", why="too much")
+
+
+async def resolve(app: Holdfast) -> None:
+    await app.service.resolve(await waiting(app), "happened", by="ann", result="paid, says ann")
+
+
+async def feedback(app: Holdfast) -> None:
+    await app.service.answer("r1/draft/ask#1", "yes, today", by="ann")
+
+
+async def refused(text: str) -> None:
+    try:
+        answer = await run()
+    except UsageError as error:
+        assert text in str(error), error
+        assert SENT == []
+    else:
+        raise AssertionError(answer)
+
+
+def unrecorded() -> None:
+    remembers = crew_of()
+    remembers.memory = True
+    for text, wrong in {
+        "memory=True": lambda: durable(remembers),
+        "human_input=True": lambda: crew_of(task={"human_input": True}),
+        "a dict cannot be made durable": lambda: durable({}),
+    }.items():
+        try:
+            wrong()
+        except UsageError as error:
+            assert text in str(error), error
+        else:
+            raise AssertionError(text)
+
+
+async def main() -> None:
+    match CASE:
+        case _ if CASE in TWICE:
+            for _ in range(2):
+                assert "r1/close#1" in await run()
+            answer, *counts = TWICE[CASE]
+            assert ANSWERS[0] == ANSWERS[1], ANSWERS
+            assert ANSWERS[0].endswith(answer), ANSWERS
+            assert [sorted(SENT), len(ASKED)] == counts, (SENT, ASKED)
+        case "approval":
+            assert 'may pay {"cents":5} be sent?' in await run(approve)
+            assert [await run(), SENT] == ["paid 5", ["5"]]
+        case "approval declined":
+            assert 'may pay {"cents":5} be sent?' in await run(decline)
+            assert "too much" in await run()
+            assert SENT == []
+        case "arguments that do not fit":
+            assert "cents" in await run()
+            assert SENT == []
+        case "feedback of a flow":
+            assert "May it be sent?: the draft" in await run(feedback)
+            assert await run() == "sent: yes, today"
+        case "a tool that raises":
+            assert (await run(resolve)).startswith("waits: run r1 waits: r1/call_")
+            assert [await run(), SENT] == ["paid, says ann", ["5"]]
+        case "clauses that do not exist":
+            await refused("does not take twice")
+        case "what no record holds":
+            unrecorded()
+        case "outside a run":
+            assert [await converse("go"), SENT] == ["paid 5", ["5"]]
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,23 @@
+"""The adapter of CrewAI, against the library itself: the cases are a program in the environment that has it."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.hosts.environments import ROOT, python_of
+
+CASES = [
+    "parallel", "natively asynchronous", "equal calls, and ids that repeat", "answers in plain text", "approval",
+    "approval declined", "arguments that do not fit", "feedback of a flow", "a tool that raises",
+    "clauses that do not exist", "what no record holds", "outside a run",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_crewai(case: str, tmp_path: Path):
+    done = subprocess.run(
+        [python_of("host-crewai"), "-W", "ignore", "-m", "tests.hosts.crewai_cases", case, str(tmp_path)],
+        cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
