@@ -271,7 +271,8 @@ def test_nothing_of_the_runtime_imports_what_is_not_installed(runtime: Installed
 
 
 def test_an_adapter_without_its_framework_says_what_to_install(runtime: Installed, tmp_path: Path):
-    for name in ("crewai", "google_adk", "langchain", "openai_agents"):  # that of Pydantic AI imports it when it is used
+    # That of Pydantic AI imports its framework when it is used.
+    for name in ("crewai", "google_adk", "langchain", "openai_agents"):
         ran = runtime("python", "-c", f"import holdfast.hosts.{name}", cwd=tmp_path)
         assert (ran.returncode, f"pip install 'holdfast[{name.replace('_', '-')}]'" in ran.stderr) == (1, True), name
 
