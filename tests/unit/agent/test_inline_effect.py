@@ -314,6 +314,40 @@ async def test_a_loop_without_the_block_is_reported_and_never_repeated(lab: Lab)
 
 
 @virtual
+async def test_a_loop_without_the_block_that_outlasts_its_time_limit_is_not_repeated(lab: Lab):
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> None:
+        async for _ in run.effect("charge", {"cents": 5}, timeout=timedelta(seconds=5)):
+            lab.sent.append("paid")
+            await asyncio.sleep(60)
+
+    async with lab.app(desk) as app:
+        with pytest.raises((UsageError, RunSuspended)):
+            await app.run(desk, "x")
+        history = await app.service.history("r-x")
+        assert history.operations["charge#1"].phase == "unknown"
+    assert lab.sent == ["paid"]
+
+
+@virtual
+async def test_an_interrupt_is_raised_although_the_time_limit_ended_the_block(lab: Lab):
+    async def block(_: Any) -> None:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            raise Stop from None
+
+    class Stop(BaseException):
+        pass
+
+    desk = charging(lab, block=block, timeout=timedelta(seconds=5), on_unknown="raise")
+    async with lab.app(desk) as app:
+        with pytest.raises(BaseException) as error:
+            await app.run(desk, "x")
+    assert not isinstance(error.value, OutcomeUnknown)
+
+
+@virtual
 async def test_an_attempt_is_entered_once(lab: Lab):
     async def block(attempt: Any) -> str:
         with pytest.raises(UsageError, match="nothing was sent for the second"):

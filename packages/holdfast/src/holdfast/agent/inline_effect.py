@@ -148,7 +148,7 @@ class InlineEffect:
 
     def _check_block(self) -> None:
         """Refuse to go on after an attempt whose block was not entered: its code ran without a record of its end."""
-        if self._attempt is not None and not self._attempt.over:
+        if self._attempt is not None and not (self._attempt.entered and self._attempt.over):
             self._attempt.end(None, Ambiguous("the loop went on without a block around the effect"))
             raise UsageError(
                 f"the effect {self._tool.name} was attempted without its block, so its end was not recorded",
@@ -181,9 +181,11 @@ class InlineEffect:
         try:
             return await attempt.ended()
         except asyncio.CancelledError:
-            if not attempt.cut():
-                raise NotSent("the block of this effect was not entered") from None
-            return await attempt.ended()  # briefly: a block that ends in time says what became of the effect
+            if attempt.cut():
+                return await attempt.ended()  # briefly: a block that ends in time says what became of the effect
+            if attempt is self._attempt:  # the loop has it: code that forgot the block may be making the effect
+                raise Ambiguous("its time limit passed before its block was entered") from None
+            raise NotSent("its time limit passed before the loop took the attempt") from None
 
     async def detach(self) -> None:
         """Leave the operation, because the code that makes it was cancelled; the record says so before that goes on."""
@@ -227,6 +229,11 @@ class InlineAttempt:
         return self._operation.attempt
 
     @property
+    def entered(self) -> bool:
+        """True once the block has begun."""
+        return self._task is not None
+
+    @property
     def over(self) -> bool:
         """True once the block has ended."""
         return self._end.done()
@@ -256,7 +263,9 @@ class InlineAttempt:
                 error if error is None or isinstance(error, Exception) else Ambiguous("its time limit ended the block")
             )
             self.end(self.result, own)
-            return ours
+            if not ours:
+                await self._effect.detach()
+            return ours and (error is own or isinstance(error, asyncio.CancelledError))
         if error is None or isinstance(error, Exception):
             self.end(self.result, error)
             return True
@@ -278,7 +287,7 @@ class InlineAttempt:
         return result
 
     def cut(self) -> bool:
-        """Cancel the block at its time limit; False if it was never entered, so that nothing was sent."""
+        """Cancel the block at its time limit; False if it was not entered."""
         if self._task is None:
             self.end(None, None)
             return False
