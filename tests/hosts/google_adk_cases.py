@@ -20,6 +20,7 @@ from google.genai import types
 from holdfast import Holdfast, Run, RunSuspended, agent, tool
 from holdfast.errors import ContractError, UsageError
 from holdfast.hosts.google_adk import HoldfastPlugin
+from holdfast.testing import World
 
 CASE, DIRECTORY = sys.argv[1], Path(sys.argv[2])
 SENT: list[str] = []
@@ -133,7 +134,7 @@ async def said(runner: InMemoryRunner, **more: Any) -> str:
 async def converse(task: str) -> Any:
     ann, five = call("mail", {"to": "ann"}), call("pay", {"cents": 5})
     match CASE:
-        case "parallel" | "outside a run":
+        case "parallel" | "outside a run" | "every boundary":
             return await said(runner_of(desk_of([ann, call("pay", {"cents": 5}, "p")], [call("mail", {"to": "bob"})])))
         case "ids that repeat, or cannot name a step":
             two, three = call("pay", {"cents": 6}, "a/b"), call("pay", {"cents": 7}, "x")
@@ -375,5 +376,12 @@ async def main() -> None:
                 raise AssertionError(CASE)
 
 
+def explored() -> None:
+    """Crash at every boundary of the simulated process, which has no threads; ADK needs none."""
+    found = World().explore(desk, "go", allow_unknown=True)
+    assert found.boundaries > 30, found
+    assert found.undisturbed[0] == "mail(to='ann')", found
+
+
 if __name__ == "__main__":
-    asyncio.run(main())
+    explored() if CASE == "every boundary" else asyncio.run(main())

@@ -14,6 +14,7 @@ CASES = [
     "arguments that do not fit", "no such tool", "callbacks before and after a tool", "a stream",
     "a limit of model calls", "a model that fails", "a host that swallows", "sessions in a database",
     "a session of before", "clauses that do not exist", "outside a run",
+    "every boundary",
 ]  # fmt: skip
 
 
