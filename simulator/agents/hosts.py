@@ -85,12 +85,12 @@ class _Host:
         async def ask() -> Any:
             return await in_hosted_run("a model").turn(name, {"seen": seen}, model)
 
-        calls = await self._in_tasks(ask)
+        calls: list[dict[str, Any]] = await self._in_tasks(ask)
         name_calls(name, calls, "id")
-        made = [self._begin(call, turn[call["at"]]) for call in calls]
+        chosen = [(call, turn[int(call["at"])]) for call in calls]
+        made = [self._begin(call, wanted) for call, wanted in chosen]
         told: list[str] = []
-        for call, task in zip(calls, made, strict=True):
-            wanted = turn[call["at"]]
+        for (call, wanted), task in zip(chosen, made, strict=True):
             if wanted.dropped:
                 told.append(f"{call['tool']} was begun")
                 continue

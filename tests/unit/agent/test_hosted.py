@@ -504,7 +504,7 @@ def test_a_tool_from_a_schema_shows_its_schema_and_takes_only_what_fits():
     for parameters in wrongs:
         with pytest.raises(ContractError, match="not a JSON schema of an object") as error:
             tool_from_schema(body, name="refund", parameters=parameters)
-    assert "properties" in error.value.next_step
+        assert "properties" in error.value.next_step
     with pytest.raises(ContractError, match="cannot name a tool"):
         tool_from_schema(body, name="", parameters=schema)
 

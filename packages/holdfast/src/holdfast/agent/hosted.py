@@ -308,14 +308,15 @@ def tool_from_schema(
 
 
 def _shape_from(name: str, given: object) -> SchemaShape:
-    schema = cast("Mapping[str, Any]", given) if isinstance(given, Mapping) else {"type": type(given).__name__}
+    shown = str(given)[:200]
+    schema = cast("Mapping[str, Any]", given if isinstance(given, Mapping) else {"type": "none"})  # type: ignore[redundant-cast]  # pyright needs it
     properties: object = schema.get("properties", {})
     required: object = schema.get("required", [])
     described = isinstance(properties, Mapping) and isinstance(required, list)
     if schema.get("type", "object") != "object" or not described:
         raise ContractError(
             f"tool {name}: its parameters are not a JSON schema of an object",
-            known=f"the schema is {str(given)[:200]}",
+            known=f"the schema is {shown}",
             next_step='write {"type": "object", "properties": {"cents": {"type": "integer"}}, "required": ["cents"]}',
         )
     known = cast("Mapping[str, Any]", properties)
