@@ -309,7 +309,7 @@ def tool_from_schema(
 
 def _shape_from(name: str, given: object) -> SchemaShape:
     shown = str(given)[:200]
-    schema = cast("Mapping[str, Any]", given if isinstance(given, Mapping) else {"type": "none"})  # type: ignore[redundant-cast]  # pyright needs it
+    schema = cast("Mapping[str, Any]", given if isinstance(given, Mapping) else {"type": "none"})
     properties: object = schema.get("properties", {})
     required: object = schema.get("required", [])
     described = isinstance(properties, Mapping) and isinstance(required, list)
