@@ -362,7 +362,7 @@ class HoldfastFeedback(HumanFeedbackProvider):  # type: ignore[misc]  # as above
         if hosted is None:
             raise UsageError(
                 f"the flow asks for feedback on {context.method_name} outside a run",
-                known="nobody was asked",
+                known="no question was sent",
                 next_step="run the flow in an @agent function that Holdfast runs",
             )
         text = f"{context.message}: {context.method_output}"
