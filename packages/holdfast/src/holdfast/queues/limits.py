@@ -96,7 +96,7 @@ def read_limits(given: object, where: str) -> DeclaredLimits:
     faults = list(_unknown_fields(whole, DeclaredLimits, ""))
     sections: dict[str, dict[str, object]] = {}
     for section, kind in (("queues", QueueLimits), ("agents", ConcurrencyLimit), ("tenants", ConcurrencyLimit)):
-        entries = whole.get(section) or {}
+        entries: object = whole.get(section) or {}
         if not isinstance(entries, dict):
             faults.append(f"{section}: it is a mapping of names")
             continue

@@ -115,7 +115,7 @@ class QueueTables:
         for lane in _lanes(database):
             ((ready,),) = database.rows(OLDEST, lane)
             if ready is not None:
-                oldest[lane[2]] = min(cast("int", ready), oldest.get(lane[2], 2**53))
+                oldest[lane[2]] = min(int(ready), oldest.get(lane[2], int(ready)))
         names = sorted({*running, *oldest, *(name for name, number in waiting.items() if number)})
         return [QueueState(name, waiting.get(name, 0), running[name], oldest.get(name)) for name in names]
 
