@@ -117,3 +117,9 @@ def test_a_run_and_an_operation_are_told_without_the_code_that_drives_them(
 
 def ours_of(imported: set[str]) -> list[str]:
     return sorted(name for name in imported if name.startswith("holdfast."))
+
+
+def test_an_agent_imports_nothing_that_only_an_error_needs():
+    show = "import sys; from holdfast import Holdfast, agent; print(*sys.modules)"
+    found = set(subprocess.run([sys.executable, "-c", show], capture_output=True, text=True, check=True).stdout.split())
+    assert not found & {"importlib.metadata", "ctypes"}, "archives and mail come with the first, and nothing uses them"

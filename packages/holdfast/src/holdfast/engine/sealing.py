@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import functools
 import inspect
 import logging
@@ -52,6 +51,8 @@ def abandon(active: ActiveRun, task: asyncio.Task[Any], place: str = "") -> None
     """Abandon a task of agent code that does not end: neither this process nor another run waits for it."""
     if task not in asyncio.all_tasks():
         return  # it was abandoned before
+    import ctypes  # noqa: PLC0415 - hardly any process needs it
+
     if not active.abandoned:  # tasks that wait for it have to be abandoned as well, and are not at fault
         _tell(active, place or waiting_place(task))
     active.abandoned = True

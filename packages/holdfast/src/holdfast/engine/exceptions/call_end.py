@@ -9,7 +9,6 @@ ambiguous: on a write, guessing is how effects are repeated.
 from __future__ import annotations
 
 import asyncio
-import importlib.metadata
 import logging
 import math
 import reprlib
@@ -106,7 +105,9 @@ def installed_classifiers() -> tuple[Classifier, ...]:
     One that cannot be loaded is named in the log: its exceptions are ambiguous, which is safe.
     """
     found: list[Classifier] = []
-    for point in sorted(importlib.metadata.entry_points(group=CLASSIFIERS), key=lambda one: one.name):
+    from importlib.metadata import entry_points  # noqa: PLC0415 - a seventh of the import, and needed after an error
+
+    for point in sorted(entry_points(group=CLASSIFIERS), key=lambda one: one.name):
         try:
             loaded = point.load()
             if not can_classify(loaded):
