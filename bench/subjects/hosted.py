@@ -146,7 +146,7 @@ async def openai_holdfast(place: Path, measure: Callable[[Talk], Awaitable[None]
     from holdfast.hosts.openai_agents import durable
 
     class Scripted(Model):
-        async def get_response(self, system_instructions: Any, input: Any, *_: Any, **__: Any) -> Any:  # noqa: A002, ARG002 - the SDK's
+        async def get_response(self, system_instructions: Any, input: Any, *_: Any, **__: Any) -> Any:  # noqa: A002, ARG002 - names of the SDK
             items = [{"content": input}] if isinstance(input, str) else input
             turns, calls = json.loads(items[0]["content"])
             turn = sum(item.get("type") == "function_call" for item in items) // calls

@@ -173,6 +173,13 @@ async def decline(app: Holdfast) -> None:
     await app.service.decline("r1/call_0_0/pay#1", by="ann", why="too much")
 
 
+async def killed() -> int:
+    """The status of a process that kills itself in this case."""
+    module = ["-W", "ignore", "-m", "tests.hosts.langchain_cases"]
+    command = [sys.executable, *module, CASE, str(DIRECTORY), "kill"]
+    return (await asyncio.to_thread(subprocess.run, command, check=False)).returncode
+
+
 async def main() -> None:
     match CASE:
         case "parallel" | "ids that cannot name a step":
@@ -218,17 +225,7 @@ async def main() -> None:
                 lambda app: app.service.answer("r1/call_0_0#2/ask#1", '{"cents": 7}', by="ann")
             )
             assert "sure?" in await run(lambda app: app.service.answer("r1/call_0_0#4/ask#1", "yes", by="ann"))
-            command = [
-                sys.executable,
-                "-W",
-                "ignore",
-                "-m",
-                "tests.hosts.langchain_cases",
-                CASE,
-                str(DIRECTORY),
-                "kill",
-            ]
-            assert (await asyncio.to_thread(subprocess.run, command, check=False)).returncode == -9
+            assert await killed() == -9
 
             async def happened(app: Holdfast) -> None:
                 await app.service.resolve("r1/call_0_0#5/asking#1", "happened", by="ann", result="paid 7, says ann")
