@@ -21,6 +21,7 @@ from pydantic import BaseModel
 from holdfast import Holdfast, Key, Run, RunSuspended, agent, current_operation, tool
 from holdfast.errors import UsageError
 from holdfast.hosts.langchain import HoldfastMiddleware
+from holdfast.testing import World
 
 CASE, DIRECTORY, KILL = sys.argv[1], Path(sys.argv[2]), len(sys.argv) > 3
 SENT: list[str] = []
@@ -207,10 +208,7 @@ async def main() -> None:
         case "on the loop":
             await refused("agent.ainvoke")
         case "explored":
-            from holdfast.testing import World
-
-            # Its process may die at any boundary, and the world sees each effect once.
-            await asyncio.to_thread(lambda: World().explore(desk, "go"))
+            await asyncio.to_thread(World().explore, desk, "go")  # at each boundary, the world sees each effect once
         case "two conversations":
             assert [await run(), await run()] == [["paid 5", "paid 6"]] * 2
             assert SENT == ["5", "6"]
