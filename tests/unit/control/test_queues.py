@@ -6,11 +6,13 @@ import asyncio
 import functools
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from holdfast import Holdfast, Run, agent
-from holdfast.errors import ParameterMismatch, QueueFull, RunQueued, UsageError
+from holdfast.errors import JournalUnavailable, ParameterMismatch, QueueFull, RunQueued, UsageError
 from holdfast.queues.limits import ConcurrencyLimit, DeclaredLimits, LimitsError, QueueLimits
 
 began: list[str] = []
@@ -58,8 +60,9 @@ def in_a_loop(test):
 
 async def until(found: Callable[[], Awaitable[bool]]) -> None:
     """Ask again and again, giving the app its turn, until it is true."""
-    while not await found():  # noqa: ASYNC110 - what is awaited is a state of the journal
-        await asyncio.sleep(0.005)
+    async with asyncio.timeout(60):
+        while not await found():  # noqa: ASYNC110 - what is awaited is a state of the journal
+            await asyncio.sleep(0.005)
 
 
 async def reaches(app: Holdfast, run: str, status: str) -> None:
@@ -214,3 +217,25 @@ async def test_the_newest_declaration_holds_for_every_process(tmp_path):
         assert len(await first.engine.journal.entries("queues")) == 2
     async with Holdfast(journal, agents=[desk], queues=two) as third:
         assert len(await third.engine.journal.entries("queues")) == 2
+
+
+@in_a_loop
+async def test_slots_that_a_failed_look_has_taken_are_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    async with Holdfast(tmp_path / "j.db", agents=[desk], queues=ONE_AT_A_TIME, recover=True) as app:
+        journal, failed = app.engine.journal, 0
+        take = journal.take
+
+        async def taking(*args: Any) -> Any:
+            nonlocal failed
+            granted = await take(*args)
+            if granted and not failed:
+                failed += 1
+                raise JournalUnavailable("the answer was lost")
+            return granted
+
+        monkeypatch.setattr(journal, "take", taking)
+        for name in ("1", "2", "3"):
+            await app.submit(desk, ticket(name, order=name), queue="mail")
+        await ended(app, 3)
+    assert failed == 1
+    assert sorted(began) == ["1", "2", "3"]

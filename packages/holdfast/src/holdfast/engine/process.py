@@ -215,13 +215,15 @@ class LiveText:
 class Queues:
     """The limits of the queues, as the journal declares them, and the slots that this process has and does not use yet.
 
-    Without limits no run was ever submitted, and no process looks for one.
+    Without limits no run was ever submitted, and no process looks for one. `in_doubt`: the last look failed, and may
+    have taken slots.
     """
 
     def __init__(self) -> None:
         self.limits: DeclaredLimits | None = None
         self.slots: dict[str, LeaseGranted] = {}
         self.taking = asyncio.Lock()
+        self.in_doubt = False
 
     async def refresh(self, journal: Journal) -> None:
         """Read the newest declaration."""

@@ -11,7 +11,7 @@ from holdfast.engine.process import Process
 from holdfast.engine.run_start import check_input, first_records
 from holdfast.engine.tool_protocol import Input
 from holdfast.errors import ParameterMismatch, RunQueued
-from holdfast.journal.port import LeaseGranted, QueuePlace, RunChange, RunRow
+from holdfast.journal.port import LeaseGranted, QueuePlace, RunChange, RunRow, RunStatus
 from holdfast.journal.record_codec import decode, encode
 from holdfast.journal.run_log import beginning
 from holdfast.model.run_history import RunHistory
@@ -20,6 +20,8 @@ from holdfast.model.system import is_system
 if TYPE_CHECKING:
     from holdfast.engine.tool_protocol import AgentCode
 
+_TAKEN: Final[tuple[RunStatus, ...]] = ("queued", "running", "suspended")
+_PAGE: Final = 1000
 ENDED: Final = frozenset({"completed", "stopped", "undone"})
 
 
@@ -33,11 +35,34 @@ async def take_slots(process: Process, room: int, skip: Collection[str]) -> list
         return []
     agents = [(name, agent.program) for name, agent in process.agents.items() if not is_system(name)]
     async with queues.taking:  # two looks at once would both count the same room
-        granted = await process.journal.take(process.worker.id, agents, room, queues.limits, skip)
+        if queues.in_doubt:
+            await _give_back_unknown(process)
+            queues.in_doubt = False
+        try:
+            granted = await process.journal.take(process.worker.id, agents, room, queues.limits, skip)
+        except BaseException:
+            queues.in_doubt = True
+            raise
         for one in granted:
             process.leases.hold(one.lease.run)
             queues.slots[one.lease.run] = one
     return [one.row for one in granted]
+
+
+async def _give_back_unknown(process: Process) -> None:
+    """Give back the leases that are ours without our knowledge: a look that failed may have taken them.
+
+    Nothing else would: their runs are not driven here, and other processes leave them to this one while it lives.
+    """
+    for status in _TAKEN:
+        after, more = "", True
+        while more:
+            rows = await process.journal.runs(status=status, limit=_PAGE, after=after)
+            for row in rows:
+                if row.owner == process.worker.id and row.queue and not process.leases.concern(row.run):
+                    process.leases.give_back(row)
+            if more := len(rows) == _PAGE:
+                after = rows[-1].run
 
 
 def needs_slot(claimed: LeaseGranted, history: RunHistory) -> bool:
