@@ -69,7 +69,10 @@ def test_a_hand_off_is_answered_or_taken():
     ("reason", "goes_on"),
     [
         ("error", "after a fix: holdfast resume r"),
-        ("diverged", "after a fix: holdfast resume r"),
+        (
+            "diverged",
+            "holdfast replay r shows where; restore the code (or add a version marker), then holdfast resume r",
+        ),
         ("cancelled", "only if it is to continue after all: holdfast resume r"),
         ("handed_over", ""),
         ("undone", ""),

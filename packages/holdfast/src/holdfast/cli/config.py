@@ -23,6 +23,19 @@ TRUSTED: Final = "HOLDFAST_TRUSTED_PROJECTS"
 _BEHIND: Final = re.compile(r" \((holdfast [^()]+)\)$")
 _COMMAND: Final = re.compile(r"\bholdfast (?=[a-z])(?!demo\b|completion\b|tools\b)")
 
+_LONGEST: Final = 500
+"""The length at which records and the listing cut a reason."""
+_WITH_COMMANDS: Final = (
+    "ClaimUnproven", "DecisionFailed", "LoopStopped", "OperationFailed", "OutcomePending", "OutcomeUnknown",
+    "ParameterMismatch", "ReplayDiverged",
+)  # fmt: skip
+"""The errors in runs whose next step is a command that the runtime wrote."""
+_OWN_COMMANDS: Final = re.compile(
+    rf"([a-z]+: )?(\w*Group: .*; the first of them: )?({'|'.join(_WITH_COMMANDS)}): .* Next: "
+    r"|paused by .*: (?=holdfast unpause \S+$)",
+    re.DOTALL,
+)
+
 
 def journal_address(option: str | None) -> Address:
     """The address of the journal. Raises `UsageError` for one that no command can reach."""
@@ -71,6 +84,16 @@ def named_by(address: str) -> str:
 def located(text: str, option: str) -> str:
     """`text` with `option` added to each command of Holdfast in it, so that it works where it is printed."""
     return _COMMAND.sub(f"holdfast {option.replace(chr(92), chr(92) * 2)}", text) if option else text
+
+
+def located_report(text: str, option: str) -> str:
+    """A recorded reason of a run, with `option` in the commands that the runtime wrote behind it; the rest is kept.
+
+    Messages of users are never changed: only the last sentence of an error that ends in a next step of the runtime is
+    its own, or the command behind a pause. The last sentence of a text that was cut may be of either.
+    """
+    found = _OWN_COMMANDS.match(text) if len(text) < _LONGEST else None
+    return text[: found.end()] + located(text[found.end() :], option) if found else text
 
 
 def split_command(text: str) -> tuple[str, str]:

@@ -11,6 +11,7 @@ import msgspec
 from holdfast.cli.common import CommandCall, command
 from holdfast.cli.config import split_command
 from holdfast.cli.inputs import read_past
+from holdfast.cli.screen import Screen
 from holdfast.cli.undriven import Undriven, UndrivenFinder, commands_for
 from holdfast.inspect.reader import Listing, troubles_of, waits_of
 from holdfast.inspect.text import ago
@@ -80,7 +81,7 @@ def ps(call: CommandCall, limit: int, after: str, status: RunStatus | None, sinc
     if call.screen.as_json:
         call.screen.document({"runs": runs, "more": more})
         return
-    call.screen.columns([_line(run, now) for run in runs])
+    call.screen.columns([_line(call.screen, run, now) for run in runs])
     for one in found.failing:
         call.screen.note(("Housekeeping fails in a process: ", "yellow"), f"{one.task}: {one.error}. Next: restart it")
     _sum_up(call, only, runs, found.counts)
@@ -130,7 +131,7 @@ async def _listed(finder: UndrivenFinder, row: RunRow, disputed: list[str]) -> L
     )  # fmt: skip
 
 
-def _line(run: ListedRun, now_ms: int) -> tuple[str, ...]:
+def _line(screen: Screen, run: ListedRun, now_ms: int) -> tuple[str, ...]:
     """The cells of one line; the first is the name of its sign."""
     asks = any(wait.kind in PEOPLE for wait in run.waits)
     mark = (
@@ -141,7 +142,7 @@ def _line(run: ListedRun, now_ms: int) -> tuple[str, ...]:
         else _MARKS[run.status]
     )
     status = "abandoned" if run.abandoned else run.status
-    return mark, run.run, run.agent, status, ago(run.updated_ms, now_ms), detail(run, now_ms)
+    return mark, run.run, run.agent, status, ago(run.updated_ms, now_ms), screen.located_report(detail(run, now_ms))
 
 
 def detail(run: ListedRun, now_ms: int) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from holdfast.cli.config import located
+from holdfast.cli.config import located, located_report
 from holdfast.cli.ink import Ink
 from holdfast.inspect.text import safe, safe_json, short
 
@@ -98,6 +98,10 @@ class Screen:
     def located(self, text: str) -> str:
         """`text` with the option that names this journal added to each command in it, where they need one."""
         return located(text, self._journal)
+
+    def located_report(self, text: str) -> str:
+        """A recorded reason of a run, with the commands located that the runtime wrote into it."""
+        return located_report(text, self._journal)
 
     def next(self, step: str) -> None:
         """The next step, on one line."""

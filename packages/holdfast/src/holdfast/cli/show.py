@@ -229,7 +229,7 @@ def _entry_line(screen: Screen, entry: TimelineEntry, since: int, width: int) ->
         _offset(entry.at, since),
         screen.mark(entry.mark),
         phrase((entry.step, style)),
-        phrase((split_command(text)[0] if entry.kind == "run" else text, _tone(entry))),
+        phrase((screen.located_report(split_command(text)[0]) if entry.kind == "run" else text, _tone(entry))),
     )
 
 

@@ -54,7 +54,7 @@ STOP_REASONS: Final[Mapping[StopReason, StopRule]] = {
     "diverged": StopRule(
         "its code diverged from its record, and nothing was sent since",
         _KNOWN,
-        _FIX,
+        "holdfast replay {run} shows where; restore the code (or add a version marker), then holdfast resume {run}",
         advice="resume, once its code follows the record again: what it did is kept, and is not done twice",
     ),
     "quarantined": StopRule(

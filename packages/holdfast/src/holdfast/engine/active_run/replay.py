@@ -11,6 +11,7 @@ from holdfast.engine.active_run.waiters import Waiters, wake_all
 from holdfast.engine.suspension import Ending, Pause
 from holdfast.errors import ReplayDiverged
 from holdfast.model.run_history import Delivery, RunHistory
+from holdfast.model.stop_reasons import after_stop
 
 
 class DeliveryOrder:
@@ -158,8 +159,7 @@ class Replay:
             f"run {run}: {why}",
             run=run,
             difference=shown,
-            next_step=f"holdfast replay {run} shows where; restore the code (or add a version marker), "
-            f"then holdfast resume {run}",
+            next_step=after_stop(run, "diverged")[1],
         )
 
     def _shown(self, step: str) -> str:

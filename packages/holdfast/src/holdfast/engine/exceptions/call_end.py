@@ -24,7 +24,16 @@ import msgspec
 from holdfast.engine.exceptions.classify import classify
 from holdfast.engine.exceptions.http import retry_after, status_code
 from holdfast.engine.tool_protocol import Classifier, Codec, can_classify
-from holdfast.errors import Ambiguous, HoldfastError, KeyInProgress, NotSent, Rejected, SendByPassed
+from holdfast.errors import (
+    Ambiguous,
+    AmbiguousStep,
+    HoldfastError,
+    KeyInProgress,
+    NotSent,
+    Rejected,
+    ReplayDiverged,
+    SendByPassed,
+)
 from holdfast.model.contract import Contract
 from holdfast.model.errors import LONGEST_WAIT_S
 from holdfast.model.records import End, Frame, Raw
@@ -192,11 +201,18 @@ class RecordedError(msgspec.Struct, frozen=True):
 def recorded_error(error: BaseException) -> RecordedError:
     """The exception, or the first of a group, for a record."""
     members = list(_first_of_each(error))
-    text = "; the first of them: ".join(describe(one) for one in members)
+    text = "; the first of them: ".join(map(_recorded_text, members))
     found = [frame for one in members for frame in traceback.extract_tb(one.__traceback__)]
     own = [frame for frame in found if is_of_agents(frame.filename)]
     own = own or [frame for frame in found if not frame.filename.startswith(_RUNTIME)]
     return RecordedError(text, tuple(map(_frame, own[-MOST_FRAMES:])))
+
+
+def _recorded_text(error: BaseException) -> str:
+    """The text of one error. The next step after a divergence is in `STOP_REASONS`: readers of the record print it."""
+    if isinstance(error, (ReplayDiverged, AmbiguousStep)):
+        return clean(f"{type(error).__name__}: {HoldfastError(error.message, known=error.known)}")
+    return describe(error)
 
 
 def is_of_agents(file: str) -> bool:

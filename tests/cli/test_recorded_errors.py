@@ -1,0 +1,103 @@
+"""Recorded errors in `show` and `ps`: commands of the runtime name the journal, and texts of users are kept."""
+
+import pytest
+
+from holdfast.cli.config import located_report
+from tests.cli.lab import Lab
+
+SHOP = """
+from holdfast import Run, agent, tool
+
+
+@tool(on_unknown="raise")
+def restock(sku: str) -> None:
+    raise TimeoutError("no answer. Next: holdfast ps")
+
+
+@tool
+def refund(order: str) -> str:
+    return order
+
+
+@agent(run_id="run-{mode}")
+async def desk(run: Run, mode: str) -> None:
+    if mode == "mine":
+        raise ValueError("ask ann. Next: holdfast show run-mine")
+    if mode == "unknown":
+        await restock("mug")
+    await refund("A-1")
+    await run.wait_for("approved")
+"""
+OPTION = ("--journal", "data/shop.db")
+
+
+@pytest.fixture
+def shop(holdfast: Lab) -> Lab:
+    holdfast.environment["COLUMNS"] = "600"
+    (holdfast.directory / "data").mkdir()
+    holdfast.write("shop.py", SHOP)
+    return holdfast
+
+
+def printed(shop: Lab, run: str) -> list[str]:
+    """The text of the run in `show` and in `ps`."""
+    return [shop("show", run, *OPTION).words, shop("ps", "--search", run, *OPTION).words]
+
+
+def test_a_command_that_the_runtime_recorded_names_the_journal(shop: Lab):
+    assert shop("run", "shop.py:desk", '"unknown"', *OPTION).status == 1
+    shown, listed = printed(shop, "run-unknown")
+    for text in (shown, listed):
+        assert "Next: holdfast --journal data/shop.db resolve run-unknown/restock#1" in text
+    assert "no answer. Next: holdfast ps" in shown
+
+
+def test_a_command_in_the_text_of_a_user_is_kept(shop: Lab):
+    assert shop("run", "shop.py:desk", '"mine"', *OPTION).status == 1
+    for text in printed(shop, "run-mine"):
+        assert "ValueError: ask ann. Next: holdfast show run-mine" in text
+
+
+def test_the_record_of_a_divergence_leaves_the_next_step_to_its_reader(shop: Lab):
+    assert shop("run", "shop.py:desk", '"wait"', *OPTION).status == 3
+    shop.write("shop.py", SHOP.replace('refund("A-1")', 'refund("B-2")'))
+    assert shop.apart("resume", "run-wait", "--agent", "shop.py:desk", *OPTION).status == 4
+    row = shop("ps", "--json", *OPTION).json["runs"][0]
+    assert row["reason"] == "diverged: ReplayDiverged: run run-wait: refund#1 is another call than the recorded one."
+    assert "Next:" not in shop("inbox", "--json", *OPTION).out
+    shown = shop("show", "run-wait", *OPTION).words
+    before, _, after = shown.partition("Next: ")
+    assert "refund#1 is another call than the recorded one." in before
+    assert after.startswith("holdfast --journal data/shop.db replay run-wait shows where; restore the code")
+    assert after.endswith("then holdfast --journal data/shop.db resume run-wait")
+
+
+OPTED = "--journal shop.db "
+
+
+@pytest.mark.parametrize(
+    ("text", "located"),
+    [
+        (
+            "diverged: ReplayDiverged: run r: x. Next: holdfast replay r shows where",  # recorded by an earlier version
+            "diverged: ReplayDiverged: run r: x. Next: holdfast --journal shop.db replay r shows where",
+        ),
+        (
+            "error: ExceptionGroup: two; the first of them: OperationFailed: it failed. Next: holdfast why r/a",
+            "error: ExceptionGroup: two; the first of them: OperationFailed: it failed. Next: holdfast --journal shop.db why r/a",
+        ),
+        ("paused by ann: holdfast unpause r", "paused by ann: holdfast --journal shop.db unpause r"),
+        ("error: Rejected: refused. Next: holdfast why r", "error: Rejected: refused. Next: holdfast why r"),
+        ("error: OperationFailed: try holdfast ps", "error: OperationFailed: try holdfast ps"),
+        ("which of holdfast show a, holdfast show b?", "which of holdfast show a, holdfast show b?"),
+    ],
+)
+def test_only_the_last_sentence_of_the_runtime_is_changed(text: str, located: str):
+    assert located_report(text, OPTED) == located
+    assert located_report(text, "") == text
+
+
+def test_a_text_that_was_cut_is_kept():
+    """Its last sentence may be of the message that was cut."""
+    text = "error: OperationFailed: pay failed: I typed this. Next: holdfast ps ".ljust(500, "x")
+    assert located_report(text, OPTED) == text
