@@ -17,6 +17,7 @@ from holdfast.engine.commands import take_commands
 from holdfast.engine.environment import GARBAGE
 from holdfast.engine.housekeeping import Loop
 from holdfast.engine.process import Process
+from holdfast.engine.sealing import waiting_place
 from holdfast.engine.suspension import Ending
 from holdfast.journal.port import Identity
 from holdfast.model import pending
@@ -47,6 +48,7 @@ class Engine(Process):
     async def open(self) -> Identity:
         """Open the journal, take a lease for this process, number tasks of agent code, keep house."""
         self.active_runs = {}
+        self._silent: dict[str, tuple[int, int]] = {}  # runs out of step: their last record, and since when; -1: named
         self.identity = await self.journal.open()
         for notice in self.identity.notices:
             LOG.info(notice)
@@ -94,6 +96,30 @@ class Engine(Process):
         while True:
             await self.environment.clock.sleep(self.settings.lease_ms / 3000)
             await self.housekeeping.round("the lease could not be renewed", self.beat)
+            self._name_silent_runs()
+
+    def _name_silent_runs(self) -> None:
+        """Warn of runs whose code has made no step for long: it may wait for something that never comes.
+
+        Nothing else would notice: such a run neither waits for the runtime nor fails, and holds its lease.
+        """
+        now, before, self._silent = self.journal.now().ms, self._silent, {}
+        for run, active in self.active_runs.items():
+            if active.root.in_step() or active.drivers.tasks or not (tasks := active.root.tasks()):
+                continue
+            seq = active.log.journal_log.seq
+            known_seq, since = before.get(run, (-1, 0))
+            if known_seq != seq:
+                self._silent[run] = seq, now
+            elif 0 <= since <= now - self.settings.silent_ms:
+                LOG.warning(
+                    "run %s: its code has made no step for %d s, and waits at %s. If that never ends, end it with a "
+                    "time limit of its own, or stop the run: holdfast cancel %s",
+                    run, (now - since) // 1000, waiting_place(tasks[0]), run,
+                )  # fmt: skip
+                self._silent[run] = seq, -1  # once
+            else:
+                self._silent[run] = seq, since
 
     async def _keep_house(self) -> None:
         """Check for input from outside: commands for our runs, pauses, breakers."""
