@@ -196,10 +196,10 @@ def records() -> str:
     """Every kind of record with its fields."""
     parts: list[str] = []
     places = (
-        ("Of one operation", "records.operation", ()),
-        ("What a policy says and knows", "policy", ("Rule", "Policy", "Terms")),  # all but what is on no record
-        ("Of the run, with messages and hand-offs", "records.run", ()),
-        ("Of a transaction", "records.transaction", ()),
+        ("Records of an operation", "records.operation", ()),
+        ("Facts and rulings of a policy", "policy", ("Rule", "Policy", "Terms")),  # all but what is on no record
+        ("Records of a run, with messages and hand-offs", "records.run", ()),
+        ("Records of a transaction", "records.transaction", ()),
     )
     for title, inside, but in places:
         name = f"holdfast.model.{inside}"
@@ -208,10 +208,10 @@ def records() -> str:
             if isinstance(node, ast.ClassDef) and node.name not in but:
                 parts += [f"### {_kind(node)}", docs(node), *_fields(node, name)]
     about = (
-        "The journal holds one JSON object for each record, named by `kind`. Each has `at`, the wall clock in\n"
-        "milliseconds since 1970 in UTC, for people, and `up`, for windows: milliseconds on the boot that the last\n"
-        "`Claimed` names. Fields at their default are left out. `Raw` is any JSON value. `Intent` and `End` are parts\n"
-        "of records, and so is what a policy says and knows."
+        "The journal holds one JSON object for each record; `kind` names its type. Each record has two times: `at`\n"
+        "is the wall clock in milliseconds since 1970 (UTC), and `up` counts milliseconds on the boot that the last\n"
+        "`Claimed` names, by which time limits are measured. Fields with their default value are omitted. `Raw` is\n"
+        "any JSON value. `Intent`, `End` and the types of a policy are parts of records."
     )
     return page("Records", about, *parts)
 

@@ -69,7 +69,7 @@ AnyTool = Tool[Any, Any]
 
 
 class RunResult(msgspec.Struct, Generic[T, R], frozen=True):
-    """How one run of `desk.map` ended. `error` is None where it completed with `result`."""
+    """The end of one run of `desk.map`. `error` is None if the run completed with `result`."""
 
     run: str
     input: T
@@ -78,7 +78,7 @@ class RunResult(msgspec.Struct, Generic[T, R], frozen=True):
 
     @property
     def status(self) -> str:
-        """`completed`, `suspended` or `stopped`; `refused` where it could not be started."""
+        """`completed`, `suspended` or `stopped`; `refused` if the run could not be started."""
         if self.error is None:
             return "completed"
         if isinstance(self.error, RunSuspended):
@@ -101,7 +101,7 @@ class Undone(msgspec.Struct, frozen=True):
 
 
 class RunHandle(Generic[R]):
-    """A run that was started in the background: await `result()`."""
+    """A run that was started in the background. Await its `result()`."""
 
     def __init__(self, run: str, ending: asyncio.Task[R]) -> None:
         self.run = run
@@ -121,14 +121,14 @@ class Holdfast:
     """An app: agents and their tools over one journal.
 
     `policy` is an escalation policy, the YAML file that holds one, or `installed:NAME` for the policy of an installed
-    distribution: it says which operations of these agents are sent without approval, and which a person sees first.
-    Raises `UsageError` for an invalid policy.
+    distribution: it defines which operations of these agents are sent without approval, and which a person approves
+    first. Raises `UsageError` for an invalid policy.
 
-    While it is open it also drives runs of its agents that were abandoned or are due, unless
-    `recover=False`. `reach` says who is notified when a person is asked: channels, a `Reach`, or the path of a
-    `reach.yaml`; it needs `holdfast-console`. `queues` are the limits of the queues to which runs are submitted, or the
-    YAML file that declares them; every process over this journal keeps them. `settings`, `environment` and
-    `worker` are for tests and unusual deployments.
+    While the app is open, it also drives runs of its agents that were abandoned or are due, unless `recover=False`.
+    `reach` says who is notified when a person is asked: channels, a `Reach`, or the path of a `reach.yaml`. It needs
+    `holdfast-console`. `queues` are the limits of the queues to which runs are submitted, or the YAML file that
+    declares them; every process that uses this journal applies them. `settings`, `environment` and `worker` are for
+    tests and unusual deployments.
     """
 
     def __init__(
@@ -171,7 +171,7 @@ class Holdfast:
     # --- open and close --------------------------------------------------------------------------------------
 
     async def open(self) -> Holdfast:
-        """Open the journal and start the engine. Raises `JournalError` where that cannot be done safely."""
+        """Open the journal and start the engine. Raises `JournalError` if that is not safe."""
         stop_if_loading()
         self.checked_here()
         checked_loop()
@@ -253,16 +253,16 @@ class Holdfast:
         return self._engine
 
     def checked_here(self) -> None:
-        """Raise `UsageError` in a process that was forked after the app was opened: its loop stayed behind."""
+        """Raise `UsageError` in a process that was forked after the app was opened, because it has no running loop."""
         if self.is_inherited:
             raise inherited_app()
 
     def disown(self) -> None:
-        """In a forked child: refuse every use. The engine's objects are kept, so that none of them is closed."""
+        """Refuse every use, in a forked child. The engine's objects are kept, so that none of them is closed."""
         self.is_inherited = True
 
     async def run_errands(self) -> None:
-        """Send webhook notices and finish interrupted deliveries. Workers call it; an open app does too."""
+        """Send webhook notices and finish interrupted deliveries. Workers and open apps call it."""
         if self._errands is not None:
             await self._errands.run()
 
@@ -274,13 +274,12 @@ class Holdfast:
     # --- running ---------------------------------------------------------------------------------------------
 
     async def run(self, agent: Agent[T, R], given: T, *, run_id: str | None = None, by: str = "") -> R:
-        """Run the agent on one input, or join or report the run of that id; call it as often as you like.
+        """Run the agent on one input, or join or report the run of that id. It can be called any number of times.
 
-        `by` names who asks for it, where that is a person: another person has to approve what the run asks about.
+        `by` names the person who asks for the run, if any. Another person then has to approve what it asks about.
 
-        Raises `RunSuspended` where it waits for a person, an event or a distant time, `RunStopped` where
-        it stopped earlier, `ParameterMismatch` where the id exists with another input, and whatever the
-        agent itself raised.
+        Raises `RunSuspended` if the run waits for a person, an event or a distant time, `RunStopped` if it stopped
+        earlier, `ParameterMismatch` if the id exists with another input, and every exception of the agent itself.
         """
         check("by", by, str)
         checked_loop()
@@ -290,7 +289,7 @@ class Holdfast:
         return self._result(agent, conclusion)
 
     def start(self, agent: Agent[T, R], given: T, *, run_id: str | None = None, by: str = "") -> RunHandle[R]:
-        """Start it in the background."""
+        """Start a run in the background."""
         name = checked_run_id(run_id) if run_id is not None else agent.run_id_for(given)
         return RunHandle(name, asyncio.get_running_loop().create_task(self.run(agent, given, run_id=name, by=by)))
 
@@ -308,12 +307,12 @@ class Holdfast:
     ) -> Submitted:
         """Store a run in a queue; a worker, or an open app with this agent, starts it when the limits permit.
 
-        `key` names this submission: it is the id of the run, by default the one that the agent's `run_id` makes. The
-        same key is the same run, however often it is submitted. `priority` is from -9 to 9, and higher goes first;
-        waiting raises it. `at` is the moment before which the run does not begin.
+        `key` is the id of the run, by default the one that the agent's `run_id` gives. A key that is submitted again
+        refers to the same run. `priority` is from -9 to 9. A higher priority starts first, and waiting raises it. `at`
+        is the earliest time at which the run starts.
 
-        Raises `QueueFull` where the queue has no room, `ParameterMismatch` where the key was submitted with another
-        input, and `UsageError` for a queue or tenant that is not declared.
+        Raises `QueueFull` if the queue is full, `ParameterMismatch` if the key was submitted with another input, and
+        `UsageError` for a queue or tenant that is not declared.
         """
         check("by", by, str)
         name = checked_run_id(key) if key is not None else agent.run_id_for(given)
@@ -325,7 +324,7 @@ class Holdfast:
     def map(self, agent: Agent[T, R], inputs: Iterable[T], *, concurrency: int = 20) -> AsyncGenerator[RunResult[T, R]]:
         """Run the agent over many inputs, `concurrency` at a time, in the order in which they end.
 
-        Never raises for one run: each `RunResult` says how it ended.
+        An error of one run is not raised: it is in the `RunResult` of that run.
         """
         if concurrency < 1:
             raise UsageError(f"concurrency={concurrency}", next_step="give at least 1")
@@ -334,11 +333,11 @@ class Holdfast:
     def stream(
         self, agent: Agent[T, R], given: T, *, run_id: str | None = None, after: int = 0
     ) -> AsyncGenerator[StreamEvent]:
-        """Run the agent as `run` does, and give the events of the run, until it is completed, suspended or stopped.
+        """Run the agent as `run` does, and yield the events of the run until it is completed, suspended or stopped.
 
-        `after` is the position of the last event that the caller has seen: only later ones are given, each once. Text
-        deltas are provisional; an `answer` replaces them, and `turn_restarted` says that those of its step are void. A
-        caller that leaves early does not end the run.
+        `after` is the position of the last event that the caller has received. Only later events are yielded, each
+        once. Text deltas are provisional: an `answer` replaces them, and `turn_restarted` makes those of its step void.
+        The run continues if the caller stops reading.
         """
         check("after", after, int)
         name = checked_run_id(run_id) if run_id is not None else agent.run_id_for(given)
@@ -346,7 +345,7 @@ class Holdfast:
         return events_of(self.engine, name, lambda: self._conclude(name, agent, stored), after)
 
     async def resume(self, run_id: str, *, by: str = "operator") -> Any:
-        """Drive an existing run again, and give its result as `run` does. One that stopped is reopened by `by`."""
+        """Drive an existing run again, and return its result as `run` does. `by` reopens a stopped run."""
         check("run_id", run_id, str)
         check("by", by, str)
         conclusion = await self._conclude(run_id, None, None, reopener=by)
@@ -354,11 +353,11 @@ class Holdfast:
         return self._result(self._system.get(row.agent) or self.agents[row.agent], conclusion)
 
     async def undo(self, run_id: str, *, by: str, why: str = "") -> Undone:
-        """Undo a finished run: what it did is compensated by operations of its own, the last effect first.
+        """Undo a finished run: its effects are compensated by operations of their own, the last effect first.
 
-        Called again, as after a crash, it continues where it was, with the same result. Effects that cannot be undone
-        are listed. Raises `UsageError` for a run that has not ended, and the error that stopped the undo, if there was
-        one.
+        A second call, for example after a crash, continues the undo and returns the same result. The result lists
+        effects that cannot be undone. Raises `UsageError` for a run that has not ended, and the error that stopped the
+        undo, if any.
         """
         await self.service.undo(run_id, by=by, why=why)
         conclusion = await self._conclude(run_id, None, None, reopener=by)  # an earlier try that stopped is continued
@@ -369,7 +368,7 @@ class Holdfast:
         return Undone(run_id, whole.phase, whole.undone, whole.still_standing, waits)
 
     async def drive(self, run_id: str) -> Conclusion:
-        """Drive an existing run once, and say how it ended. Workers call it."""
+        """Drive an existing run once, and return its conclusion. Workers call it."""
         return await self._conclude(run_id, None, None)
 
     # --- inside --------------------------------------------------------------------------------------------------

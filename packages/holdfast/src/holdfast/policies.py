@@ -17,12 +17,12 @@ _MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 class Retry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How an operation is tried again. All of it counts per operation and survives a crash.
+    """The limits and pauses of an operation's retries. They count per operation and survive a crash.
 
-    `attempts` includes the first. Attempts whose process died are not among them, unless it is 1: the setting
-    `deaths_allowed` limits those. `elapsed` limits the time used for attempts: their calls, and the pauses between
-    them. `base` and `cap` bound the pause after attempt n, drawn between 0 and `min(cap, base * 2**(n - 1))`. A
-    `retry_after` of the service is added to it.
+    `attempts` includes the first attempt. Attempts whose process died do not count, unless `attempts` is 1; the setting
+    `deaths_allowed` limits them. `elapsed` limits the time used for attempts, which is that of their calls and of the
+    pauses between them. The pause after attempt n is drawn between 0 and `min(cap, base * 2**(n - 1))`. A `retry_after`
+    of the service is added to it.
     """
 
     attempts: int = 4
@@ -45,8 +45,8 @@ class Retry(msgspec.Struct, frozen=True, omit_defaults=True):
 class Budget(msgspec.Struct, frozen=True, omit_defaults=True):
     """The limit of one operation's cost over all its attempts, in the unit that its tool reports.
 
-    A tool reports with `current_operation().spend(...)`. No attempt is begun once `cost` is spent; what an
-    attempt costs is known only at its end, so the last one may go over.
+    A tool reports its cost with `current_operation().spend(...)`. Once `cost` is spent, no further attempt begins. The
+    cost of an attempt is known only at its end, so the last attempt may exceed the limit.
     """
 
     cost: float = float("inf")
@@ -79,11 +79,11 @@ def strictest(*required: Require | None) -> Require | None:
 
 
 class Gate(msgspec.Struct, frozen=True, omit_defaults=True):
-    """When a person approves a call before it is sent.
+    """The condition under which a person approves a call before it is sent.
 
-    `when` is a condition in CEL over the parameters. `people` must approve, each under another name; one no ends it.
-    `within` is how long they have: then the call is refused with the code `expired`. None: as long as the run has.
-    `require` says how they have to be known.
+    `when` is a condition in CEL over the parameters. `people` is the number of different people who must approve. One
+    refusal declines the call. After the time `within` the call is refused with the code `expired`; None means the
+    deadline of the run. `require` says how the approvers must have identified themselves.
     """
 
     when: str
@@ -98,7 +98,7 @@ class Gate(msgspec.Struct, frozen=True, omit_defaults=True):
             raise ValueError(f"within={self.within}: people need some time")
 
     def with_other(self, other: Gate) -> Gate:
-        """The gate that asks wherever one of the two does, and as strictly as either."""
+        """The gate that asks if one of the two does, with the stricter setting of each."""
         spans = [one.within for one in (self, other) if one.within is not None]
         when = self.when if self.when == other.when else f"({self.when}) || ({other.when})"
         return Gate(

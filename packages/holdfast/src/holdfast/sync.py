@@ -42,7 +42,7 @@ class SyncHoldfast:
         return self
 
     def close(self) -> None:
-        """Close the app and stop the loop; do nothing in a forked child, which has neither."""
+        """Close the app and stop the loop. In a forked child, which has neither, do nothing."""
         if self._app.is_inherited:
             return
         try:

@@ -70,7 +70,7 @@ class UseCases:
         return await self.reader.page(status, limit, after, everything=False)
 
     async def row(self, who: Principal, run: str) -> RunRow:
-        """One line of the listing. Raises `UnknownRun`."""
+        """The row of a run in the listing. Raises `UnknownRun`."""
         await self.authenticator.require(who, "look", PermissionScope(run))
         return await self.reader.row(run)
 

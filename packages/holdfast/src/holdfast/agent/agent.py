@@ -87,7 +87,7 @@ class Agent(Generic[T, R]):
 
     @property
     def tools(self) -> tuple[AnyTool, ...]:
-        """Its declared tools, else those its module can see."""
+        """The agent's declared tools, otherwise those that are visible in its module."""
         if self.declared_tools is not None:
             return self.declared_tools
         module = sys.modules.get(self.__wrapped__.__module__)
@@ -99,7 +99,7 @@ class Agent(Generic[T, R]):
         return tuple(found.values())
 
     def run_id_for(self, given: T) -> str:
-        """The run's id by the template. Raises `UsageError` if there is no template."""
+        """The run's id, from the template. Raises `UsageError` if there is no template."""
         if self.template is None:
             raise UsageError(
                 f"the agent {self.name} does not say how its runs are named",
@@ -108,7 +108,7 @@ class Agent(Generic[T, R]):
         return checked_run_id(self.named(self.template, given, "the run id", "pass run_id="))
 
     def named(self, template: str, given: T, what: str, otherwise: str) -> str:
-        """A template with the fields of this input. Raises `UsageError` for a field that the input lacks."""
+        """A template filled with the fields of this input. Raises `UsageError` for a field that the input lacks."""
         try:
             return _fill(template, given)
         except (AttributeError, KeyError, IndexError) as error:
@@ -123,7 +123,7 @@ class Agent(Generic[T, R]):
         return Input(form, digest(secret, form))
 
     def parse_input(self, text: bytes) -> T:
-        """An input from JSON text (a file, a command line). Raises `UsageError` naming what does not fit."""
+        """An input from JSON text (a file, a command line). Raises `UsageError` that names the invalid part."""
         try:
             return codec_for(self.input_type).decode(text)  # type: ignore[return-value]  # decoded by T's own annotation
         except ValueError as error:
@@ -223,20 +223,20 @@ def agent(
     requires: Iterable[AnyTool | str] = (),
     on_error: OnError | None = None,
 ) -> _Decorator | Agent[T, R]:
-    """Declare an agent. Without arguments, each run is named where it is started.
+    """Declare an agent. Without arguments, the caller that starts a run names it.
 
-    - `run_id`: how runs are named, from the input: `"ticket-{ticket.id}"`. Same id, same run.
-    - `tools`: the tools it may use; undeclared, those its module can see.
-    - `version`: your name for this version of the code; recorded with each run.
-    - `deadline`: how long a run may take; afterwards nothing more is sent.
-    - `program`: which program it belongs to, by default the module that defines it (`shop.desk`). Only that program's
-      workers drive its runs, so two programs may each have an agent of one name. Declare the former name where the
-      module is moved or renamed, and different names where two programs have a module of the same name.
+    - `run_id`: the template of a run's id, filled from the input: `"ticket-{ticket.id}"`. The same id is the same run.
+    - `tools`: the tools that the agent may use; by default those that are visible in its module.
+    - `version`: your name for this version of the code. It is recorded with each run.
+    - `deadline`: the longest duration of a run. After it nothing more is sent.
+    - `program`: the program that the agent belongs to, by default the module that defines it (`shop.desk`). Only that
+      program's workers drive its runs, so two programs may have agents with the same name. Declare the former name if
+      the module is moved or renamed, and different names if two programs have modules with the same name.
     - `requires`: tools (or their names) whose effects must be in place when a run completes. A run that returns
       without them, or with a foreign `Receipt`, is stopped with `ClaimUnproven`, which names what is missing.
     - `on_error`: an async function of the run, its input and the exception that its code raised. Its steps are recorded
-      like others, and its result is the run's. Without it, or where it raises itself, the run is stopped and is an item
-      of the inbox. It does not receive a divergence, nor an error of the journal.
+      like others, and its result becomes the result of the run. Without `on_error`, or if the function raises, the run
+      is stopped and appears in the inbox. A divergence or an error of the journal is not passed to it.
     """
     chosen = tuple(tools) if tools is not None else None
     required = tuple(one if isinstance(one, str) else one.name for one in requires)

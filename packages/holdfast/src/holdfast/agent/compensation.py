@@ -52,11 +52,11 @@ class Compensate:
         absent_safe: bool = False,
         timeout: timedelta = DEFAULT_TIMEOUT,
     ) -> Any:
-        """Register the compensation: a function of the operation, then any of the tool's parameters by name.
+        """Register the compensation: a function of the operation and, by name, any of the tool's parameters.
 
-        `restores` says that it restores the world (else it only explains), `absent_safe` that it is harmless where
-        the effect is absent. Put `@tool(idempotency=...)` below it where it may be repeated; a bare function is a
-        plain write with `timeout`. Raises `ContractError`.
+        `restores` declares that it restores the former state; otherwise it only explains. `absent_safe` declares that
+        it is harmless if the effect is absent. Put `@tool(idempotency=...)` below it if it may be repeated; a bare
+        function is a plain write with `timeout`. Raises `ContractError`.
         """
 
         def register(function: F) -> F:
@@ -88,8 +88,8 @@ class Confirm:
     ) -> Any:
         """Register the tool that completes this tool's reservation at the commit of its transaction.
 
-        `expires` is how long the reservation holds: after that it is not confirmed, and the transaction is
-        aborted. Its `compensate` releases it. Raises `ContractError`.
+        `expires` is how long the reservation is valid. After that it is not confirmed, and the transaction is aborted.
+        The tool's `compensate` releases the reservation. Raises `ContractError`.
         """
         if expires is not None and expires <= timedelta(0):
             raise ContractError(f"confirm of tool {self._tool.name}: expires={expires}", next_step="it is a duration")

@@ -35,7 +35,7 @@ DEFAULT_TIMEOUT: Final = timedelta(seconds=30)
 
 
 class Handlers(Generic[R]):
-    """The decorator behind `@tool.verify` and its kin, with or without settings."""
+    """The decorator behind `@tool.verify` and the other handlers, with or without settings."""
 
     def __init__(self, tool: Tool[Any, R], kind: Kind) -> None:
         self._tool = tool
@@ -43,12 +43,12 @@ class Handlers(Generic[R]):
 
     @property
     def tool(self) -> Tool[Any, R]:
-        """The tool whose handler this is."""
+        """The tool to which the handler belongs."""
         return self._tool
 
     @property
     def kind(self) -> Kind:
-        """Which handler this is."""
+        """The kind of the handler."""
         return self._kind
 
     @overload
@@ -68,10 +68,9 @@ class Handlers(Generic[R]):
     def __call__(self, function: Callable[..., Any] | None = None, /, **settings: Any) -> Any:
         """Register a handler.
 
-        For `verify`: `settle_window` is how long after a call the effect may still happen or become
-        visible (unknown: absence is never proof); `check_first` verifies before the first attempt;
-        `deadline` is how long to go on after absence could be proof, `every` how often.
-        `timeout` limits each call of the handler.
+        For `verify`, `settle_window` is how long after a call the effect may still happen or become visible. Without
+        it, absence is never proof. `check_first` verifies before the first attempt. `deadline` is how long verification
+        continues after the settle window, and `every` its interval. `timeout` limits each call of the handler.
         """
         if function is not None:
             return self._register(function, {})

@@ -287,9 +287,9 @@ def tool_from_schema(
 ) -> Tool[..., Any]:
     """A tool from a JSON schema of its parameters, with a function that takes them by keyword.
 
-    The other clauses are those of `@tool`. `late` marks a body that only the code of a host has: recovery settles such
-    an operation from its record, or waits for the host. Raises `ContractError` for a schema that does not describe an
-    object.
+    The other clauses are those of `@tool`. `late` marks a tool whose body is only in the code of a host. Recovery
+    settles its operations from their records, or waits for the host. Raises `ContractError` for a schema that does not
+    describe an object.
     """
 
     def called(**arguments: Any) -> Any:

@@ -28,13 +28,13 @@ AnyTool = Any  # an app's tools are `Tool[Any, Any]`; this module only passes th
 
 
 class ToolBox:
-    """The tools that a run offers to a model, in the form in which the model sees them."""
+    """The tools that a run offers to a model, in the form that the model receives."""
 
     def __init__(self, tools: Mapping[str, Any]) -> None:
         self._tools = tools
 
     def schemas(self, style: Style = "json") -> list[dict[str, Any]]:
-        """One description per tool: for OpenAI's or Anthropic's API, or plain JSON Schema."""
+        """One description per tool, for OpenAI's API, Anthropic's API, or as plain JSON Schema."""
         return [_schema(tool, style) for tool in self._tools.values()]
 
 

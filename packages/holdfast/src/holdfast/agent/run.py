@@ -47,7 +47,7 @@ A = TypeVar("A", bound=Scalar)
 
 
 class Run:
-    """One run of an agent, as its code sees it."""
+    """One run of an agent, for the agent's code."""
 
     def __init__(self, scope: Scope) -> None:
         self._root = scope
@@ -63,12 +63,12 @@ class Run:
 
     @property
     def tools(self) -> ToolBox:
-        """The tools of this agent (and those of the whole app), for a model: `run.tools.schemas("openai")`."""
+        """The tools of this agent and of the app, for a model: `run.tools.schemas("openai")`."""
         return ToolBox(offered_tools(self._root))
 
     @property
     def facts(self) -> Facts:
-        """Facts that this run knows or infers about the world, and what relies on them."""
+        """Facts that this run knows or infers, and the steps that rely on them."""
         return self._facts
 
     # --- models ------------------------------------------------------------------------------------------
@@ -76,8 +76,8 @@ class Run:
     async def decide(self, function: Callable[P, Awaitable[R]], /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Ask a model (any async function with a return annotation) and record the decision.
 
-        On replay the recorded answer is returned and the model is not asked. Tokens and cost are read
-        from the result's `usage`, why and confidence from fields of those names.
+        On replay the recorded answer is returned and the model is not asked. Tokens and cost are read from the `usage`
+        field of the result, and the reason and confidence from its fields `why` and `confidence`.
         """
         return await decide(self.scope(), DecisionSettings(), function, args, kwargs)
 
@@ -91,8 +91,8 @@ class Run:
     ) -> Decide:
         """`run.options(timeout=...).decide(...)`: settings for one decision.
 
-        `fresh` names facts with their maximum age: `fresh={"fares": timedelta(minutes=5)}`. If one is
-        missing or older the model is not asked, and `StaleFacts` is raised.
+        `fresh` names facts with their maximum age: `fresh={"fares": timedelta(minutes=5)}`. If a fact is missing or
+        older, the model is not asked and `StaleFacts` is raised.
         """
         return Decide(self, DecisionSettings(step, timeout, retry), fresh or {})
 
@@ -102,9 +102,10 @@ class Run:
     ) -> Outcome[Any]:  # fmt: skip
         """Perform a call that a *model* chose. An error of the model is reported in the outcome, never raised.
 
-        An escalation policy receives the model's `confidence` (from 0 to 1; else that of the decision before)
-        and what touched the arguments (`taint="web"`). `again="the reason"` sends it although something is
-        pending about the same thing. `step` names the step explicitly, once per run: the model's own id of the call.
+        An escalation policy receives the model's `confidence` (from 0 to 1, by default that of the previous decision)
+        and the source that touched the arguments (`taint="web"`). `again="the reason"` sends the call although an
+        effect on the same subject is pending. `step` names the step explicitly, once per run: use the model's own id of
+        the call.
         """
         return await call_by_model(self.scope(), name, arguments, metadata_of(confidence, taint, again), step)
 
@@ -112,7 +113,7 @@ class Run:
         self, name: str, arguments: Mapping[str, Any], /, *, verify: Callable[..., Any] | None = None,
         settle_window: timedelta | None = None, **clauses: Any,
     ) -> InlineEffect:  # fmt: skip
-        """An effect that is written where it happens, for code that is not worth a tool of its own.
+        """An effect that is declared where it happens, for code that does not need a tool of its own.
 
             charge = run.effect("charge", {"order": "A-17", "cents": 1290}, idempotency=Key(ttl=timedelta(days=1)))
             async for attempt in charge:
@@ -120,17 +121,18 @@ class Run:
                     attempt.result = await pay("A-17", 1290, idempotency_key=attempt.key)
             return charge.result
 
-        The intent is on record before the block, and the outcome after it. The loop is entered not at all if the
-        outcome is on record, and again if the contract allows it. `arguments` say what the effect is: a replay with
-        others diverges. The clauses are those of `@tool`; `verify` looks the effect up as `@tool.verify` does, with
-        `settle_window`. Without a clause it is attempted once, and a person is asked if the block was cut off.
+        The intent is recorded before the block runs, and the outcome after it. If the outcome is already on record, the
+        body of the loop does not run. If the contract allows another attempt, it runs again. `arguments` identify the
+        effect: a replay with different arguments diverges. The clauses are those of `@tool`. `verify` looks up the
+        effect as `@tool.verify` does, with `settle_window`. Without a clause the effect is attempted once, and a person
+        is asked if the block was interrupted.
         """
         return InlineEffect(inline_tool(name, arguments, verify, settle_window, clauses), arguments)
 
     async def wait_pending(self, outcome: Outcome[Any]) -> dict[str, Outcome[Any]]:
-        """Wait until every part of a partial success (`outcome.pending`) has ended, and return how each did, by name.
+        """Wait until every part of a partial success (`outcome.pending`) has ended, and return the outcomes by name.
 
-        A part whose answer was lost, and whose outcome cannot be proven, waits for a reviewer.
+        If the answer of a part was lost and its outcome cannot be proven, the part waits for a reviewer.
         """
         return await ended_parts(self.scope(), outcome)
 
@@ -145,20 +147,21 @@ class Run:
         return Transaction(self.scope(), name, pivot)
 
     async def on_commit(self, tool: Tool[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Held[R]:
-        """Hold an effect for the commit of the outermost transaction; outside a transaction it is sent now."""
+        """Hold an effect until the outermost transaction commits. Outside a transaction it is sent immediately."""
         return await on_commit(self.scope(), tool, tool.shape.bind(args, kwargs))
 
     async def execute(
         self, plan: Plan, given: Any = None, *, approve: bool = False, relies_on: Mapping[str, Any] | Iterable[str] = ()
     ) -> PlanResult:
-        """Perform a plan: as parallel as its dependencies allow, durable, and without asking a model.
+        """Perform a plan durably, as parallel as its dependencies allow, and without asking a model.
 
-        `given` is available to conditions as `input`. With `approve` it waits until a person has approved exactly this
-        plan: `holdfast answer RUN/approve-DIGEST true`. Raises `PlanRefused` with all its faults
-        before anything runs, `PlanStepFailed`, `PlanAborted`, or `NewPlanNeeded` if a precondition became stale or a
-        fact was corrected that a step relies on: one that the step names, or one of `relies_on`, which applies to every
-        step (with the values that the plan was made from, if it is a mapping). In a plan whose steps belong
-        together these are the cause of `TransactionAborted`.
+        Conditions read `given` as `input`. With `approve` the plan waits until a person has approved exactly this plan:
+        `holdfast answer RUN/approve-DIGEST true`. The facts in `relies_on` apply to every step; a mapping also gives
+        the values from which the plan was made.
+
+        Raises `PlanRefused` with all faults before anything runs, `PlanStepFailed`, `PlanAborted`, or `NewPlanNeeded`
+        if a precondition became stale or a fact that a step relies on was corrected. If the steps of the plan belong
+        together, these errors are the cause of a `TransactionAborted`.
         """
         return await execute(self._context(), plan, ExecuteOptions(given, named_facts(relies_on), approve))
 
@@ -200,8 +203,8 @@ class Run:
     ) -> Coroutine[Any, Any, Any]:
         """Ask a person, and wait without holding a process: `holdfast answer RUN/STEP VALUE --by NAME`.
 
-        The answer is one of `choices`, or any value of `returns` (str, int, float or bool); the first is final. At
-        end of `timeout` (a week, unless `Settings.answer_within_ms` says otherwise) the default replaces it.
+        The answer is one of `choices`, or any value of `returns` (str, int, float or bool). The first answer is final.
+        After `timeout` (a week, unless `Settings.answer_within_ms` says otherwise) the default becomes the answer.
         Raises `TimeoutError` if there is no default.
         """
         return self._ask(question_of(text, choices, returns), AnswerLimit(timeout, default), step)
@@ -232,13 +235,15 @@ class Run:
         within: timedelta | None = None,
         default: Any = None,
     ) -> Any:
-        """Hand this run over. It keeps its id, its operations, its waits and its deadline.
+        """Hand this run over. The run keeps its id, its operations, its waits and its deadline.
 
-        To an agent: its code continues with `state` as its input, and its result is returned. It has only those of its
-        tools that the run also has. To `"person"`, or any other name as a queue: reviewers see the run with what it
-        knows and has done; an answer of one of them is returned (a value of `returns`), or one takes the run over,
-        and it ends. At the end of `within` (a week, unless `Settings.answer_within_ms` says otherwise) the default
-        is returned; without one `TimeoutError` is raised.
+        If `to` is an agent, its code continues with `state` as its input, and its result is returned. It can use only
+        those of its tools that the run also has.
+
+        Otherwise `to` is a queue of reviewers, such as `"person"`. They see the run with its facts and its effects. A
+        reviewer answers, and the answer is returned (a value of `returns`), or takes the run over, which ends the run.
+        After `within` (a week, unless `Settings.answer_within_ms` says otherwise) the default is returned. Raises
+        `TimeoutError` if there is no default.
         """
         if isinstance(to, str):
             return await to_people(self.scope(), to, question_of(why, (), returns), state, AnswerLimit(within, default))
@@ -247,7 +252,7 @@ class Run:
     async def messages(self) -> tuple[Message, ...]:
         """The messages sent to this run (`holdfast tell`) and not yet delivered, for code that checks for them itself.
 
-        A message that code does not fetch is raised as `Interrupted`, where the next write would begin, or at a wait.
+        A message that code does not fetch is raised as `Interrupted` at the next write or wait.
         """
         return tuple(message_of(record) for record in await read_messages(self.scope()))
 
@@ -265,9 +270,9 @@ class Run:
         return Conversation(self._context, name, self._conversations.setdefault(name, ConversationState()))
 
     async def digest(self) -> str:
-        """The effects of this run, proven by its records, and what is pending: a block for a prompt.
+        """The proven effects of this run and its pending operations, as a block for a prompt.
 
-        It tells a model whose conversation was cut or compacted what must not be done again.
+        It informs a model with a truncated or compacted conversation which effects it must not repeat.
         """
         return await receipts_digest(self._context())
 
@@ -292,7 +297,7 @@ class Run:
         *,
         id: Callable[[T], object],  # noqa: A002 - the spelling users write
     ) -> list[R]:
-        """Run `function` over `rows` at once; `id` names each branch by its row, so that order may change."""
+        """Run `function` over `rows` concurrently. `id` names each branch by its row, so their order may change."""
         scope = self.scope()
         tasks = [branch_task(scope.child(str(id(row))), _as_coroutine(function(row))) for row in rows]
         return await _all_of(tasks)
@@ -317,7 +322,7 @@ class Run:
     def step(self, name: str) -> Generator[None]:
         """Name the steps of one call of a framework, in a task that it started: `with run.step("call_9f2"):`.
 
-        Use the framework's own id of the call: the same after a crash, and of no other call at the same time.
+        Use the framework's own id of the call. It must be the same after a crash, and unique among concurrent calls.
         """
         with self.scope().hosting(name):
             yield
@@ -325,32 +330,32 @@ class Run:
     # --- journaled values, time and events -------------------------------------------------------------------
 
     async def now(self) -> datetime:
-        """The current time in UTC, as it was the first time."""
+        """The current time in UTC; on replay the recorded time."""
         scope = self.scope()
         ms: int = await steps.value(scope, "now", scope.active.process.environment.clock.wall_ms)
         return datetime.fromtimestamp(ms / 1000, UTC)
 
     async def random(self) -> float:
-        """A random number from 0 to 1, as it was the first time."""
+        """A random number from 0 to 1; on replay the recorded number."""
         scope = self.scope()
         number: float = await steps.value(scope, "random", lambda: scope.active.process.environment.rng.uniform(0, 1))
         return number
 
     async def uuid(self) -> UUID:
-        """A random identifier, as it was the first time."""
+        """A random identifier; on replay the recorded one."""
         scope = self.scope()
         text: str = await steps.value(scope, "uuid", scope.active.process.environment.rng.token)
         return UUID(text)
 
     async def version(self, change: str, *, newest: int = 1) -> int:
-        """The side of a code change that this run is on: 0 if it passed this point before the change, else `newest`.
+        """The version of a code change for this run: 0 if it passed this point before the change, otherwise `newest`.
 
-        A run that older code began has no marker here and keeps the old way.
+        A run that older code began has no marker here and keeps its old behavior.
         """
         return await steps.version(self.scope(), change, newest)
 
     async def sleep(self, duration: timedelta) -> None:
-        """A durable pause; a long one holds no process."""
+        """Pause durably. During a long pause the run does not occupy a process."""
         await durable_waits.sleep(self.scope(), _ms(duration, "sleep"))
 
     async def wait_for(self, event: str, key: str = "", *, timeout: timedelta | None = None) -> Any:  # noqa: ASYNC109 - a journaled one
@@ -368,7 +373,7 @@ class Run:
 
     @contextlib.asynccontextmanager
     async def timeout(self, duration: timedelta) -> AsyncGenerator[None]:
-        """A journaled time limit: if it ended the body once, replay ends it at the same point.
+        """A journaled time limit. If it ended the body, a replay ends the body at the same point.
 
         Raises `TimeoutError`.
         """
@@ -383,7 +388,7 @@ class Run:
     # --- inside ------------------------------------------------------------------------------------------------
 
     def scope(self) -> Scope:
-        """The branch of this run that is calling. Raises `UsageError` elsewhere."""
+        """The current branch of this run. Raises `UsageError` outside its code."""
         scope = SCOPE.get()
         if scope is None or scope.active is not self._root.active:
             raise UsageError(
@@ -397,7 +402,7 @@ class Run:
 
 
 def current_run() -> Run:
-    """The run whose code is running. Raises `OutsideRun` elsewhere, and inside a tool or the call of a model."""
+    """The run whose code is running. Raises `OutsideRun` outside a run, inside a tool and inside a model call."""
     scope = SCOPE.get()
     if scope is None:
         raise OutsideRun(

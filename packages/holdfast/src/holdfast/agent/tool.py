@@ -57,7 +57,7 @@ DEFAULT_TIMEOUT = timedelta(seconds=60)
 
 
 class Tool(Generic[P, R]):
-    """A tool. Call it inside a run; `outcome` does not raise on a failure; `options` sets one call's settings."""
+    """A tool. Call it inside a run. `outcome` does not raise on a failure; `options` changes one call's settings."""
 
     def __init__(
         self, function: Callable[P, Any], contract: Contract, redact: frozenset[str], *, serves: bool = False
@@ -101,7 +101,7 @@ class Tool(Generic[P, R]):
         return result_of(self, self.shape.bind(args, kwargs), None)
 
     def outcome(self, *args: P.args, **kwargs: P.kwargs) -> Coroutine[object, object, Outcome[R]]:
-        """Perform the call, and return its outcome; a failure is not raised."""
+        """Perform the call, and return its outcome. A failure is not raised."""
         return outcome_of(self, self.shape.bind(args, kwargs), None)
 
     def options(
@@ -117,13 +117,13 @@ class Tool(Generic[P, R]):
         taint: str = "",
         again: str | None = None,
     ) -> Tool[P, R]:
-        """The same tool with other settings for this call; `step` names the step explicitly, once per run.
+        """The same tool with other settings for one call. `step` names the step explicitly, once per run.
 
-        An escalation policy receives the caller's confidence (`confidence`, from 0 to 1; else that of the
-        decision before it) and what touched its arguments (`taint="web"`). Inside a transaction `hold=False` sends an
-        irreversible effect at once, and `compensate` names the tool (one that takes the operation first) that undoes
-        this call. Raises `ContractError` for one that cannot. `again="the reason"` sends the call although something is
-        pending about the same thing; the reason is recorded.
+        An escalation policy receives the caller's `confidence` (from 0 to 1, by default that of the previous decision)
+        and the source that touched the arguments (`taint="web"`). Inside a transaction `hold=False` sends an
+        irreversible effect immediately, and `compensate` is the tool that undoes this call; its first parameter is the
+        operation. Raises `ContractError` for a tool that cannot compensate it. `again="the reason"` sends the call
+        although an effect on the same subject is pending. The reason is recorded.
         """
         contract = msgspec.structs.replace(
             self.contract,
@@ -138,7 +138,7 @@ class Tool(Generic[P, R]):
         return configured
 
     def with_body(self, function: Callable[..., Coroutine[Any, Any, R]]) -> Tool[P, R]:
-        """The same tool with the body of one call, which a host brings."""
+        """The same tool with the body of one call, which a host provides."""
         configured = _Configured(self, self.contract, self.step, at_once=False)
         configured.body = msgspec.structs.replace(self.body, function=function, is_async=True)
         return configured
@@ -183,7 +183,7 @@ class Tool(Generic[P, R]):
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """The names of its parameters, in order."""
+        """The names of the tool's parameters, in order."""
         return tuple(self.shape.types)
 
     @property
@@ -219,7 +219,7 @@ class Tool(Generic[P, R]):
 
     @property
     def judged(self) -> frozenset[str]:
-        """Parameters whose values a condition may use: those that are stored."""
+        """The parameters whose values a condition may use. These are the stored ones."""
         return frozenset(self.shape.types) - self.redact
 
     def title_of(self, stored: bytes) -> str:
@@ -227,7 +227,7 @@ class Tool(Generic[P, R]):
         return "" if self.title is None else self.title.of(stored)
 
     def gated(self, gate: str, arguments: Mapping[str, Any]) -> bool:
-        """True if a call with these arguments needs approval. Raises `ConditionError` if the gate has no answer."""
+        """True if a call with these arguments needs approval. Raises `ConditionError` if the gate has no value."""
         return gated(gate, arguments)
 
     def restore(self, stored: bytes) -> dict[str, Any]:
@@ -239,7 +239,7 @@ class Tool(Generic[P, R]):
             raise ArgumentError(str(error), next_step=f"give {self.name} its former parameters") from error
 
     def edited(self, stored: bytes, changes: bytes) -> dict[str, Any]:
-        """The arguments of a stored intent with some changed, checked as if a model had sent them."""
+        """The arguments of a stored intent with these changes, checked like the arguments of a model's call."""
         return {**self.restore(stored), **parse_arguments(changes, self.shape.types, ())}
 
 
@@ -301,29 +301,30 @@ def tool(
 
 
 def tool(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any:
-    """Declare a tool. Without arguments it is a plain write: attempted once, never repeated on a guess.
+    """Declare a tool. Without arguments it is a plain write, which is attempted once and never repeated on a guess.
 
     - `effect`: "read" or "write". Reads are retried and journaled with one record.
-    - `idempotency`: `Key(ttl=...)` where the system dedupes on `current_operation().key`,
-      `Natural(within=...)` where repeating changes nothing.
+    - `idempotency`: `Key(ttl=...)` if the system deduplicates on `current_operation().key`, `Natural(within=...)` if
+      repeating changes nothing.
     - `claim`: the parameters that name one real-world effect across all runs (an invoice number).
-    - `once`: `Once("to", "subject", within=...)`: what counts as a repeat when a model asks again, in the same
-      words or (`reworded=True`) in others.
-    - `pending`: `Pending("an answer", about="lead")`: what a success leaves pending. Meanwhile a further call
-      about the same thing is not sent.
+    - `once`: the calls of a model that count as repeats: `Once("to", "subject", within=...)`, with `reworded=True` also
+      for a call in other words.
+    - `pending`: the part of a success that is still pending: `Pending("an answer", about="lead")`. Until it ends, no
+      further call on the same subject is sent.
     - `timeout`, `retry`, `budget`: limits that survive a crash.
-    - `rejections`: HTTP statuses that prove a refusal; `not_sent`: statuses after which nothing landed
-      (429, 503) and `Retry-After` is honoured. Undeclared ones are ambiguous on a write.
-    - `classify`: a function that says what an exception of the client library proves: it receives the exception and
-      returns `NotSent(...)`, `Rejected(...)`, `Ambiguous(...)`, `KeyInProgress(...)`, or None if it does not
-      know. It is asked before `rejections`, `not_sent` and the table of well-known exceptions.
+    - `rejections`: HTTP statuses that prove a refusal. `not_sent`: statuses after which nothing landed (429, 503);
+      their `Retry-After` is honored. On a write, every other status is ambiguous.
+    - `classify`: a function that states what an exception of the client library proves. It receives the exception and
+      returns `NotSent(...)`, `Rejected(...)`, `Ambiguous(...)`, `KeyInProgress(...)`, or None if it does not know. It
+      is called before `rejections`, `not_sent` and the table of well-known exceptions are applied.
     - `on_unknown`: "suspend" (default) or "raise".
     - `redact`: parameters whose values are never stored.
-    - `gate`: a condition in CEL over the parameters (`"cents > 50000"`): if it is true, a person approves the call
-      before anything is sent; `Gate(...)` says how many people, and how long they have. A refusal raises `Declined`.
+    - `gate`: a condition in CEL over the parameters (`"cents > 50000"`). If it is true, a person approves the call
+      before anything is sent. `Gate(...)` also sets the number of people and their time limit. A refusal raises
+      `Declined`.
     - `title`: a sentence about a call, for people: `"refund {cents / 100:.2f} EUR to {customer}"`.
 
-    Raises `ContractError` if the clauses contradict each other, naming the fix.
+    Raises `ContractError` if the clauses contradict each other. The error names the fix.
     """
     if function is not None:
         return _declared(function)

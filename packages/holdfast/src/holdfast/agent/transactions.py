@@ -78,10 +78,10 @@ async def on_commit(scope: Scope, tool: Tool[Any, R], arguments: dict[str, Any])
 
 
 class Transaction:
-    """A transaction: its effects are kept together, or compensated together.
+    """A transaction. Its effects are kept together or compensated together.
 
-    An exception that escapes the body aborts it, and `TransactionAborted` is raised instead. Failures of a
-    tool that the body handles do not abort it.
+    An exception that leaves the body aborts the transaction, and `TransactionAborted` is raised instead. A failure that
+    the body handles does not abort it.
     """
 
     def __init__(self, scope: Scope, name: str, pivot: Pivot) -> None:
@@ -93,7 +93,7 @@ class Transaction:
 
     @property
     def name(self) -> str:
-        """Its name in steps, records and commands. Raises `UsageError` before it is entered."""
+        """The transaction's name in steps, records and commands. Raises `UsageError` before it is entered."""
         if self._section is None:
             raise UsageError("this transaction was not entered", next_step="async with run.transaction(...) as t:")
         return boundary_of(self._section)

@@ -55,7 +55,7 @@ _FROM_ENTRIES: Final = (r.CommandApplied, r.MessageReceived, r.Resolved, r.Trans
 
 
 class DeliveryResult(msgspec.Struct, frozen=True):
-    """The result of a delivery. `fresh`: it is new; `operation` is empty while no operation waits for it."""
+    """The result of a delivery. `fresh`: the message is new. `operation` is empty while no operation awaits it."""
 
     key: str
     fresh: bool
@@ -65,11 +65,11 @@ class DeliveryResult(msgspec.Struct, frozen=True):
 
 @validated
 class ControlService:
-    """Use cases over one open engine. With another `sink` the same commands are checked, and go there instead.
+    """The use cases over one open engine. With another `sink`, commands are checked in the same way and sent there.
 
-    `via` is how the names of those who give commands are known, and `proven_ms` when they gave a password; both are
-    kept with each command. `loaded` is an item as it was read for authorisation: commands about its run are checked
-    against that history and what was recorded since, so that the run is not read again.
+    `via` is how the people who give commands were identified, and `proven_ms` the time at which they gave a password.
+    Both are stored with each command. `loaded` is an item that was read for authorization. Commands on its run are
+    checked against that history and the records since then, so the run is not read again.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class ControlService:
 
     @property
     def sink(self) -> CommandSink:
-        """The destination of its commands."""
+        """The destination of the commands."""
         return self._sink
 
     @property
@@ -123,7 +123,7 @@ class ControlService:
         return await self.reader.runs(status=status, limit=limit, after=after)
 
     async def row(self, run: str) -> RunRow:
-        """One line of the listing. Raises `UnknownRun`."""
+        """The row of a run in the listing. Raises `UnknownRun`."""
         return await self.reader.row(run)
 
     async def history(self, run: str) -> RunHistory:
@@ -150,10 +150,11 @@ class ControlService:
         evidence: str = "",
         result: Any = None,
     ) -> Applied:
-        """Resolve an operation that no rule could decide. The answer is final when it is in the ledger.
+        """Resolve an operation that no rule could decide. The answer is final once it is in the ledger.
 
-        A `result` has to be what the tool returns. Where the tool's code is not here, the answer waits for a process
-        that has it; one that does not fit is refused there, and the operation stays open. Raises `UsageError`.
+        A `result` has to fit what the tool returns. If this process does not have the tool's code, the answer waits for
+        a process that has it. That process refuses a result that does not fit, and the operation stays open. Raises
+        `UsageError`.
         """
         run, step = split_operation_id(operation)
         history, state = await self.operation(operation)
@@ -174,11 +175,11 @@ class ControlService:
     async def approve(
         self, operation: str, *, by: str, why: str = "", lasts: timedelta = LASTS, shown: str = ""
     ) -> Applied:
-        """Approve exactly what the operation asks about now. The first answer is final; both are on record.
+        """Approve exactly what the operation asks about now. The first answer is final; a second one is only recorded.
 
-        `shown` is the digest of what the person read (`Dossier.digest`), or its beginning; it is required once the
-        question has changed. Where anything changes before it is sent, or `lasts` pass, a person is asked again.
-        Raises `UsageError`.
+        `shown` is the digest of what the person read (`Dossier.digest`), or the beginning of that digest. It is
+        required if the question has changed. If anything changes before the call is sent, or the time `lasts` passes, a
+        person is asked again. Raises `UsageError`.
         """
         history, state = await self._asked(operation, by, yes=True, shown=shown)
         checked_named(history, state, shown or self._shown)
@@ -187,8 +188,9 @@ class ControlService:
     async def edit(self, operation: str, changes: Mapping[str, Any], *, by: str, why: str = "") -> Applied:
         """Propose other arguments for the operation: `changes` names those that are different.
 
-        They have to fit the tool's parameters, and another person has to approve them, whatever gate and policy say.
-        The agent receives what was really sent. Arguments that name the effect cannot be changed. Raises `UsageError`.
+        The new arguments have to fit the tool's parameters, and another person has to approve them, whatever the gate
+        and the policy say. The agent receives the arguments that were sent. Arguments that name the effect cannot be
+        changed. Raises `UsageError`.
         """
         history, state = await self._asked(operation, by)
         checked_in_time(history, state, self._engine.environment.clock.wall_ms())
@@ -196,18 +198,18 @@ class ControlService:
         return await self._decide(history, edit_of(state, written, Granted(by, why), self._codes), state)
 
     async def stand_in(self, operation: str, result: Any, *, by: str, why: str = "") -> Applied:
-        """Give the tool's result in its place: nothing is sent. Raises `UsageError` where it does not fit the tool."""
+        """Give the result in place of the tool; nothing is sent. Raises `UsageError` if it does not fit the tool."""
         history, state = await self._asked(operation, by, yes=True)
         written = r.Raw(msgspec.json.encode(result))
         return await self._decide(history, stand_in_of(state, written, Granted(by, why), self._codes), state)
 
     async def decline(self, operation: str, *, by: str, why: str = "") -> Applied:
-        """Decline: nothing is sent, and the agent receives `Declined` with `why`. Raises `UsageError`."""
+        """Decline the operation: nothing is sent, and the agent receives `Declined` with `why`. Raises `UsageError`."""
         history, state = await self._asked(operation, by)
         return await self._decide(history, refusal_of(state, by=by, why=why), state)
 
     async def ask_back(self, operation: str, *, by: str, question: str) -> Applied:
-        """Neither yes nor no: nothing is sent, and the agent is asked, so that it can propose anew.
+        """Answer with a question to the agent: nothing is sent, and the agent can propose another call.
 
         The agent receives `Declined` with the code `asked_back` and the question. Raises `UsageError`.
         """
@@ -251,7 +253,7 @@ class ControlService:
         raise UsageError(f"{name} was answered before", next_step=f"holdfast why {name}")
 
     async def cancel(self, run: str, *, by: str, why: str = "") -> Applied:
-        """Call the run off: nothing more is sent; what is unsent is cancelled."""
+        """Cancel the run. Nothing more is sent, and unsent operations are cancelled."""
         return await self._order(run, "cancel", by, why)
 
     async def tell(
@@ -264,11 +266,11 @@ class ControlService:
         stop: bool = False,
         once: str = "",
     ) -> Applied:
-        """Send a run a message: its code receives it before it begins a new write; with `stop` no new write begins.
+        """Send a run a message. Its code receives it before it begins a new write; with `stop`, no new write begins.
 
-        `facts` correct what it knows. `once` names the message: sending it again changes nothing. It is durable on
-        return, and wakes a suspended run. Raises `UsageError` where the run has ended, or for another message of that
-        name.
+        `facts` correct the facts of the run. `once` names the message, so that sending it again changes nothing. The
+        message is durable on return, and wakes a suspended run. Raises `UsageError` if the run has ended, or if another
+        message has that name.
         """
         message = message_from(text, by, facts or {}, stop=stop)
         checked_accepts_message(await self.row(run))
@@ -288,7 +290,7 @@ class ControlService:
     async def resolve_transaction(
         self, run: str, transaction: str, word: Literal["retry", "accept"], *, by: str, why: str = ""
     ) -> Applied:
-        """Decide about a parked transaction: try what is stuck again, or accept it as it is. Raises `UsageError`."""
+        """Decide on a parked transaction: retry the stuck steps, or accept it as it is. Raises `UsageError`."""
         history = await self.history(run)
         parked = checked_parked(history, transaction)
         checked_shown(item_in(history, transaction), self._shown)
@@ -299,16 +301,17 @@ class ControlService:
         return await self._apply(run, exit_of(transaction))
 
     async def call_off(self, run: str, transaction: str, *, by: str, why: str) -> Applied:
-        """Call off a transaction that has not committed: its effects are compensated. Raises `UsageError`."""
+        """Abort a transaction that has not committed, and compensate its effects. Raises `UsageError`."""
         checked_open(await self.history(run), transaction)
         record = r.TransactionAborting(transaction=transaction, reason=call_off_reason(why, by), by=by)
         await self._post(run, Command("transaction", by, why, record), "")
         return await self._apply(run)
 
     async def undo(self, run: str, *, by: str, why: str = "") -> Applied:
-        """Undo a finished run: what it did is compensated, in reverse order. Raises `UsageError` for one under way.
+        """Undo a finished run: compensate its effects in reverse order. Raises `UsageError` for an unfinished run.
 
-        Drive the run afterwards: the compensations are operations of its own. Ordered again, it is not begun again.
+        Drive the run afterwards, because the compensations are operations of the run. A second command does not begin a
+        second undo.
         """
         if not checked_finished(await self.history(run)):
             return Applied(run, at_once=True, note=f"run {run} is undone, or is being undone")
@@ -317,26 +320,26 @@ class ControlService:
         return await self._apply(run)
 
     async def pause_tool(self, tool: str, *, by: str, why: str = "") -> None:
-        """No run sends through this tool until it is unpaused."""
+        """Pause a tool: no run sends through it until it is unpaused."""
         await self._engine.journal.post(pause_post(tool, ToolPause("pause", by, why or f"paused by {by}")))
         await self._engine.look()
 
     async def unpause_tool(self, tool: str, *, by: str) -> None:
-        """Runs may send through this tool again."""
+        """Unpause a tool: runs may send through it again."""
         await self._engine.journal.post(pause_post(tool, ToolPause("unpause", by)))
         await self._engine.look()
 
     async def signal(self, run: str, event: str, *, key: str = "", payload: Any = None, once: str = "") -> LedgerEntry:
-        """An event for a run. It is kept until the run waits for it; `once` makes a repeat of it harmless."""
+        """Send an event to a run. It is kept until the run waits for it. With `once`, a repeat has no effect."""
         await self.row(run)
         entry = await self._engine.journal.post(Post(event_stream(run, event, key), once, written(payload, Any)))
         await self._apply(run)
         return entry
 
     async def answer(self, question: str, value: Scalar, *, by: str) -> Scalar:
-        """Answer a run's question (RUN/STEP). The first one is final, a deadline's default included.
+        """Answer a run's question (RUN/STEP). The first answer is final, including the default at the deadline.
 
-        Text is read as the question's type. Raises `UsageError` where it does not answer, or comes second.
+        Text is read as the question's type. Raises `UsageError` for an invalid answer, and for a second one.
         """
         run, step = split_operation_id(question)
         asked = question_in(await self.history(run), step)
@@ -349,7 +352,7 @@ class ControlService:
     async def take_over(self, item: str, *, by: str, why: str = "") -> Applied:
         """Take over a run that was handed over (RUN/STEP): it ends, and nothing more is sent for it.
 
-        Raises `UsageError` where it was not handed over there, or it was answered already.
+        Raises `UsageError` if the run was not handed over there, or the hand-off was already answered.
         """
         run, step = split_operation_id(item)
         asked = question_in(await self.history(run), step)
@@ -375,11 +378,11 @@ class ControlService:
         )
 
     async def deliver(self, key: str, arrival: ArrivedAnswer) -> DeliveryResult:
-        """Deliver the answer that an operation waits for under `key`. It is durable on return, and the run is woken.
+        """Deliver the answer that an operation awaits under `key`. The answer is durable on return, and wakes the run.
 
-        The same message again changes nothing. One that no operation waits for yet is kept until one does. Raises
-        `UsageError` where another message came under the same id, and `NotAllowed` where its sender is bound to other
-        tools than the one that waits.
+        Delivering the same message again changes nothing. A message that no operation awaits yet is kept until one
+        does. Raises `UsageError` if another message has the same id, and `NotAllowed` if the sender is bound to other
+        tools than that of the operation.
         """
         journal = self._engine.journal
         owner = await owner_of(journal, key) if arrival.tools else None
@@ -397,15 +400,15 @@ class ControlService:
         return DeliveryResult(key, entry.fresh, operation, applied)
 
     async def bring(self, key: str) -> bool:
-        """Finish an interrupted delivery: the run that waits for `key` takes the message. See `apply_pending`."""
+        """Finish an interrupted delivery: the run that waits for `key` receives the message. See `apply_pending`."""
         operation = await forward(self._engine.journal, key)
         return not operation or await self.apply_pending(split_operation_id(operation)[0])
 
     async def apply_pending(self, run: str) -> bool:
         """Apply pending entries to a run that no process drives.
 
-        False while a process drives it, or is about to, and has not applied them: it may end the run without reading
-        them, so the caller has to try again.
+        Return False while a process drives the run, or is about to, and has not applied them. The process may end the
+        run without reading them, so the caller has to try again.
         """
         row, journal = await self.row(run), self._engine.journal
         if not await journal.entries(command_stream(run), await self._last_applied(run)):

@@ -158,10 +158,10 @@ LEFT: Final = "the process that drives the run has not applied it yet"
 
 
 class Applied(msgspec.Struct, frozen=True):
-    """The result of a command: applied at once, or left for the process that drives the run (`elsewhere`).
+    """The result of a command. It was applied at once, or the process that drives the run applies it (`elsewhere`).
 
-    `lacks` names the tool whose code has to check the command first, where this process does not have it. `alert`: the
-    note is important to the person who gave the command, for example that it was refused after all.
+    `lacks` names the tool whose code has to check the command first, if this process does not have it. With `alert`,
+    the note is important to the person who gave the command, for example because the command was refused after all.
     """
 
     run: str

@@ -23,8 +23,8 @@ INFINITE: Final = float("inf")
 class CurrentOperation:
     """The operation that the running tool performs.
 
-    Reading `key` or `marker` is noticed: a keyed tool that never looks at its key was not deduped,
-    and is treated as a plain write from then on.
+    Reading `key` or `marker` is recorded. If a keyed tool never reads its key, the system could not deduplicate the
+    call, and the operation is treated as a plain write from then on.
     """
 
     __slots__ = (
@@ -70,13 +70,13 @@ class CurrentOperation:
 
     @property
     def key(self) -> str:
-        """The idempotency key: the same for every attempt of this operation, and for no other one."""
+        """The idempotency key. It is the same for every attempt of this operation, and unique to the operation."""
         self.key_read = True
         return self._key()
 
     @property
     def marker(self) -> str:
-        """The key in a form that can be planted in the effect and found again by `verify`."""
+        """The key in a form that can be planted in the effect, so that `verify` finds it again."""
         self.key_read = True
         return marker(self._key())
 
@@ -86,10 +86,10 @@ class CurrentOperation:
         return self._left_ms() / 1000
 
     def spend(self, cost: float) -> None:
-        """Say what this attempt has cost so far, in the unit of the tool's `Budget`.
+        """Report the cost of this attempt so far, in the unit of the tool's `Budget`.
 
-        It is recorded with the attempt's end and counts over all attempts, across crashes. Raises
-        `ArgumentError` for less than nothing and for what is no finite number.
+        The cost is recorded with the attempt's end and counts over all attempts, across crashes. Raises `ArgumentError`
+        for a negative or non-finite number.
         """
         if not isinstance(cost, (int, float)) or not 0 <= cost < INFINITE or self.cost + cost == INFINITE:  # pyright: ignore[reportUnnecessaryIsInstance]  # callers need not be typed
             raise ArgumentError(
@@ -100,11 +100,11 @@ class CurrentOperation:
         self.cost += cost
 
     def report(self, fact: str, value: Any) -> None:
-        """Say what else this call found or changed: `report("stock of A-1", 3)`.
+        """Report a fact that this call found or changed: `report("stock of A-1", 3)`.
 
-        It is recorded with the call's end, however that ended, and the run's `facts` know it from then on, with this
-        tool and operation as its source. The newest value of a name counts. It never raises, as the effect may be
-        done already: a value without a JSON form is kept as its text.
+        The fact is recorded with the end of the call, whatever its outcome. From then on it is in the run's `facts`,
+        with this tool and operation as its source. The newest value of a name counts. The method never raises, because
+        the effect may already have happened: a value without a JSON form is stored as text.
         """
         self.reported = self.reported or CallReport()
         self.reported.report(fact, value)
@@ -112,23 +112,25 @@ class CurrentOperation:
     def pending(self, item: str, *, within: timedelta = DAY, key: str = "", every: timedelta | None = None,
         about: str | tuple[str, ...] = (),
     ) -> None:  # fmt: skip
-        """Say that a part of this effect is accepted, and that its end comes later: 3 mails are sent, 2 are queued.
+        """Declare that a part of this effect is accepted and ends later, for example if 2 of 5 mails are queued.
 
-        Return what is done; the rest is awaited under `key` (left empty, it is made of the operation's own key and
-        the item) as a deferred outcome is: by `holdfast deliver`, by a webhook, by `verify`, which is asked at the
-        deadline (and `every` so often before it) and names in `Happened(missing=...)` what is not there, and at last
-        by a person. While it is pending, a further call of the tool about the same thing is not sent: `about` names the
-        parameters that say what it is about, or that thing itself; left empty, what the tool declares does. It never
-        raises, as the effect may be done already.
+        Return from the tool what is done. The rest is awaited under `key` (by default made of the operation's own key
+        and the item), like a deferred outcome. `holdfast deliver`, a webhook, `verify` or finally a person settles it.
+        `verify` is called at the deadline, and before it at the interval `every`; it names the missing parts in
+        `Happened(missing=...)`.
+
+        While the part is pending, no further call of the tool on the same subject is sent. `about` names the parameters
+        that identify the subject, or gives the subject itself; by default it is what the tool declares. The method
+        never raises, because the effect may already have happened.
         """
         self.reported = self.reported or CallReport()
         self.reported.await_item(item, within, key, every, about)
 
     def check_send(self) -> None:
-        """Call right before sending. Raises `SendByPassed` after the attempt's send-by deadline.
+        """Check the attempt's send-by deadline. Call it right before sending. Raises `SendByPassed` after the deadline.
 
-        A process that was paused may wake up hours later in the middle of a tool; by then another
-        attempt may have been made. Inner retries of a client library count as sends.
+        A process that was paused may continue hours later in the middle of a tool, when another attempt may already
+        have been made. Retries inside a client library count as sends.
         """
         left = self._left_ms()
         self.sends += 1
@@ -143,7 +145,7 @@ AT: Final[ContextVar[CurrentOperation | None]] = ContextVar("holdfast_operation"
 
 
 def current_operation() -> CurrentOperation:
-    """The operation that this tool performs now. Raises `OutsideRun` elsewhere."""
+    """The operation that the calling tool performs. Raises `OutsideRun` outside a tool."""
     operation = AT.get()
     if operation is None:
         raise OutsideRun(

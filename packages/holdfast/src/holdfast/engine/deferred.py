@@ -36,11 +36,12 @@ _AWAITING: Final = "owner"
 
 
 class ArrivedAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One message about something awaited.
+    """One message with an awaited answer.
 
-    `id` is its sender's name for it: the same id is the same message, however often it comes. `pending` says
-    that nothing is final yet. `result` is what the tool would have returned, as JSON. `sender` is the webhook sender
-    whose secret signed the message, and `tools` the only tools whose operations it may settle; empty: all.
+    `id` is the sender's name for the message: the same id is the same message, however often it arrives. The status
+    `pending` means that nothing is final yet. `result` is what the tool would have returned, as JSON. `sender` is the
+    webhook sender whose secret signed the message. `tools` are the tools whose operations it may settle; empty means
+    all.
     """
 
     id: str
@@ -56,12 +57,12 @@ class ArrivedAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     def entry(self) -> str:
         """The ledger key of the message. One sender can neither take an id of another nor block it.
 
-        The tools are part of it: a message that came under a wrong binding counts when it comes under the right one.
+        The tools are part of the key, so a message that arrived under a wrong binding is accepted under the right one.
         """
         return f"{self.sender}:{','.join(self.tools)}/{self.id}" if self.sender else self.id
 
     def refusal(self, owner: AwaitingOperation) -> str:
-        """Why the message must not settle the operation of `owner`; empty where it may."""
+        """The reason why the message must not settle the operation of `owner`; empty if it may."""
         if not self.tools or owner.tool in self.tools:
             return ""
         return f"sender {self.sender} is bound to {', '.join(self.tools)}, and {owner.operation} calls {owner.tool}"

@@ -115,7 +115,7 @@ class ToolCode(Protocol):
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """The names of its parameters, in order."""
+        """The names of the tool's parameters, in order."""
         ...
 
     @property

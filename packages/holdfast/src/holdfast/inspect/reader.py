@@ -93,7 +93,7 @@ class JournalReader:
                 after = rows[-1].run
 
     async def row(self, run: str) -> RunRow:
-        """One line of the listing. Raises `UnknownRun`."""
+        """The row of a run in the listing. Raises `UnknownRun`."""
         rows = await self.journal.runs(run=run)
         if not rows:
             raise UnknownRun(f"there is no run {run} in this journal", next_step="holdfast ps lists the runs")

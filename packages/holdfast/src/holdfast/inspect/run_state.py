@@ -22,9 +22,9 @@ _FACT = "fact:"
 
 
 class Open(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One operation without a final outcome. `part_of`: it is a part of that effect, which comes later.
+    """One operation without a final outcome. `part_of` is the effect of which it is a pending part.
 
-    `awaits` is the key under which its answer comes, `attempts` how often it was sent.
+    `awaits` is the key under which its answer arrives, and `attempts` the number of sends.
     """
 
     operation: str
@@ -38,11 +38,11 @@ class Open(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RunState(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The state of a run. `given` is what its code said when it handed over, `queue` to whom, and `why`.
+    """The state of a run. For a hand-off, `given` is what code passed, `queue` the recipient, `why` the reason.
 
-    `facts` are what it knew then; where it was not handed over, what it learned last. `done` are the effects in force,
-    with their receipts, `open` those with an unknown outcome. `asks` are its open questions, `sleeps` what it waits for
-    besides, `undelivered` messages not yet delivered, `spent` its costs by what they were for.
+    `facts` are the facts at the hand-off; without a hand-off, the current facts. `done` are the receipts of the effects
+    in force, and `open` the operations with an unknown outcome. `asks` are the open questions, `sleeps` the other
+    waits, `undelivered` the messages not yet delivered, and `spent` the costs by purpose.
     """
 
     run: str

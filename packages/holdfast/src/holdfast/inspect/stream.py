@@ -32,10 +32,10 @@ MODEL: Final = "model"
 
 
 class StreamEvent(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One event of a run. `position` is that of its record; a delta has the position of the event before it.
+    """One event of a run. `position` is that of its record; a delta has the position of the previous event.
 
-    `step` is the step or the operation that it is about, `tool` the tool. `text` is what was said: a piece of an
-    answer, the answer, a question, the reason of an outcome. `status` and `value` are those of an outcome or a result.
+    `step` is the step or operation of the event, and `tool` its tool. `text` is a part of an answer, an answer, a
+    question, or the reason of an outcome. `status` and `value` are those of an outcome or a result.
     """
 
     kind: StreamKind

@@ -405,8 +405,8 @@ def _unescaped(point: str) -> str:
 class JournalClock(msgspec.Struct, frozen=True):
     """A clock for `SqliteJournal(path, clock=...)`: leases, waits and settle windows are measured by it.
 
-    `uptime_ms` counts milliseconds, never goes back, and two of its values compare while `boot` is the same.
-    `wall_ms` is the calendar. Every process that has the file open needs a clock of the same `boot`.
+    `uptime_ms` counts milliseconds and never decreases; its values are comparable while `boot` is the same. `wall_ms`
+    is the wall clock. Every process that opens the file needs a clock with the same `boot`.
     """
 
     boot: str

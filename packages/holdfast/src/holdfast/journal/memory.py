@@ -86,9 +86,9 @@ class _Fault:
 
 
 class MemoryJournal:
-    """The port, without a disk.
+    """A journal in memory.
 
-    `now` is the journal's clock in milliseconds, `wall` the calendar's (by default the same).
+    `now` is the journal's clock in milliseconds, and `wall` the wall clock (by default the same).
     """
 
     def __init__(

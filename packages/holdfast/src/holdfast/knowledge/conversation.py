@@ -33,8 +33,8 @@ class History:
     """A conversation at one point of a run. Pass it to `run.decide`, which stores only its position.
 
     `messages` are those since the last compaction, oldest first, in the form in which they were appended. `summary`
-    replaces earlier messages, and `proven` lists what was done and is pending, from the records; both are empty if
-    no message was compacted, and together they are the `preface`.
+    replaces earlier messages, and `proven` lists completed and pending effects from the records. Both are empty if no
+    message was compacted. Together they are the `preface`.
     """
 
     def __init__(self, name: str, messages: list[tuple[int, Any]], through: int, summary: str, proven: str) -> None:
@@ -47,17 +47,17 @@ class History:
 
     @property
     def preface(self) -> str:
-        """The text that a model needs before the messages; empty if it sees the whole conversation."""
+        """The text for a model before the messages; empty if the messages are the whole conversation."""
         return f"{self.proven}\n\nWhat was said before, in short:\n{self.summary}" if self.summary else ""
 
     def to_dict(self) -> dict[str, Any]:
-        """The recorded form for a decision that was shown this history: its position, and a digest of it."""
+        """The form in which a decision records this history: its position and a digest."""
         text = msgspec.json.encode([self.summary, self.messages], order="deterministic")
         return {"conversation": self.name, "through": self.through, "digest": hashlib.sha256(text).hexdigest()[:16]}
 
 
 class Conversation:
-    """One conversation. Several runs can share it; each keeps its own records of what it did."""
+    """One conversation. Several runs can share it; each keeps its own records."""
 
     def __init__(self, context: Callable[[], RunContext], name: str, state: ConversationState) -> None:
         own = name == context().run
@@ -74,8 +74,8 @@ class Conversation:
     async def append(self, message: Any, *, id: str = "") -> bool:  # noqa: A002 - the spelling users write
         """Append a message: any value with a JSON form, such as a mapping of role and content. True if it is new.
 
-        It is appended once, even if this code runs again after a crash. `id` is the message's name at its source
-        (of a tool call, of a webhook): a second message with that id is not appended, whichever run brings it.
+        The message is appended once, even if this code runs again after a crash. `id` is its id at the source (of a
+        tool call, of a webhook). A second message with that id is not appended, whichever run appends it.
         """
         plain = msgspec.json.decode(msgspec.json.encode(message, enc_hook=json_form))
         if plain is None:
@@ -83,7 +83,7 @@ class Conversation:
         return await self._say(Spoken(self._context().run, "", plain), id)
 
     async def history(self) -> History:
-        """The messages so far, of this run and of others. The same on replay."""
+        """The messages so far, of this run and of others. A replay returns the same messages."""
         state, context = self._state, self._context()
         answer: dict[str, Any] = await context.value(f"history{self._of}", lambda: self._read(context))
         state.entries.update({number: msgspec.convert(entry, Spoken) for number, entry in answer.get("new", [])})
@@ -96,11 +96,11 @@ class Conversation:
         )
 
     async def compact(self, summary: str, history: History, *, keep: int = 0) -> None:
-        """From here on show `summary` in place of the messages in `history`, except the last `keep` of them.
+        """Replace the messages in `history` by `summary`, except the last `keep` of them.
 
-        Messages appended after `history` was taken stay. Nothing is removed. Receipts are separate: every later
-        history has what is done and pending in its `preface`, from the records. Keep a call of a tool together with
-        its answer. Raises `UsageError` for an empty summary.
+        Messages that were appended after `history` was read are kept. Nothing is deleted. Every later history lists
+        completed and pending effects in its `preface`, from the records, whatever the summary says. Keep a call of a
+        tool together with its answer. Raises `UsageError` for an empty summary.
         """
         if not summary.strip() or keep < 0:
             raise UsageError("a compaction needs a summary", next_step="say in short what was said")

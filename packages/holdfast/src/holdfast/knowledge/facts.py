@@ -21,14 +21,14 @@ WITHDRAWN: Final = "the runtime, since a fact was corrected"
 
 
 class Facts:
-    """The facts of one run. On replay they are what they were."""
+    """The facts of one run. A replay restores them."""
 
     def __init__(self, context: Callable[[], RunContext], known: Known) -> None:
         self._context = context
         self._known: Final = known
 
     def get(self, name: str) -> Fact | None:
-        """The fact of that name, known or inferred; None if it is missing."""
+        """The fact of that name, known or inferred, or None."""
         return self._known.facts.get(name)
 
     def values(self) -> dict[str, Any]:
@@ -45,10 +45,10 @@ class Facts:
     ) -> Correction:
         """Learn a fact that a person stated, a tool read, or an effect changed on the side.
 
-        A new value of a known fact is a correction: what it invalidated is returned. Steps of a running plan
-        that relied on it send nothing more, and the plan ends in `NewPlanNeeded`. `inferred_from` names the facts
-        that this one follows from. Raises `UsageError` for a name that cannot name a step, a confidence outside 0 to 1,
-        and a value that has no JSON form.
+        A new value of a known fact is a correction. The returned `Correction` lists what it invalidated. Steps of a
+        running plan that relied on the fact send nothing more, and the plan ends in `NewPlanNeeded`. `inferred_from`
+        names the facts from which this one follows. Raises `UsageError` for a name that cannot name a step, a
+        confidence outside 0 to 1, and a value that has no JSON form.
         """
         inferred = bool(inferred_from) or confidence < 1
         fact = _checked(Fact(name, value, source, 0, confidence, tuple(inferred_from), inferred))
@@ -71,9 +71,9 @@ class Facts:
         stakes: Stakes = Stakes(),  # noqa: B008 - a frozen value
         choices: Sequence[Scalar] = (),
     ) -> Fact:
-        """The fact, at the smaller expected cost: inferred, or asked of a person. The figures are journaled.
+        """The fact, inferred or asked of a person, whichever has the smaller expected cost. The figures are recorded.
 
-        Raises `TimeoutError` if no answer arrives within the time of the stakes, and there is no guess to use then.
+        Raises `TimeoutError` if no answer arrives within the time of the stakes and there is no guess.
         """
         weighed = weigh(name, guess, stakes)
         recorded = await self._journaled(f"weighed:{name}", lambda: weighed, type(weighed))
@@ -95,13 +95,13 @@ class Facts:
         return self._known.facts[name]
 
     async def fresh(self, name: str, within: timedelta) -> Fact | None:
-        """The fact, unless it is missing or was learned longer ago: then read it again."""
+        """The fact, or None if it is missing or older than `within`. Then read it again."""
         fact = self.get(name)
         now_ms = await self._now_ms()
         return fact if fact is not None and now_ms - fact.at_ms <= milliseconds(within) else None
 
     async def require(self, within: timedelta, *names: str) -> dict[str, Any]:
-        """The values of these facts, none of them older than `within`. Raises `StaleFacts` naming those that are."""
+        """The values of these facts. Raises `StaleFacts` if one is missing or older than `within`; it names them."""
         now_ms = await self._now_ms()
         stale = self._known.older_than(now_ms - milliseconds(within), names)
         if stale:

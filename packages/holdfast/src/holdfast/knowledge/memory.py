@@ -31,7 +31,7 @@ class UserMemory:
         self.user = user
 
     async def recall(self) -> dict[str, Remembered]:
-        """The current knowledge, by name, without entries that have expired or were forgotten."""
+        """The current entries, by name, without those that have expired or were forgotten."""
         context = self._context()
 
         async def fresh() -> dict[str, Any]:
@@ -44,7 +44,7 @@ class UserMemory:
     async def learn(
         self, name: str, value: Any, *, kind: Kind = "fact", source: str, expires: timedelta | None = None
     ) -> None:
-        """Store this about the user. `source` says who or what stated it; `value` is plain JSON."""
+        """Store an entry about the user. `source` is its origin, a person or a tool; `value` is plain JSON."""
         if not name or not source:
             raise UsageError("a memory has a name and a source", next_step="say who or what said it: source='the user'")
         context = self._context()
@@ -53,21 +53,21 @@ class UserMemory:
         await _keep(context, memory_stream(self.user), Remembered(name, value, kind, source, context.run, now, until))
 
     async def forget(self, name: str, *, source: str) -> None:
-        """Stop recalling it. The ledger keeps the entry, and who asked to forget it."""
+        """Stop recalling an entry. The ledger keeps the entry and the source of the request."""
         context = self._context()
         entry = Remembered(name, None, source=source, run=context.run, at_ms=context.now_ms(), gone=True)
         await _keep(context, memory_stream(self.user), entry)
 
 
 class Lessons:
-    """The lessons of earlier runs on one topic: heuristics, with how often they held. They are advice, never proof."""
+    """The lessons of earlier runs on one topic: heuristics, and how often they were right. They are only advice."""
 
     def __init__(self, context: Callable[[], RunContext], topic: str) -> None:
         self._context = context
         self.topic = topic
 
     async def recall(self) -> list[Lesson]:
-        """Every lesson on this topic, the one that held most often first."""
+        """Every lesson on this topic, beginning with the one that was right most often."""
         context = self._context()
 
         async def fresh() -> dict[str, Any]:
@@ -78,12 +78,12 @@ class Lessons:
         return msgspec.convert(recalled["lessons"], list[Lesson])
 
     async def learn(self, text: str) -> None:
-        """Keep a heuristic that this run has learned."""
+        """Store a heuristic that this run has learned."""
         context = self._context()
         await _keep(context, lessons_stream(self.topic), Heeded(text, context.run))
 
     async def held(self, text: str, *, yes: bool) -> None:
-        """Record whether a lesson held when this run applied it."""
+        """Record if a lesson was right when this run applied it."""
         context = self._context()
         await _keep(context, lessons_stream(self.topic), Heeded(text, context.run, yes))
 

@@ -20,7 +20,7 @@ G = TypeVar("G")
 
 
 class Need:
-    """A fact that is required before planning, the question that asks for it, and what can be inferred instead."""
+    """A fact that is required before planning, the question that asks for it, and a possible inference."""
 
     def __init__(
         self, name: str, question: str, guess: Guess | None = None, stakes: Stakes | None = None,
@@ -31,15 +31,15 @@ class Need:
 
 
 class ProductionLoop(Generic[G]):
-    """Parts of an agent, put together: `await loop(run, goal)` inside any agent.
+    """A loop of observing, planning and executing: `await loop(run, goal)` inside any agent.
 
-    - `observe(run, goal, trouble)` learns what it can, and returns what is needed besides.
-    - `think` makes the plan, journaled by `run.decide`: any callable of (goal, facts, trouble) returning a `Plan` or a
-      `Thought`, or an agent of Pydantic AI, which receives a text. `trouble` lists why earlier plans failed, and
-      what people said meanwhile.
-    - `gate(plan, facts)` returns whether a person has to approve the plan first.
-    - `verify(run, result)` records the result in `run.facts`, and returns whether the goal is reached.
-    - `queue` receives the run if `rounds` did not reach the goal; the answer is used in as many more rounds.
+    - `observe(run, goal, trouble)` learns facts, and returns the facts that are still needed.
+    - `think` makes the plan, and `run.decide` records it. It is a callable of (goal, facts, trouble) that returns a
+      `Plan` or a `Thought`, or an agent of Pydantic AI, which receives a text. `trouble` lists the failures of earlier
+      plans and the messages of people.
+    - `gate(plan, facts)` returns True if a person has to approve the plan first.
+    - `verify(run, result)` records the result in `run.facts`, and returns True if the goal is reached.
+    - `queue` receives the run if the goal is not reached within `rounds`. The answer is used in as many further rounds.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class ProductionLoop(Generic[G]):
         self._gate, self._rounds, self._queue = gate, rounds, queue
 
     async def __call__(self, run: Run, goal: G) -> PlanResult:
-        """The result of the plan that reached the goal. Raises `TimeoutError` if no answer arrived in time."""
+        """Return the result of the plan that reached the goal. Raises `TimeoutError` if no answer arrived in time."""
         trouble: list[str] = []
         number, left = 0, self._rounds
         while True:
@@ -95,7 +95,7 @@ class ProductionLoop(Generic[G]):
 
 
 class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The usage of a thought: tokens, and the cost in the unit that you count."""
+    """The usage of a thought: tokens, and the cost in a unit of your choice."""
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -103,7 +103,7 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Thought(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A plan, and what is recorded with it: why, how sure (from 0 to 1), and its usage."""
+    """A plan, and what is recorded with it: the reason, the confidence (from 0 to 1), and the usage."""
 
     plan: Plan
     why: str = ""

@@ -26,9 +26,9 @@ Summarize: TypeAlias = Callable[[tuple[ChatMessage, ...]], Awaitable[ModelReply]
 
 
 class Compaction(msgspec.Struct, frozen=True):
-    """The rule: from `above` tokens on, estimated, all but the last `keep` messages are summarized.
+    """The rule of compaction: above about `above` tokens, all messages except the last `keep` are summarized.
 
-    A call and its outcome stay together, so somewhat more than `keep` may stay.
+    A call and its outcome stay together, so slightly more than `keep` messages may stay.
     """
 
     above: int = 100_000

@@ -31,10 +31,10 @@ class ModelCall(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ChatMessage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One message of a conversation. Those of `tool` answer the call of the assistant's that has the id `answers`.
+    """One message of a conversation. A message of `tool` answers the assistant's call with the id `answers`.
 
-    `native` is the message in the form of the provider that made it: providers want back what they signed. A client
-    ignores that of another provider.
+    `native` is the message in the form of the provider that made it, because providers require the parts that they
+    signed. A client ignores the form of another provider.
     """
 
     role: Literal["user", "assistant", "tool"]
@@ -47,10 +47,10 @@ class ChatMessage(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ModelRequest(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The question to a model. `tools` are as `run.tools.schemas("json")` describes them.
+    """A request to a model. `tools` are in the form of `run.tools.schemas("json")`.
 
-    `returns` is the JSON schema that the text of the answer has to fit; empty for free text. `messages` come last, so
-    that the record of a conversation that grows holds the new ones only.
+    `returns` is the JSON schema that the text of the answer has to fit; it is empty for free text. `messages` come
+    last, so that each record of a growing conversation holds only the new messages.
     """
 
     instructions: str = ""
@@ -61,7 +61,7 @@ class ModelRequest(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ModelReply(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The answer of a model: text, calls, or both. `model` gave it; `why` says why a fallback was asked."""
+    """The answer of a model: text, calls, or both. `model` names the model, and `why` the reason for a fallback."""
 
     text: str = ""
     calls: tuple[ModelCall, ...] = ()
@@ -85,7 +85,7 @@ class Model(Protocol):
         ...
 
     async def answer(self, request: ModelRequest, on_text: OnText) -> ModelReply:
-        """The answer to the request. Raises `ModelError`; it does not try again by itself."""
+        """Return the answer to the request. Raises `ModelError`. A model does not retry by itself."""
         ...
 
 

@@ -39,16 +39,16 @@ _NOT_ASKED = "the model was not asked"
 
 
 class Fallback(msgspec.Struct, frozen=True):
-    """Another model for a turn, and the classes of errors of the one before after which it is asked."""
+    """Another model for a turn, and the error classes of the previous model after which it is asked."""
 
     model: Model
     after: tuple[ErrorClass, ...] = ANY_OUTAGE
 
 
 class LoopLimits(msgspec.Struct, frozen=True):
-    """The limits of one conversation: its turns, the tokens of all of them, and those of one answer.
+    """The limits of one conversation: its turns, the tokens of all turns, and the tokens of one answer.
 
-    `corrections` is how often a model is asked again for an answer that was cut or does not fit, before the loop stops.
+    `corrections` is how often a model is asked again after an answer that was cut or does not fit. Then the loop stops.
     """
 
     turns: int = 50
@@ -66,11 +66,11 @@ class LoopLimits(msgspec.Struct, frozen=True):
 
 
 class ModelLoop(msgspec.Struct, frozen=True):
-    """A model with instructions, put in a loop: `await loop(run, text)` inside any agent.
+    """A model with instructions that runs in a loop: `await loop(run, text)` inside any agent.
 
-    `tools` names those that the model is offered; None offers all tools of the agent. The `fallbacks` are asked in
-    order, each after errors of the classes that it names. `retry` and `timeout` are those of one call of a model.
-    `compaction` is the rule by which a long history is replaced by a summary and the receipts.
+    `tools` names the tools that the model can call; None means all tools of the agent. The `fallbacks` are asked in
+    order, each after errors of the classes that it names. `retry` and `timeout` apply to one call of a model.
+    `compaction` is the rule that replaces a long history by a summary and the receipts.
     """
 
     model: Model
@@ -94,11 +94,11 @@ class ModelLoop(msgspec.Struct, frozen=True):
             )
 
     async def __call__(self, run: Run, prompt: str | Sequence[ChatMessage]) -> str:
-        """The text with which the model ends. Raises `LoopStopped` at a limit, a refusal, or an unusable answer."""
+        """Return the model's last text. Raises `LoopStopped` at a limit, a refusal, or an unusable answer."""
         return await self._ended(Chat(run, self, prompt))
 
     async def ask(self, run: Run, prompt: str | Sequence[ChatMessage], returns: type[T]) -> T:
-        """As a call of the loop, with an answer of that type. The model is told where its answer does not fit."""
+        """Run the loop for an answer of that type. The model receives the errors of an answer that does not fit."""
         if isinstance(cast("object", returns), (str, int, float, list, tuple, dict, type(None))):
             raise UsageError(
                 f"ask(..., {returns!r}) names no type of the answer",
@@ -139,11 +139,11 @@ class Chat:
 
     @property
     def messages(self) -> list[ChatMessage]:
-        """The conversation so far, as the model sees it next."""
+        """The conversation so far, in the form for the next request."""
         return self._history.messages
 
     async def turn(self) -> ModelReply:
-        """Ask the model until it gives a usable answer: its calls, or its last text. Raises `LoopStopped`."""
+        """Ask the model until it returns a usable answer: calls, or its last text. Raises `LoopStopped`."""
         while True:
             reply = await self._next_reply()
             problem = self._problem(reply)
@@ -171,7 +171,7 @@ class Chat:
         return outcomes
 
     def value(self, text: str) -> Any:
-        """The value of an answer as structured output. Raises `ValueError` where it does not fit."""
+        """The value of an answer as structured output. Raises `ValueError` if it does not fit."""
         decoded: dict[str, Any] = msgspec.json.decode(text, type=dict[str, Any])
         return codec_for(self._returns).decode(msgspec.json.encode(decoded[_VALUE] if self._wrapped() else decoded))
 

@@ -22,10 +22,10 @@ class ProposedPlan(msgspec.Struct, frozen=True):
 
 
 class ModelPlanner:
-    """`ProductionLoop(observe, ModelPlanner(model, tools), verify)`: the model is shown the goal and the facts.
+    """A planner for `ProductionLoop(observe, ModelPlanner(model, tools), verify)`.
 
-    It is also shown why earlier plans failed. Its answer has to fit the schema of plans made of these tools.
-    `instructions` say what a good plan is.
+    The model receives the goal, the facts and the failures of earlier plans. Its answer has to fit the schema of plans
+    made of these tools. `instructions` describe a good plan.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class ModelPlanner:
         self._request = ModelRequest(instructions, returns=plan_schema(tools), max_tokens=max_tokens)
 
     async def run(self, prompt: str, /) -> ProposedPlan:
-        """The plan that the model proposes. Raises `ModelError` for a refusal and for an answer that was cut."""
+        """Return the plan that the model proposes. Raises `ModelError` for a refusal and for an answer that was cut."""
         request = msgspec.structs.replace(self._request, messages=(user(prompt),))
         reply = await self._model.answer(request, lambda _text: None)
         if reply.stop == "refusal":

@@ -30,13 +30,14 @@ PATIENCE: Final = timedelta(minutes=5)
 
 
 class Key(msgspec.Struct, frozen=True, omit_defaults=True, tag="key"):
-    """The system dedupes on our idempotency key.
+    """A declaration that the system deduplicates on our idempotency key.
 
-    `ttl` is how long it remembers a key, counted from the first send that may have arrived; None means for ever and is
-    spelled `Key.forever()`. `in_progress` says what it does with a key whose first request still runs,
-    `in_progress_statuses` by which HTTP statuses it says so (409, with its `Retry-After`), and `in_progress_patience`
-    how long that is waited for. `mismatch` says what it does with a key that comes with other parameters, and `stores`
-    which answers it gives again: only successes, or every answer, refusals and errors included.
+    `ttl` is how long the system remembers a key, counted from the first send that may have arrived. None means forever:
+    write `Key.forever()`. `in_progress` is its reaction to a key whose first request is still running,
+    `in_progress_statuses` the HTTP statuses of that reaction (409, with its `Retry-After`), and `in_progress_patience`
+    how long the runtime waits for that request. `mismatch` is the system's reaction to a known key with other
+    parameters. `stores` says which answers it returns again: only successes, or every answer, including refusals and
+    errors.
     """
 
     ttl: timedelta | None
@@ -67,11 +68,11 @@ class Key(msgspec.Struct, frozen=True, omit_defaults=True, tag="key"):
 
 
 class Natural(msgspec.Struct, frozen=True, omit_defaults=True, tag="natural"):
-    """Repeating the effect changes nothing, unless another party acted in between.
+    """A declaration that repeating the effect changes nothing, unless another party acted in between.
 
-    Without `observe` it is repeated only `within` that time of its first attempt. `settle_window` is how long after
-    its call is over an attempt without an answer may still land. Until then the operation is not settled, so that such
-    an attempt never overwrites what is written next.
+    Without `observe`, the effect is repeated only `within` that time after its first attempt. `settle_window` is how
+    long an attempt without an answer may still land after its call ended. Until then the operation is not settled, so
+    that such an attempt never overwrites a later write.
     """
 
     within: timedelta = timedelta(minutes=5)
@@ -85,10 +86,10 @@ class Natural(msgspec.Struct, frozen=True, omit_defaults=True, tag="natural"):
 
 @dataclass(frozen=True, init=False)
 class Once:
-    """When a call that a model chose repeats an earlier one, for how long, and what then happens.
+    """The rule for a call of a model that repeats an earlier one: when it does, for how long, and what happens then.
 
-    It does where all arguments are those of the newest call with the same `parameters`. With `reworded` those
-    alone decide, whatever the others are: a model that asks again rewords the same thing.
+    A call is a repeat if all its arguments equal those of the newest call with the same `parameters`. With `reworded`,
+    only the `parameters` are compared, because a model that asks again may reword the other arguments.
     """
 
     parameters: tuple[str, ...]
@@ -107,11 +108,11 @@ class Once:
 
 @dataclass(frozen=True, init=False)
 class Pending:
-    """The thing that a success of the tool leaves pending, and its subject: `Pending("an answer", about="lead")`.
+    """The part of a success that is still pending, and its subject: `Pending("an answer", about="lead")`.
 
-    While it is pending, a further call of the tool about the same thing is not sent. `about` names the parameters that
-    say what a call is about; left empty, those of `claim` or `once` do, else all that hold no wording. Without an
-    `item` nothing is left by itself: the tool's body says what is pending.
+    While it is pending, no further call of the tool on the same subject is sent. `about` names the parameters that
+    identify the subject. By default those of `claim` or `once` do, otherwise all parameters that hold no wording.
+    Without an `item`, only the tool's body declares what is pending.
     """
 
     item: str

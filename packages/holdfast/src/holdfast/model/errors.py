@@ -53,7 +53,7 @@ def checked_wait(retry_after: float | None) -> float | None:
 
 
 class NotSent(HoldfastError):
-    """The tool's statement that nothing landed: the request never reached the system, or was turned away whole.
+    """The tool's statement that nothing landed: the request never reached the system, or was refused as a whole.
 
     `retry_after` is the time in seconds after which the system asks to be tried again, at most a year.
     Raises `ArgumentError` for anything else.
@@ -91,11 +91,11 @@ LONGEST_ANSWER: Final = timedelta(days=36_525)
 class Deferred(HoldfastError):
     """The system accepted the call, and its answer comes later ("confirmation within 24 hours").
 
-    `within` is the deadline for the answer, counted from now. `key` is the name under which the answer will come
-    (a confirmation number, say); it must identify this one effect. Left empty, it is the operation's own
-    idempotency key. `every` is how often `verify` looks for it meanwhile. Until the answer comes the operation is
-    pending and nothing is sent again; when the deadline passes it is verified, and else a person is asked. Time alone
-    never makes it `failed`.
+    `within` is the deadline for the answer, counted from now. `key` is the name under which the answer arrives, for
+    example a confirmation number. It must identify this one effect; by default it is the operation's own idempotency
+    key. `every` is the interval at which `verify` looks for the answer. Until the answer arrives, the operation is
+    pending and nothing is sent again. At the deadline the operation is verified; if that proves nothing, a person is
+    asked. Time alone never makes it `failed`.
     """
 
     def __init__(
@@ -197,7 +197,7 @@ class RunError(HoldfastError):
 
 
 class RunSuspended(RunError):
-    """The run waits and holds no process. The message says for what and names the command that answers."""
+    """The run waits, without a process. The message says what it waits for and names the command that answers."""
 
 
 class RunStopped(RunError):
@@ -258,7 +258,7 @@ class ClaimUnproven(RunError):
 
 
 class TransactionAborted(RunError):
-    """A transaction was called off: `undone` names what was compensated, `still_standing` what was not."""
+    """A transaction was aborted. `undone` names what was compensated, `still_standing` what was not."""
 
     def __init__(
         self,

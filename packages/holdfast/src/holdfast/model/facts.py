@@ -16,7 +16,7 @@ from holdfast.model.transaction import encloses
 class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
     """One thing held to be true. `confidence` is from 0 to 1; `at_ms` is the wall clock at which it was learned.
 
-    `source` is its origin. Where a tool reported it, that is the tool, and `operation` its operation.
+    `source` is the origin of the fact. If a tool reported it, `source` is the tool and `operation` its operation.
     """
 
     name: str
@@ -30,7 +30,7 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Guess(msgspec.Struct, frozen=True):
-    """A possible inference: its value, how sure it is, and from which facts."""
+    """A possible inference: its value, its confidence, and the facts from which it follows."""
 
     value: Any
     confidence: float
@@ -41,7 +41,7 @@ class Guess(msgspec.Struct, frozen=True):
 class Stakes(msgspec.Struct, frozen=True):
     """The costs of a question and of acting on a wrong guess, in one unit of your choice.
 
-    `within` is how long an answer is waited for: then the guess is taken after all, if there is one.
+    `within` is the time limit for an answer. After it the guess is used, if there is one.
     """
 
     asking: float = 1.0
@@ -62,9 +62,9 @@ class Weighed(msgspec.Struct, frozen=True):
 class Correction(msgspec.Struct, frozen=True, omit_defaults=True):
     """The effect of a new value on what relied on the old one.
 
-    `invalidated` facts were inferred from it, directly or not; `dropped` steps had not been executed; `executed`
-    ones had, and have to be compensated or reviewed. `underway` steps had begun: nothing more is sent for them, and
-    the end of their plan says whether they were executed.
+    `invalidated` facts were inferred from the old value, directly or not. `dropped` steps had not been executed.
+    `executed` steps had been executed, and have to be compensated or reviewed. `underway` steps had begun: nothing more
+    is sent for them, and the end of their plan shows if they were executed.
     """
 
     fact: str
@@ -197,7 +197,7 @@ class Known:
 
 
 def without(plan: Plan, dropped: Iterable[str]) -> Plan:
-    """The plan without these steps (by their ids, or as a correction names them) and all that wait for them."""
+    """The plan without these steps (by id, or as a correction names them) and without the steps that wait for them."""
     gone = {name.rpartition("/")[2] for name in dropped}
     kept = tuple(step for step in plan.steps if step.id not in gone and not plan.before(step) & gone)
     return msgspec.structs.replace(plan, steps=kept)

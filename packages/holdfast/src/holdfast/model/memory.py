@@ -19,9 +19,10 @@ Kind = Literal["fact", "preference", "constraint"]
 
 
 class Remembered(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One thing known about a user: `source` says who or what said it, `run` where it was learned.
+    """One entry about a user. `source` is its origin, and `run` the run that learned it.
 
-    `at_ms` and `until_ms` are wall clocks; after `until_ms` it is not recalled any more. `gone`: it was forgotten.
+    `at_ms` and `until_ms` are wall clocks; after `until_ms` the entry is no longer recalled. `gone` is true if it was
+    forgotten.
     """
 
     name: str
@@ -43,7 +44,7 @@ class Heeded(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Lesson(msgspec.Struct, frozen=True):
-    """A heuristic from an earlier failure, the run it came from, and how often it held or did not."""
+    """A heuristic from an earlier failure, the run that learned it, and how often it was right or wrong."""
 
     text: str
     run: str

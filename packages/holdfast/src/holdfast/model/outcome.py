@@ -23,7 +23,7 @@ SETTLED: frozenset[Phase] = frozenset({"succeeded", "failed", "cancelled", "unkn
 
 
 class Basis(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """Who proved an outcome: the call returned, evidence was read back, or a named person stated it."""
+    """The proof of an outcome: the return of the call, evidence that was read back, a named person, or a rule."""
 
     by: Literal["returned", "evidence", "person", "rule"]
     name: str = ""
@@ -59,7 +59,7 @@ class PendingEffect(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Receipt(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Proof that an effect happened, as the journal holds it. Built by the runtime only.
+    """Proof that an effect happened, from the journal. Only the runtime builds it.
 
     `key` is the idempotency key under which the effect was sent, `at_ms` the wall clock of its outcome.
     """
@@ -72,12 +72,12 @@ class Receipt(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Outcome(msgspec.Struct, Generic[R], frozen=True):
-    """The present knowledge about one operation.
+    """The current knowledge about one operation.
 
-    `result` is the decoded result of a success; reading it on anything else raises, so that a
-    failure is never mistaken for a value of type None. `pending` names the parts of a success whose end comes
-    later (see `run.wait_pending`), and `facts` what its tool reported about the world. `arguments` are those that
-    were sent: where a person changed what was called, `edited_by` is that person.
+    `result` is the decoded result of a success. Reading it for any other status raises, so a failure is never mistaken
+    for the value None. `pending` names the parts of a success that end later (see `run.wait_pending`), and `facts` are
+    the facts that its tool reported. `arguments` are those that were sent. If a person changed them, `edited_by` is
+    that person.
     """
 
     status: Status
@@ -96,7 +96,7 @@ class Outcome(msgspec.Struct, Generic[R], frozen=True):
 
     @property
     def result(self) -> R:
-        """The decoded result. Raises `OperationFailed` or `OutcomeUnknown` where there is none."""
+        """The decoded result. Raises `OperationFailed` or `OutcomeUnknown` if there is none."""
         if self.status != "succeeded":
             raise self.error()
         return self.value  # type: ignore[return-value]  # a success always carries R, which may be None
@@ -106,7 +106,7 @@ class Outcome(msgspec.Struct, Generic[R], frozen=True):
         return error_of(self)
 
     def as_text(self) -> str:
-        """The outcome for a model to read: what happened, and whether it was reused."""
+        """The outcome as text for a model: what happened, and if it was reused."""
         return text_of(self)
 
 
@@ -134,11 +134,11 @@ EXPIRED: Final = "expired"
 
 
 class Happened(msgspec.Struct, Generic[R_co], frozen=True, omit_defaults=True):
-    """The effect is there and it is *ours*: found by our marker or key, or by authoritative state.
+    """The effect exists and it is *ours*: found by our marker or key, or by authoritative state.
 
-    Constructing it asserts identity; a mere likeness is `CannotTell(evidence=...)`. `missing` names
-    what is not there yet when the effect is ours but partial: each part once, up to 10,000 of them.
-    Raises `ValueError` for names that do not name a part.
+    This verdict asserts the identity of the effect; for mere similarity, return `CannotTell(evidence=...)`. `missing`
+    names the missing parts of a partial effect: each part once, up to 10,000 of them. Raises `ValueError` for an
+    invalid name of a part.
     """
 
     result: R_co
@@ -151,19 +151,19 @@ class Happened(msgspec.Struct, Generic[R_co], frozen=True, omit_defaults=True):
 
 
 class DidNotHappen(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The effect is not there *now*. The runtime decides whether that may be believed yet."""
+    """The effect does not exist *now*. The runtime decides if that can be believed yet."""
 
     evidence: str = ""
 
 
 class CannotTell(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The world could not be read, or what was read proves nothing."""
+    """The system could not be read, or the reading proves nothing."""
 
     evidence: str = ""
 
 
 class Conflict(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Something is there that is not ours and excludes ours."""
+    """Another effect exists that is not ours and excludes ours."""
 
     evidence: str = ""
 
@@ -216,7 +216,7 @@ class DecisionFailed(OperationFailed):
 
 
 class Rejected(OperationFailed):
-    """The system refused: it answered, and nothing landed. Tools raise it; agents catch it.
+    """The system refused the call, and nothing landed. Tools raise it; agents catch it.
 
     `code` is the system's own name for the refusal (for example `"card_declined"`).
     """
@@ -249,7 +249,7 @@ class OutcomeUnknown(HoldfastError):
 
 
 class OutcomePending(HoldfastError):
-    """The call was not sent: something is pending about the same thing. `outcome` says what, and since when."""
+    """The call was not sent, because an effect on the same subject is pending. `outcome` names it and its start."""
 
     def __init__(
         self, message: str, *, outcome: Outcome[object] | None = None, known: str = "", next_step: str = ""

@@ -19,8 +19,8 @@ FACT: Final = "$fact"
 class Call(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """One call of a tool.
 
-    An argument `{"$result": "flight.code"}` is a part of an earlier step's result, `{"$fact": "airport"}` what the run
-    knows under that name.
+    An argument `{"$result": "flight.code"}` is a part of an earlier step's result. An argument `{"$fact": "airport"}`
+    is the run's fact of that name.
     """
 
     tool: str
@@ -30,14 +30,13 @@ class Call(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
 class PlanStep(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, kw_only=True):
     """One step.
 
-    `fallbacks` are tried in order, each only when what came before is proven to have failed. It begins when the
-    steps it refers to and those in `after` are over; `when` decides whether it is needed. `abort_if` are conditions
-    that call the plan off: before anything of the step is sent, except that a condition which reads the step's own
-    result is judged after it. `ask_if` is a condition under which a person has to agree
-    first. `timeout_s` limits one call, `attempts` how often one call is tried; neither goes beyond what the tool
-    declares. `hold` keeps an irreversible effect
-    until everything else has succeeded. `relies_on` are facts that it needs besides those that its arguments name:
-    where one of them is corrected, it is dropped.
+    `fallbacks` are tried in order, each only if the previous call is proven to have failed. The step begins when the
+    steps that it refers to and those in `after` have ended. `when` is the condition under which the step is needed.
+    `abort_if` are conditions that abort the plan. They are evaluated before anything of the step is sent; a condition
+    that reads the step's own result is evaluated after the step. `ask_if` is a condition under which a person has to
+    approve the step first. `timeout_s` limits one call, and `attempts` the attempts of one call, both within the limits
+    of the tool. `hold` delays an irreversible effect until everything else has succeeded. `relies_on` are facts that
+    the step needs besides those that its arguments name. If one of them is corrected, the step is dropped.
     """
 
     id: str
@@ -59,7 +58,7 @@ class PlanStep(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
 
 
 class Plan(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, kw_only=True):
-    """Steps towards a goal. `together`: they are one transaction, which an abort compensates."""
+    """Steps towards a goal. With `together` they are one transaction, which an abort compensates."""
 
     goal: str
     steps: tuple[PlanStep, ...]
@@ -68,7 +67,7 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
 
     @property
     def digest(self) -> str:
-        """Sixteen characters that name exactly this plan: what an approval is bound to."""
+        """Sixteen characters that identify exactly this plan. An approval is bound to them."""
         return hashlib.sha256(msgspec.json.encode(self, order="deterministic")).hexdigest()[:16]
 
     def step(self, name: str) -> PlanStep:
@@ -76,12 +75,12 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
         return next(step for step in self.steps if step.id == name)
 
     def waits_for(self, step: PlanStep) -> tuple[str, ...]:
-        """The steps that have to be over before this one begins, in the plan's order."""
+        """The steps that have to end before this one begins, in the plan's order."""
         wanted = {*step.after, *(name for call in step.calls for name, _ in references(call.arguments))}
         return tuple(one.id for one in self.steps if one.id in wanted)
 
     def before(self, step: PlanStep) -> frozenset[str]:
-        """Every step whose result is known when this one begins, directly or not: what its conditions may use."""
+        """Every step whose result is known when this one begins, directly or not. Its conditions may use them."""
         found: set[str] = set()
         left = list(self.waits_for(step))
         while left:
@@ -161,8 +160,8 @@ JUDGED: Final = "judged"
 class Chosen(msgspec.Struct, frozen=True, omit_defaults=True):
     """The choice made for one step, and why.
 
-    `primary` or `fallback 1` was performed. Nothing was sent if it is `skipped`, `stale`, `dropped` or `aborted`.
-    `failed`: every call of it failed.
+    With `primary` or `fallback 1`, that call was performed. With `skipped`, `stale`, `dropped` or `aborted`, nothing
+    was sent. With `failed`, every call of the step failed.
     """
 
     step: str

@@ -33,13 +33,13 @@ DEFAULT: Final = "default"
 class Rule(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """The treatment of operations for which the condition `when` (in CEL) is the first of its policy that holds.
 
-    - `then`: `auto` sends it; `sample` sends it except for the share `rate`, which is asked about; `ask` and
-      `two` ask that many people (`people` says how many, if not one or two); `refuse` never sends it.
-    - `queue`: where the question is put. `within`: how long people have, and `on_expiry` what happens then: it is
-      refused, or it goes on waiting (`hold`), or it goes on waiting in the queue `escalates_to`.
-    - `busy_rate`: the share that is asked about instead of `rate` while the policy's `busy` holds.
-    - `shadow`: the share of calls sent unattended that people review afterwards.
-    - `require`: how the people who approve it have to be known: `fresh_sign_in`, `person`.
+    - `then`: `auto` sends the operation. `sample` sends it, except for the share `rate`, for which a person is asked.
+      `ask` and `two` ask one or two people, or the number `people`. `refuse` never sends it.
+    - `queue`: the queue of the question. `within`: the time limit for an answer. `on_expiry`: what happens then. The
+      operation is refused, continues to wait (`hold`), or continues to wait in the queue `escalates_to`.
+    - `busy_rate`: the share that replaces `rate` while the policy's `busy` is true.
+    - `shadow`: the share of calls sent without approval that people review afterwards.
+    - `require`: how the approvers must have identified themselves: `fresh_sign_in`, `person`.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Rule(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
 
     @property
     def asks_people(self) -> int:
-        """How many people have to approve where it asks."""
+        """The number of people who have to approve if the rule asks."""
         return self.people or (2 if self.then == "two" else 1)
 
 
@@ -86,12 +86,12 @@ def _problems(rule: Rule) -> Iterator[str]:
 
 
 class Policy(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Rules in their order, and what they are judged over.
+    """An escalation policy: rules in their order, and the values that they judge.
 
-    `default` is the decision where no rule holds. `amounts` says for a tool (by its name) how much a call is worth,
-    `subjects` whom it concerns, both in CEL over `arguments`; `history` is about one tool and one subject, over the
-    last `remembers`. `bands` cuts a variable into strata for samples. `busy` is a condition over `queue`: people cannot
-    keep up. `thresholds` are numbers that conditions name as `threshold.NAME`, and that may be moved.
+    `default` is the decision if no rule applies. `amounts` gives, for each tool, the amount of a call, and `subjects`
+    whom it concerns; both are expressions in CEL over `arguments`. `history` is that of one tool and one subject, over
+    the period `remembers`. `bands` divides a variable into strata for samples. `busy` is a condition over `queue` that
+    is true if reviewers cannot keep up. `thresholds` are adjustable numbers that conditions name as `threshold.NAME`.
     """
 
     name: str
@@ -144,7 +144,7 @@ WEEKDAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
 
 class Past(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The past of this tool and this subject: calls that were sent, their amounts together, people's decisions."""
+    """The history of one tool and one subject: the calls sent, their total amount, and the decisions of people."""
 
     sent: int = 0
     amount: float = 0.0
@@ -153,17 +153,17 @@ class Past(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Queue(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The backlog for people: how many items wait, and how long the oldest has waited, in hours."""
+    """The review backlog: the number of waiting items, and the age of the oldest one in hours."""
 
     depth: int = 0
     oldest_hours: float = 0.0
 
 
 class PolicyFacts(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The facts that a policy judges, beside the arguments. None: unknown, so a rule that uses it cannot be judged.
+    """The facts that a policy judges besides the arguments. A rule that uses an unknown fact (None) cannot be judged.
 
-    `hour` and `weekday` (`mon` to `sun`) are in UTC. `origin` is `model` where a model chose the call,
-    `subject` whom it concerns, as the policy says.
+    `hour` and `weekday` (`mon` to `sun`) are in UTC. `origin` is `model` if a model chose the call. `subject` is whom
+    the call concerns, as the policy defines it.
     """
 
     tool: str
@@ -199,8 +199,9 @@ def _plain(value: object) -> object:
 class Ruling(msgspec.Struct, frozen=True, omit_defaults=True):
     """The decision of a policy on one operation, and the rule behind it. Times are milliseconds.
 
-    `sampled`: it was drawn, so a person is asked; `shadow`: it is sent, and a person reviews it afterwards. `stratum`
-    is what it was drawn from. `why` says why it could not be judged, if it could not.
+    With `sampled`, the operation was drawn as a sample, so a person is asked. With `shadow`, it is sent, and a person
+    reviews it afterwards. `stratum` is the stratum from which it was drawn. `why` is the reason if the policy could not
+    judge the operation.
     """
 
     word: Word

@@ -41,9 +41,9 @@ REVEALED: Final[ContextVar[Callable[[str], None] | None]] = ContextVar("holdfast
 class Secret:
     """A reference to a secret, resolved each time it is revealed.
 
-    `Secret("payments-api-key")` is found by name again after a restart. `Secret.of(value, name=...)` holds a
-    value in memory only: an operation with such an argument cannot be executed by recovery alone.
-    Two secrets are equal when they are the same reference, whatever their values.
+    `Secret("payments-api-key")` is resolved by name again after a restart. `Secret.of(value, name=...)` holds a value
+    in memory only, so recovery alone cannot execute an operation with such an argument. Two secrets are equal if they
+    are the same reference, whatever their values.
     """
 
     __slots__ = ("_held", "name")
@@ -57,7 +57,7 @@ class Secret:
 
     @classmethod
     def of(cls, value: str, *, name: str) -> Self:
-        """A secret whose value is in this process's memory and nowhere else."""
+        """A secret whose value is only in the memory of this process."""
         secret = cls(name)
         secret._held = value
         return secret
@@ -68,7 +68,7 @@ class Secret:
         return self._held is None
 
     def reveal(self) -> str:
-        """The value itself; raises SecretUnavailableError where it cannot be found."""
+        """The value itself. Raises `SecretUnavailableError` if it cannot be found."""
         value = self._held if self._held is not None else self._resolved()
         if (revealed := REVEALED.get()) is not None:
             revealed(value)

@@ -15,11 +15,11 @@ R = TypeVar("R")
 
 
 class Operation(msgspec.Struct, Generic[R], frozen=True):
-    """One operation as a handler sees it.
+    """One operation, for a handler.
 
-    `serves` is the operation that this one compensates or confirms; `confirmed` says that a reservation was.
-    `arguments` are decoded by the tool's annotations, `observed` and `expected` are the stored JSON
-    values, `attempts` counts the attempts made so far, and `started_ms` is the wall clock of the first.
+    `serves` is the operation that this one compensates or confirms. `confirmed` is true if it is a reservation that was
+    confirmed. `arguments` are decoded by the tool's annotations, `observed` and `expected` are the stored JSON values,
+    `attempts` counts the attempts made so far, and `started_ms` is the wall clock of the first.
     """
 
     id: str

@@ -23,7 +23,7 @@ _ANOTHER_REPOSITORY: Final = {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT
 def find_commit(repository: str | Path, marker: str) -> str:
     """The newest commit of the current branch with the trailer `Operation: <marker>`; empty if there is none.
 
-    For the `verify` of a tool that commits, and of the one that reverts. Raises `CalledProcessError`.
+    Use it in the `verify` of a tool that commits, and of the tool that reverts. Raises `CalledProcessError`.
     """
     found = _git(repository, "log", "--format=%H %(trailers:key=Operation,valueonly,separator=%x20)",
                  "--fixed-strings", f"--grep={TRAILER}: {marker}")  # fmt: skip
@@ -35,12 +35,12 @@ def find_commit(repository: str | Path, marker: str) -> str:
 
 
 def revert_commit(repository: str | Path, operation: Operation[Any]) -> str:
-    """Undo what the operation committed, by a new commit on the current branch; return the new commit's name.
+    """Revert what the operation committed, by a new commit on the current branch. Return the name of the new commit.
 
-    The commit is found by its trailer `Operation: <marker>`, and the new one carries the compensation's own: called
-    again, it returns what it made before. If nothing was committed, it does nothing and the name is empty.
-    Raises `Rejected` if only a person can undo the change (it conflicts with later ones, or with
-    what is changed in the working tree), `NotSent` if the branch moved meanwhile.
+    The commit is found by its trailer `Operation: <marker>`. The new commit has the trailer of the compensation, so a
+    second call returns the commit of the first. If nothing was committed, nothing is done and the name is empty. Raises
+    `Rejected` if only a person can undo the change, because it conflicts with later changes or with changes in the
+    working tree. Raises `NotSent` if the branch moved meanwhile.
     """
     marker = current_operation().marker
     if made := find_commit(repository, marker):

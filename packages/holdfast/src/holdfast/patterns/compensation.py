@@ -18,10 +18,10 @@ T = TypeVar("T")
 
 
 def follow_up(operation: Operation[Any], *, sender: str, to: str, subject: str, text: str) -> EmailMessage:
-    """A message that corrects one that was sent, in its thread: a sent message cannot be recalled.
+    """A message that corrects a sent message, in the same thread. A sent message cannot be recalled.
 
-    It answers the Message-ID that the first message was given (`current_operation().marker` of its tool) and has one of
-    its own, by which the compensation's `verify` can find it. Send it as you send others. Raises `ValueError` for a
+    It replies to the Message-ID of the first message (`current_operation().marker` of its tool). It has a Message-ID of
+    its own, by which the compensation's `verify` can find it. Send it like other messages. Raises `ValueError` for a
     line break in an address or the subject.
     """
     message = EmailMessage()
@@ -42,8 +42,8 @@ async def close_or_label(
 ) -> Literal["closed", "labelled"]:
     """Close a record that should not exist; if that is refused, label it. It is never deleted.
 
-    Others may have seen the record, and its history has to stay readable: both are given a note that says so.
-    Only a refusal (`Rejected`) leads to the label; everything else is the compensation's own failure.
+    Others may have seen the record, so its history has to stay readable. `close` and `label` both receive a note that
+    says so. Only a refusal (`Rejected`) leads to the label; every other error is a failure of the compensation.
     """
     note = f"Made by mistake and taken back: {operation.id}"
     try:
@@ -57,11 +57,11 @@ async def close_or_label(
 async def release_or_refund(
     operation: Operation[Any], *, release: Callable[[str], Awaitable[T] | T], refund: Callable[[str], Awaitable[T] | T]
 ) -> T:
-    """Release money that is only held; refund money that was taken.
+    """Release money that is only held, or refund money that was taken.
 
-    A reservation that its transaction confirmed is refunded. Any other is released, and refunded if the service
-    refuses to release it (`Rejected`), since it was captured in the meantime. Each has an idempotency key of its
-    own, so that the stored refusal of one is not the answer to the other.
+    A reservation that its transaction confirmed is refunded. Any other reservation is released. If the service refuses
+    to release it (`Rejected`), it was captured in the meantime and is refunded. Both calls have an idempotency key of
+    their own, so that the stored refusal of one is not the answer to the other.
     """
     key = current_operation().key
     if not operation.confirmed:
@@ -73,9 +73,9 @@ async def release_or_refund(
 
 
 def for_operator(operation: Operation[Any], why: str) -> NoReturn:
-    """Leave it to a person: the transaction is parked, and shows `why` beside what was undone and what was not.
+    """Leave the compensation to a person. The transaction is parked with `why`, what was undone and what was not.
 
-    The person fixes it in the outside system, then runs `holdfast transaction RUN/NAME --accept`. Raises `Rejected`.
+    The person corrects the outside system, then runs `holdfast transaction RUN/NAME --accept`. Raises `Rejected`.
     """
     raise Rejected(f"{operation.id} needs a person: {why}", code="review")
 

@@ -45,8 +45,8 @@ def check_plan(
 ) -> None:
     """Raise `PlanRefused` with all faults of the plan. Nothing is recorded or sent.
 
-    `facts` are the run's facts by name; without them, the plan's statements on facts are not checked. `inside`: it will
-    be executed inside a transaction of code.
+    `facts` are the run's facts by name; without them, the plan's statements on facts are not checked. Set `inside` if
+    the plan will be executed inside a transaction of code.
     """
     known = {name: known_of(tool) for name, tool in tools.items() if not tool.serves}
     faults = faults_of(plan, Given(known, facts, inside), steps_used)

@@ -22,9 +22,9 @@ _RESULT, _FACT, _CALL, _STEP = "result", "fact", "call", "step"
 def plan_schema(tools: Iterable[Tool[..., Any]]) -> dict[str, Any]:
     """The schema of a plan made of these tools, in the form that strict structured output accepts.
 
-    An optional parameter is then null. One whose type strict output cannot express (a mapping with free keys, a
-    tuple) is the JSON text of its value. A conforming answer is read as a `Plan` and checked like every other. Raises
-    `UsageError` if there are no tools.
+    In that form an omitted optional parameter is null. A parameter whose type strict output cannot express (a mapping
+    with free keys, a tuple) is the JSON text of its value. A conforming answer is read as a `Plan` and checked like
+    every other plan. Raises `UsageError` if there are no tools.
     """
     definitions: dict[str, Schema] = {
         _RESULT: _reference(REFERENCE, "a part of an earlier step's result: step.field"),

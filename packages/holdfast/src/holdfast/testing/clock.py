@@ -36,7 +36,7 @@ class TimeIsUp(AssertionError):
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop that never waits for a timer. `limit` is the virtual time after which it gives up."""
+    """An event loop that never waits for a timer. `limit` is the virtual time after which it raises `TimeIsUp`."""
 
     def __init__(self, limit: timedelta = DAY) -> None:
         self._jumping = _JumpingSelector(limit.total_seconds())
@@ -151,7 +151,7 @@ class HeldThreads:
 
 
 def simulated_environment(loop: VirtualLoop, seed: int = 1, *, threads: Threads | None = None) -> Environment:
-    """Environment over a virtual loop: its time, seeded chance, real threads that hold the clock, no crash."""
+    """An environment over a virtual loop: virtual time, seeded chance, threads that hold the clock, no crashes."""
     return Environment(VirtualClock(loop), SeededRng(seed), threads or HeldThreads(loop), NoCrash())
 
 

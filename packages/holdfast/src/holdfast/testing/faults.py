@@ -47,10 +47,10 @@ class Fault(msgspec.Struct):
 
 
 class Effect(msgspec.Struct, frozen=True):
-    """Something that really happened: what a tool did, whatever its caller received, or a line that a fake counted.
+    """An effect that happened: of a tool, whatever its caller received, or a line that a fake counted.
 
-    `tool` is the tool's name, and the class of the fake if `line` is its text. Effects with the same
-    `operation` are attempts of one; a system that dedupes on the key performed it once.
+    `tool` is the tool's name, or the class of the fake if `line` is its text. Effects with the same `operation` are
+    attempts of one operation; a system that deduplicates on the key performed it once.
     """
 
     tool: str

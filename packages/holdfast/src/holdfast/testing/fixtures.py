@@ -19,7 +19,7 @@ AnyAgent = Agent[Any, Any]
 
 
 def replay_fixture(agent: AnyAgent, path: str | Path) -> Replayed:
-    """Drive today's code of an agent over an exported run. No tool, handler or model is called.
+    """Drive the current code of an agent over an exported run. No tool, handler or model is called.
 
     Call it from a plain `def` test. If the run had not ended, only its recorded part is compared.
     Raises `ReplayDiverged` with the difference if the code does something else, `UsageError` if the file is

@@ -22,10 +22,10 @@ def operation(
     observed: Any = None,
     secrets: Mapping[str, str] | None = None,
 ) -> Generator[CurrentOperation]:
-    """Let `current_operation()` answer inside, and secrets resolve to the given values.
+    """Provide a `current_operation()` inside the block, and resolve secrets to the given values.
 
-    `left_ms` is the time until the send-by deadline: with zero or less `check_send()` raises. The
-    yielded value is the one that the tool sees: `key_read` and `sends` show afterwards what it did.
+    `left_ms` is the time until the send-by deadline. With zero or less, `check_send()` raises. The yielded value is the
+    operation that the tool receives; its `key_read` and `sends` show afterwards what the tool did.
     """
     current = CurrentOperation("test", step, step.partition("#")[0], attempt, lambda: left_ms, lambda: key)
     current.observed = observed

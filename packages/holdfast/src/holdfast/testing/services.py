@@ -13,7 +13,7 @@ from holdfast.loop.model import ModelCall, ModelReply, ModelRequest
 
 
 class Payments:
-    """Charges. A charge under a known key answers as the first one did, within `ttl` of virtual time."""
+    """A fake payment service. Within `ttl` of virtual time, a known key returns the answer of its first charge."""
 
     def __init__(self, ttl: timedelta = timedelta(hours=24), lag: timedelta = timedelta(0)) -> None:
         self._ttl_s = ttl.total_seconds()
@@ -47,7 +47,7 @@ class Payments:
 
 
 class MailServer:
-    """Mails, without idempotency keys. `lag` is the time until a sent one appears in the sent folder."""
+    """A fake mail server without idempotency keys. `lag` is the time until a sent mail appears in the sent folder."""
 
     def __init__(self, lag: timedelta = timedelta(0)) -> None:
         self._lag_s = lag.total_seconds()
@@ -74,7 +74,7 @@ class MailServer:
 
 
 class Tickets:
-    """Tickets, without idempotency keys. The search finds any text; `lag` is the time until it finds a new ticket."""
+    """A fake ticket system without idempotency keys. `lag` is the time until the search finds a new ticket."""
 
     def __init__(self, lag: timedelta = timedelta(0)) -> None:
         self._lag_s = lag.total_seconds()
@@ -107,7 +107,7 @@ class NumberTaken(Exception):
 
 
 class Calendar:
-    """Entries whose callers choose the number: a second entry of the same number is refused."""
+    """A fake calendar. The caller chooses the number of an entry; a second entry with that number is refused."""
 
     def __init__(self) -> None:
         self._entries: dict[str, str] = {}
@@ -144,7 +144,7 @@ class Calendar:
 
 
 class KeyValue:
-    """Values by name. A write counts as an effect only where it changes something."""
+    """A fake key-value store. A write counts as an effect only if it changes a value."""
 
     def __init__(self) -> None:
         self._values: dict[str, str] = {}
@@ -179,11 +179,10 @@ Phrasing: TypeAlias = Said | Callable[[ModelRequest], Said]
 
 
 class ScriptedModel:
-    """A model whose answers are given: one for each answer that the conversation holds so far.
+    """A model with given answers. The number of answers in the conversation selects the next one.
 
-    A list of answers is what it says when it is asked the same again, in other words: the last one is repeated. An
-    answer can also be a function of the request. Pass the model to `world.use`, so that each run begins the script
-    anew.
+    A list of answers is used in turn when the same question is asked again; its last answer is repeated. An answer can
+    also be a function of the request. Pass the model to `world.use`, so that each run begins the script anew.
     """
 
     def __init__(self, *script: Phrasing | list[Said], name: str = "scripted") -> None:
@@ -194,7 +193,7 @@ class ScriptedModel:
         self.asked: list[ModelRequest] = []
 
     async def answer(self, request: ModelRequest, on_text: Callable[[str], None] = lambda _: None) -> ModelReply:
-        """The answer to these messages; text is given word by word. Raises `ModelError` where the script has ended."""
+        """Return the answer to these messages, its text word by word. Raises `ModelError` at the end of the script."""
         await asyncio.sleep(0)
         turn = sum(message.role == "assistant" for message in request.messages)
         if turn >= len(self._script):

@@ -54,10 +54,9 @@ T = TypeVar("T")
 class SqliteJournal:
     """A journal in one SQLite file that any number of processes of one machine may share.
 
-    `mode`: "wal", "rollback", or "auto": as the file was created, and a new one in WAL mode. `anchor`
-    is kept beside the file unless another place is named; `namespace` is minted for a new journal
-    unless it is given. `clock` replaces the machine's clock, in tests for example. `parts` are for tests
-    and other drivers.
+    `mode` is "wal", "rollback" or "auto", which keeps the mode of an existing file and creates a new file in WAL mode.
+    `anchor` is the path of the anchor, by default beside the file. `namespace` is that of a new journal, by default a
+    generated one. `clock` replaces the machine's clock, for example in tests. `parts` are for tests and other drivers.
     """
 
     def __init__(

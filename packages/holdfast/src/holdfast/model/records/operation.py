@@ -16,9 +16,9 @@ EndKind = Literal["returned", "rejected", "not_sent", "ambiguous", "key_in_progr
 
 
 class Intent(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """The intended call: durable before the first attempt.
+    """The intended call. It is durable before the first attempt.
 
-    The key is derived from `claim` and `outside` where there is a business key, else from the step.
+    The idempotency key is derived from `claim` and `outside` if there is a business key, otherwise from the step.
     """
 
     tool: str
@@ -36,14 +36,14 @@ class Intent(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     hold: str = ""  # the transaction for whose commit it waits
     compensates: str = ""  # the step that it compensates
     confirms: str = ""  # the reservation that it completes
-    completes: str = ""  # the step of whose effect it is a pending part
-    item: str = ""  # what its tool calls that part
-    confidence: float | None = None  # how sure its chooser was, where that was stated
-    thing: str = ""  # the digest of what it is about, where its tool declares what it leaves pending
-    again: str = ""  # why it is sent although something is pending about the same thing
+    completes: str = ""  # the step whose effect it is a pending part of
+    item: str = ""  # the tool's name for that part
+    confidence: float | None = None  # the confidence of its caller, if stated
+    thing: str = ""  # the digest of its subject, if the tool declares `pending`
+    again: str = ""  # the reason to send it beside a pending effect on the same subject
     title: str = ""  # one sentence about it, for people; part of no digest
-    taint: str = ""  # what its arguments were touched by, where its caller stated it
-    late: bool = False  # only the code of a host has its tool's body: it is never sent from the record alone
+    taint: str = ""  # the source that touched its arguments, if its caller stated one
+    late: bool = False  # only a host's code has the tool's body: the record alone never sends it
 
     @property
     def can_conflict(self) -> bool:
@@ -57,10 +57,10 @@ class Intent(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
 
 
 class PendingItem(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """A part of an effect that is accepted, and whose end comes later, under a key.
+    """A part of an effect that the system accepted and completes later, under a key.
 
-    `within_ms` counts from the outcome of the whole; `every_ms` is how often to look for it meanwhile.
-    `about` names the parameters that say what it is about, or that thing itself.
+    `within_ms` is its time limit, counted from the outcome of the whole effect, and `every_ms` the interval at which it
+    is verified until then. `about` names the parameters that identify its subject, or gives the subject itself.
     """
 
     name: str
@@ -83,11 +83,11 @@ def values_of(facts: Iterable[Reported]) -> dict[str, Any]:
 
 
 class End(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """How one call ended. `key_read` is false where a keyed tool never looked at its key; `cost` is what it spent.
+    """The end of one call. `key_read` is false if a keyed tool never read its key; `cost` is what the call spent.
 
-    `pending` are the parts whose end comes later, where it returned; `facts` is what it reported about the world.
-    `died`: it is lost, and the death of its process is proven; a process that only lost its lease may go on.
-    `source` is the webhook sender that brought it, where one did.
+    `pending` lists the parts of a call that returned and that complete later, and `facts` what the call reported about
+    the world. With `died`, the call is lost and its process is proven dead; a process that only lost its lease may
+    continue. `source` is the webhook sender that delivered the end, if one did.
     """
 
     kind: EndKind = "returned"
@@ -95,7 +95,7 @@ class End(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     code: str = ""
     result: Raw = NOTHING
     lost: bool = False  # the result could not be stored and read back; the effect still counts
-    unfit: bool = False  # an answer brought from outside that is not what the tool returns: it proves nothing alone
+    unfit: bool = False  # an answer from outside does not fit the tool: it proves nothing alone
     retry_after_ms: int | None = None
     key_read: bool = True
     cost: float = 0
@@ -114,9 +114,9 @@ class OperationPlanned(Stamped, frozen=True):
 
 
 class Ruled(Stamped, frozen=True):
-    """The policy of that version judged the operation by these facts, before anything was sent.
+    """The ruling of the policy on the operation, from these facts, before anything was sent.
 
-    The ruling holds from here on: nothing is judged again by other facts.
+    `policy` is the version of the policy. The ruling is final: later facts do not change it.
     """
 
     step: str
@@ -144,11 +144,11 @@ class AttemptEnded(Stamped, frozen=True):
     step: str
     number: int
     end: End
-    over: bool = True  # false: the caller gave up waiting, the call still lives
+    over: bool = True  # false: the caller gave up waiting, and the call still runs
 
 
 class LateReport(Stamped, frozen=True):
-    """A call's answer after its attempt had been given up, or after its owner was fenced."""
+    """The answer of a call that arrived after its attempt was given up or its owner was fenced."""
 
     step: str
     number: int
@@ -156,7 +156,7 @@ class LateReport(Stamped, frozen=True):
 
 
 class Verified(Stamped, frozen=True):
-    """The world was read back. `through`: a believed absence covers attempts 1 to that number."""
+    """The effect was looked up. A believed absence covers the attempts from 1 to `through`."""
 
     step: str
     verdict: VerdictKind
@@ -171,7 +171,7 @@ class Verified(Stamped, frozen=True):
 class Reobserved(Stamped, frozen=True):
     """The preconditions were read again. With a gate the new reading replaces the old one.
 
-    The first reading is `same`: it is recorded where a person is asked about what relies on it.
+    The first reading is `same`. It is recorded if a person is asked about an operation that relies on it.
     """
 
     step: str
@@ -180,9 +180,9 @@ class Reobserved(Stamped, frozen=True):
 
 
 class WaitScheduled(Stamped, frozen=True):
-    """The operation waits `ms` milliseconds, until the wall clock says about `until`.
+    """The operation waits `ms` milliseconds, until about `until` on the wall clock.
 
-    `shut`: an open breaker blocks it meanwhile, so the time does not count for attempts.
+    With `shut`, an open breaker blocks the operation, and the wait does not count as time used for attempts.
     """
 
     step: str
@@ -196,7 +196,8 @@ class WaitScheduled(Stamped, frozen=True):
 class ApprovalGranted(Stamped, frozen=True):
     """A person approved exactly this operation: `approval` is the digest of what was asked.
 
-    It holds `until` that wall clock (milliseconds; 0: for ever), and for every attempt once one has begun.
+    The approval is valid until the wall clock `until` (in milliseconds; 0: without limit). Once an attempt has begun,
+    the approval covers every attempt.
     """
 
     step: str
@@ -208,9 +209,9 @@ class ApprovalGranted(Stamped, frozen=True):
 
 
 class ApprovalRefused(Stamped, frozen=True):
-    """A person refused exactly this operation, before anything was sent; or asked something about it instead.
+    """A person refused exactly this operation before anything was sent, or asked a question about it instead.
 
-    `code` is what the agent receives: empty for a plain no.
+    `code` is the code that the agent receives; it is empty for a plain refusal.
     """
 
     step: str
@@ -224,7 +225,8 @@ class ApprovalRefused(Stamped, frozen=True):
 class ArgumentsEdited(Stamped, frozen=True):
     """A person proposed other arguments: `approval` is the digest of what was asked, `changes` the difference.
 
-    `intent` is what will be sent, put in where the tool's code is; code keeps calling with its own arguments.
+    `intent` is the call that will be sent; a process that has the tool's code adds it. The agent's code continues to
+    call with its own arguments.
     """
 
     step: str
@@ -237,7 +239,7 @@ class ArgumentsEdited(Stamped, frozen=True):
 
 
 class ResultGiven(Stamped, frozen=True):
-    """A person answered in place of the tool: nothing was sent, and nothing will be."""
+    """A person gave the result in place of the tool. Nothing was sent, and nothing will be sent."""
 
     step: str
     approval: str
@@ -252,7 +254,7 @@ class OperationHeld(Stamped, frozen=True):
 
     step: str
     transaction: str
-    intent: Intent | None = None  # with the generation of the business key that it took now
+    intent: Intent | None = None  # with the generation of the business key that it claimed
     approval: str = ""
     standing: str = ""  # the standing permission that this uses
 
@@ -264,27 +266,27 @@ class HoldReleased(Stamped, frozen=True):
 
 
 class OperationDeferred(Stamped, frozen=True):
-    """The system accepted and will answer later; the same intent is not repeated meanwhile."""
+    """The system accepted the call and answers later. Until then the same intent is not sent again."""
 
     step: str
     number: int
     until: int
     evidence: str = ""
-    key: str = ""  # under which the answer will come; empty: only a reading or a person can bring it
+    key: str = ""  # of the answer; empty: only verification or a person settles it
     key_read: bool = True
     cost: float = 0
-    every_ms: int = 0  # how often to look for it meanwhile; 0: the answer is only waited for
-    thing: str = ""  # the digest of what it is about
+    every_ms: int = 0  # the interval of verification until then; 0: none
+    thing: str = ""  # the digest of its subject
     facts: tuple[Reported, ...] = ()
 
 
 class OperationParked(Stamped, frozen=True):
-    """A person is asked: to approve the call, or, where no rule can decide, what happened. Maybe nothing was sent yet.
+    """A person is asked to approve the call or, if no rule can decide, to state what happened.
 
-    `asks` is the digest of exactly what is to be approved, by that many `people`; empty if it is not an approval. An
-    answer is wanted `until` that wall clock (milliseconds; 0: whenever), and `on_expiry` says what happens then.
-    `forgotten`: the journal was restored, and an attempt that is not on record may have landed. `require` says how
-    those who approve it have to be known.
+    `asks` is the digest of exactly what is to be approved, and `people` the number of approvals that it needs; `asks`
+    is empty for other questions. The answer is due at the wall clock `until` (in milliseconds; 0: no deadline), and
+    `on_expiry` says what happens then. With `forgotten`, the journal was restored, and an attempt that is not on record
+    may have landed. `require` says how the approvers must have identified themselves.
     """
 
     step: str
@@ -300,9 +302,9 @@ class OperationParked(Stamped, frozen=True):
 
 
 class OperationSettled(Stamped, frozen=True):
-    """The outcome. `number` and `end` fold the end of the last attempt into the same record.
+    """The outcome. `number` and `end` hold the end of the last attempt, in the same record.
 
-    What is unknown is a question to people: an answer is wanted `until` that wall clock (milliseconds; 0: whenever).
+    An unknown outcome is a question to a person, due at the wall clock `until` (in milliseconds; 0: no deadline).
     """
 
     step: str
@@ -318,7 +320,7 @@ class OperationSettled(Stamped, frozen=True):
     number: int = 1
     end: End | None = None
     until: int = 0
-    met: PendingEffect | None = None  # what was pending about the same thing, so that nothing was sent
+    met: PendingEffect | None = None  # the pending effect on the same subject: nothing was sent
 
 
 class Resolved(Stamped, frozen=True):
@@ -342,14 +344,14 @@ class Resolved(Stamped, frozen=True):
 
 
 class Contradicted(Stamped, frozen=True):
-    """Evidence against a final outcome. The state stays; a review opens."""
+    """Evidence against a final outcome. The outcome is kept, and a review is opened."""
 
     step: str
     evidence: str
 
 
 class OutcomeReused(Stamped, frozen=True):
-    """A call met an effect that exists already. `source` is that operation; nothing was sent."""
+    """A call would have repeated an existing effect, so nothing was sent. `source` is the operation of that effect."""
 
     step: str
     source: str

@@ -14,10 +14,10 @@ from holdfast.model.stop_reasons import StopReason
 
 
 class RunStarted(Stamped, frozen=True):
-    """The run exists: its agent, its input, which version of the agent's code began it, and who asked for it.
+    """The start of a run: its agent, its input, the version of the agent's code, and the person who asked for it.
 
     `program` is the program that the agent belongs to; empty for the runtime's own agents. A submitted run has a
-    `queue`, and perhaps a `tenant`.
+    `queue` and may have a `tenant`.
     """
 
     agent: str
@@ -36,7 +36,7 @@ class Claimed(Stamped, frozen=True):
     worker: str
     token: int
     boot: str
-    number: int = 1  # owners since the last progress, this one included, without those seen to live
+    number: int = 1  # owners since the last progress, including this one, without those known to be alive
 
 
 class ContractStored(Stamped, frozen=True):
@@ -47,7 +47,7 @@ class ContractStored(Stamped, frozen=True):
 
 
 class ReadRecorded(Stamped, frozen=True):
-    """A read: its outcome is all there is to remember. `refused`: it failed because the system said no."""
+    """A read and its outcome. With `refused`, the read failed because the system refused it."""
 
     step: str
     tool: str
@@ -72,7 +72,7 @@ class DecisionStarted(Stamped, frozen=True):
 
 
 class DecisionRecorded(Stamped, frozen=True):
-    """A model's decision: what it saw (digest, and only the new part), why, how sure, what it cost."""
+    """A model's decision: the digest of its input and the new part of it, the reason, the confidence and the cost."""
 
     step: str
     function: str
@@ -87,11 +87,11 @@ class DecisionRecorded(Stamped, frozen=True):
     output_tokens: int = 0
     cost: float = 0.0
     ms: int = 0
-    code: str = ""  # the class of the error, where the client of the model names it
+    code: str = ""  # the class of the error, if the model's client names one
 
 
 class ValueRecorded(Stamped, frozen=True):
-    """A journaled value: the time, chance, an identifier, a version marker."""
+    """A journaled value: a time, a random number, an identifier or a version marker."""
 
     step: str
     what: str
@@ -108,13 +108,13 @@ class TimerSet(Stamped, frozen=True):
 
 
 class TimerFired(Stamped, frozen=True):
-    """The time is over."""
+    """The time has passed."""
 
     step: str
 
 
 class Handoff(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The context of a hand-off to people: the queue, the state that code gave, and every fact as it was then."""
+    """The context of a hand-off to people: the queue, the state that code passed, and the facts at that time."""
 
     queue: str = ""
     state: Raw = NOTHING
@@ -122,9 +122,9 @@ class Handoff(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class QuestionAsked(Stamped, frozen=True):
-    """The run asks a person, until a time limit; then `default` stands in. The answer is an `EventReceived`.
+    """The run asks a person. At the time limit `default` becomes the answer. The answer is an `EventReceived`.
 
-    With `handoff` the run is handed over: the person who answers gives it back, or takes it over.
+    With `handoff` the run is handed over: a person returns it with an answer, or takes it over.
     """
 
     step: str
@@ -135,7 +135,7 @@ class QuestionAsked(Stamped, frozen=True):
 
 
 class EventReceived(Stamped, frozen=True):
-    """A ledger entry reached the code that waited for it."""
+    """The code received the ledger entry that it waited for."""
 
     step: str
     event: str
@@ -145,7 +145,7 @@ class EventReceived(Stamped, frozen=True):
 
 
 class Delivered(Stamped, frozen=True):
-    """The code received something other than the present outcome: an unknown, a promise."""
+    """The code received something other than the current outcome: an unknown outcome or a promise."""
 
     step: str
     told: str
@@ -159,16 +159,16 @@ class CallerLeft(Stamped, frozen=True):
 
 
 class StepsDropped(Stamped, frozen=True):
-    """The basis of these steps of a plan was corrected: nothing more is sent below them."""
+    """A fact that these steps of a plan rely on was corrected. Nothing more is sent below them."""
 
     steps: tuple[str, ...]
     why: str
 
 
 class CommandApplied(Stamped, frozen=True):
-    """A command from outside (cancel, pause, unpause) was taken from the ledger. `run`: what this was forked from.
+    """A command (cancel, pause, unpause) was taken from the ledger. `run` is the run that this one was forked from.
 
-    `note` is what its giver wrote; `refused` is why it was not followed, empty where it was.
+    `note` is the text of the person who gave the command. `refused` is the reason if the command was refused.
     """
 
     command: str
@@ -185,13 +185,13 @@ class CommandApplied(Stamped, frozen=True):
 
 
 class RunSuspendedRecord(Stamped, frozen=True, tag="RunSuspended"):
-    """Nothing can go on without a person, an event or a timer."""
+    """The run waits for a person, an event or a timer."""
 
     reason: str
 
 
 class RunReopened(Stamped, frozen=True):
-    """A stopped run goes on under the same id after a fix."""
+    """A stopped run continues under the same id after a fix."""
 
     by: str
     version: str = ""
@@ -219,12 +219,13 @@ class Frame(msgspec.Struct, frozen=True):
 
 
 class RunStoppedRecord(Stamped, frozen=True, tag="RunStopped"):
-    """The run ended before its end. `open` lists the operations that are not settled.
+    """The run stopped before its end. `open` lists the operations that are not settled.
 
-    `detail` is what the code did otherwise than the record, `frames` the lines of it that an exception came through,
-    the innermost last.
+    `detail` is the difference between the code and the record. `frames` are the lines of agent code that an exception
+    came through, the innermost last.
 
-    Where a person is asked how it goes on, an answer is wanted `until` that wall clock (milliseconds; 0: whenever).
+    If a person is asked how the run continues, the answer is due at the wall clock `until` (in milliseconds; 0: no
+    deadline).
     """
 
     reason: StopReason
@@ -232,7 +233,7 @@ class RunStoppedRecord(Stamped, frozen=True, tag="RunStopped"):
     detail: str = ""
     open: tuple[str, ...] = ()
     frames: tuple[Frame, ...] = ()
-    renews: tuple[str, ...] = ()  # transactions called off on the way here: after a reopening they begin anew
+    renews: tuple[str, ...] = ()  # transactions aborted before the stop: they begin anew after a reopening
     until: int = 0
 
 
@@ -248,9 +249,9 @@ class RunUndone(Stamped, frozen=True):
 
 
 class MessageReceived(Stamped, frozen=True):
-    """A message was sent to the run: no new write begins until its code has received it. `stop`: none begins at all.
+    """A message to the run. No new write begins until its code has received it; with `stop`, none begins at all.
 
-    `facts` correct what the run believed. `entry` is the ledger entry that the message is.
+    `facts` correct the facts of the run. `entry` is the ledger entry of the message.
     """
 
     text: str
@@ -261,7 +262,7 @@ class MessageReceived(Stamped, frozen=True):
 
 
 class MessageHeard(Stamped, frozen=True):
-    """The code received these messages at this step, by their ledger entries; replay delivers the same there."""
+    """The code received these messages (by ledger entry) at this step. A replay delivers them at the same step."""
 
     step: str
     messages: tuple[int, ...] = ()
@@ -271,7 +272,7 @@ MessageRecord: TypeAlias = MessageReceived | MessageHeard
 
 
 class HandedOff(Stamped, frozen=True):
-    """The run goes on in the code of another agent, with this input; until it returns its steps lie below `step`."""
+    """The run continues in the code of another agent, with this input. Its steps are below `step` until it returns."""
 
     step: str
     agent: str

@@ -10,20 +10,20 @@ Pivot = Literal["one", "best effort"]
 
 
 class TransactionOpened(Stamped, frozen=True):
-    """A boundary was entered: the steps below its name belong together."""
+    """A transaction began. The steps below its name belong to it."""
 
     transaction: str
     pivot: Pivot = "one"
 
 
 class TransactionCommitting(Stamped, frozen=True):
-    """The body came to its end: reservations are confirmed and held effects are sent. No way back after the pivot."""
+    """The body ended: reservations are confirmed and held effects are sent. After the pivot nothing is compensated."""
 
     transaction: str
 
 
 class TransactionAborting(Stamped, frozen=True):
-    """The boundary failed. `participants` are the operations that may have to be compensated, in order of start."""
+    """The transaction failed. `participants` are the operations that may need compensation, in order of start."""
 
     transaction: str
     reason: str
@@ -32,13 +32,13 @@ class TransactionAborting(Stamped, frozen=True):
 
 
 class TransactionCommitted(Stamped, frozen=True):
-    """All its effects are kept. An inner boundary passes its held effects to the outermost one."""
+    """All effects are kept. An inner transaction passes its held effects to the outermost one."""
 
     transaction: str
 
 
 class TransactionAbortedRecord(Stamped, frozen=True, tag="TransactionAborted"):
-    """It was called off: `undone` was compensated, `still_standing` was not and could not be."""
+    """The transaction was aborted. `undone` was compensated; `still_standing` could not be compensated."""
 
     transaction: str
     undone: tuple[str, ...] = ()
@@ -46,9 +46,10 @@ class TransactionAbortedRecord(Stamped, frozen=True, tag="TransactionAborted"):
 
 
 class TransactionParked(Stamped, frozen=True):
-    """No rule gets further: the exact partial outcome, for a person. `stuck` are the steps in the way.
+    """No rule can continue, so a person decides on the exact partial outcome. `stuck` lists the steps that block it.
 
-    An answer is wanted `until` that wall clock (milliseconds; 0: whenever); it is waited for beyond it.
+    The answer is due at the wall clock `until` (in milliseconds; 0: no deadline). The transaction waits for it beyond
+    the deadline.
     """
 
     transaction: str
@@ -60,7 +61,7 @@ class TransactionParked(Stamped, frozen=True):
 
 
 class TransactionResolved(Stamped, frozen=True):
-    """A named person's decision on a parked transaction: try what is stuck again, or accept it as it is."""
+    """A named person's decision on a parked transaction: retry the stuck steps, or accept the transaction as it is."""
 
     transaction: str
     word: Literal["retry", "accept"]

@@ -47,8 +47,8 @@ __all__ = ["Crash", "Effect", "Exploration", "Finding", "Ran", "Service", "World
 class Ran(msgspec.Struct, Generic[R]):
     """The result of a run. `effects` names what really happened, in order; `calls` lists it with arguments.
 
-    `status` is that of the run; if it waits for a person or an event, `asks` says for what. `unmet` are the faults
-    that were requested and that no call ran into.
+    `status` is that of the run. If the run waits for a person or an event, `asks` says for what. `unmet` lists the
+    requested faults that no call triggered.
     """
 
     status: str
@@ -62,10 +62,10 @@ class Ran(msgspec.Struct, Generic[R]):
 
 
 class World:
-    """The outside world of a test. Each `run` starts in a fresh one, with the stubs and faults that were set.
+    """The outside world of a test. Each `run` starts in a fresh world, with the stubs and faults that were set.
 
-    With `sigkill` (the `world` fixture under `pytest --holdfast-sigkill`) `explore` performs each run in processes
-    of its own, over a journal on disk, and kills them with SIGKILL.
+    With `sigkill` (the `world` fixture under `pytest --holdfast-sigkill`), `explore` performs each run in processes of
+    its own, with a journal on disk, and kills them with SIGKILL.
     """
 
     def __init__(self, *, sigkill: bool = False) -> None:
@@ -98,35 +98,35 @@ class World:
         self._outside.services.extend(services)
 
     def lose_request(self, tool: Called, *, times: int = 1) -> None:
-        """A timeout before the effect: the request never arrives."""
+        """Time out before the effect: the request never arrives."""
         self._fault(tool, Fault("lose_request", times))
 
     def lose_reply(self, tool: Called, *, times: int = 1) -> None:
-        """A timeout after the effect: it happens, and the reply is lost."""
+        """Time out after the effect: it happens, and the reply is lost."""
         self._fault(tool, Fault("lose_reply", times))
 
     def fail_after(self, tool: Called, *, times: int = 1) -> None:
-        """A 500 after the effect."""
+        """Answer with a 500 after the effect."""
         self._fault(tool, Fault("fail_after", times))
 
     def answer_late(self, tool: Called, by: timedelta, *, times: int = 1) -> None:
-        """The answer takes that much longer, which may exceed the caller's time limit."""
+        """Delay the answer by that time, which may exceed the caller's time limit."""
         self._fault(tool, Fault("answer_late", times, by.total_seconds()))
 
     def land_late(self, tool: Called, after: timedelta, *, times: int = 1) -> None:
-        """A timeout first, and the effect that much later, even if its sender is dead by then."""
+        """Time out first. The effect happens that much later, even if its sender is dead by then."""
         self._fault(tool, Fault("land_late", times, after.total_seconds()))
 
     def deliver_twice(self, tool: Called, *, times: int = 1) -> None:
-        """The network delivers the request twice."""
+        """Deliver the request twice."""
         self._fault(tool, Fault("deliver_twice", times))
 
     def half_lands(self, tool: Called, parameter: str = "", *, times: int = 1) -> None:
-        """A partial effect: half of an argument is done, and then the call times out.
+        """Perform a partial effect: half of an argument is done, and then the call times out.
 
-        Half of a list, a text or a number; without `parameter`, of the first list or mapping with several entries.
-        If there is none, all of it is done and the reply is cut off. A system that dedupes does the rest when it
-        is asked again under the same key.
+        The half is that of a list, a text or a number; without `parameter`, of the first list or mapping with several
+        entries. If there is none, the whole effect is done and the reply is cut off. A system that deduplicates does
+        the rest when it receives the same key again.
         """
         called = _called(tool)
         if parameter and parameter not in called.shape.types:
@@ -134,11 +134,11 @@ class World:
         self._fault(called, Fault("half_lands", times, parameter=parameter))
 
     def cut_reply(self, tool: Called, *, times: int = 1) -> None:
-        """A partial result: half of a list or mapping is returned. Any other reply is cut off."""
+        """Return a partial result: half of a list or mapping. Any other reply is cut off."""
         self._fault(tool, Fault("cut_reply", times))
 
     def lag(self, tool: Called, by: timedelta) -> None:
-        """`verify` reads a state that is that much older."""
+        """Make `verify` read a state that is that much older."""
         called = _called(tool)
         if "verify" not in called.handlers:
             raise UsageError(f"{called.name} declares no verify, so nothing is read back")
@@ -153,7 +153,7 @@ class World:
     # --- running ----------------------------------------------------------------------------------------------------
 
     def run(self, agent: Agent[T, R], given: T, *, run_id: str | None = None) -> Ran[R]:
-        """Run the agent in a fresh world until it ends or waits for a person or an event. Days pass at once."""
+        """Run the agent in a fresh world until it ends or waits for a person or an event. Virtual days take no time."""
         _check(agent)
         end, effects = self._perform(Task(agent, given, run_id), (), in_this_process)
         calls = [str(effect) for effect in effects]
@@ -172,16 +172,16 @@ class World:
     ) -> Exploration:
         """Crash the run at every boundary, one at a time, and let another process resume it.
 
-        `crashes=2` continues with pairs, if no single crash was found to matter: a crash at every boundary, and
-        again at every boundary of the resumed run, up to `most_pairs`.
+        If no single crash changes the effects, `crashes=2` continues with pairs: a crash at every boundary, and a
+        second one at every boundary of the resumed run, up to `most_pairs`.
 
-        Effects are compared by what they mean: a tool's `claim` or `once` says which of its calls are one effect;
-        else all arguments count. `same` decides instead: effects that it answers equally are the same
-        (`same=lambda effect: effect.tool`; `same=str` compares every word), and what the run returns is not compared.
+        Effects are compared by meaning. A tool's `claim` or `once` defines which of its calls are the same effect;
+        otherwise all arguments count. With `same`, effects for which it returns equal values are the same (`same=lambda
+        effect: effect.tool`; `same=str` compares every word), and the result of the run is not compared.
 
-        Raises `AssertionError` with the story if the world differs from a run without a crash. An
-        operation that is left unknown is also a finding, unless `allow_unknown` says that a person may be asked.
-        With `sigkill`, raises `UsageError` if a fake or an effect cannot outlive a killed process.
+        Raises `AssertionError` with a report if the world differs from that of a run without a crash. An operation with
+        an unknown outcome is also a finding, unless `allow_unknown` permits that a person is asked. With `sigkill`,
+        raises `UsageError` if a fake or an effect cannot outlive a killed process.
         """
         __tracebackhide__ = True  # pytest shows the test, not this
         _check(agent)

@@ -216,8 +216,8 @@ _Named = dict[str, Any] | None
 class Service(Protocol):
     """A fake system of a test. It counts its own effects.
 
-    One whose state is in a file or in a server, and not in the object, declares this under `--holdfast-sigkill` by the
-    attribute `lives_outside = True`: it is asked in the test's own process alone.
+    If the state of a fake is in a file or a server instead of the object, it declares so for `--holdfast-sigkill` by
+    the attribute `lives_outside = True`. It is then called only in the test's own process.
     """
 
     def effects(self) -> list[str]:

@@ -22,7 +22,7 @@ _ALIKE: Final = 8
 
 
 class Crash(msgspec.Struct, frozen=True):
-    """A boundary at which a process died. A second crash is counted from where the run was resumed."""
+    """A boundary at which a process died. The boundaries of a second crash are counted from the resumption."""
 
     boundary: int
     where: str
@@ -65,9 +65,9 @@ class Finding(msgspec.Struct, frozen=True):
 class Exploration(msgspec.Struct, frozen=True):
     """All boundaries of one run. `undisturbed` are the effects of the run without a crash.
 
-    `reworded` are effects that a crash changed in words and not in what they mean. `pairs` of crashes were tried, of
-    `pairs_in_all`. `sigkill`: the crashes were real, each in a process of its own. `unmet` are the faults that were
-    requested and that no call ran into, in the last run.
+    `reworded` lists effects whose wording, but not meaning, a crash changed. `pairs` is the number of pairs of crashes
+    that were tried, of `pairs_in_all`. `sigkill` is true if the crashes were real, each in a process of its own.
+    `unmet` lists the requested faults that no call triggered in the last run.
     """
 
     boundaries: int
@@ -84,7 +84,7 @@ class Exploration(msgspec.Struct, frozen=True):
         return self.report()
 
     def report(self, of: str = "") -> str:
-        """The same text, beginning with whose exploration it is."""
+        """The report as text, beginning with the name of what was explored."""
         first, *others = self._lines()
         return "\n".join([wrapped(f"{of}: {first}", title=TITLE) if of else wrapped(first), *others])
 
