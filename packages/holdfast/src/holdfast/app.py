@@ -356,8 +356,8 @@ class Holdfast:
         """Undo a finished run: its effects are compensated by operations of their own, the last effect first.
 
         A second call, for example after a crash, continues the undo and returns the same result. The result lists
-        effects that cannot be undone. Raises `UsageError` for a run that has not ended, and the error that stopped the
-        undo, if any.
+        effects that cannot be undone. Raises `UsageError` for a run that has not ended, and an error that stopped the
+        undo.
         """
         await self.service.undo(run_id, by=by, why=why)
         conclusion = await self._conclude(run_id, None, None, reopener=by)  # an earlier try that stopped is continued

@@ -288,8 +288,8 @@ def tool_from_schema(
     """A tool from a JSON schema of its parameters, with a function that takes them by keyword.
 
     The other clauses are those of `@tool`. `late` marks a tool whose body is only in the code of a host. Recovery
-    settles its operations from their records, or waits for the host. Raises `ContractError` for a schema that does not
-    describe an object.
+    settles its operations from their records, or waits for the host. Raises `ContractError` for a schema of anything
+    but an object.
     """
 
     def called(**arguments: Any) -> Any:

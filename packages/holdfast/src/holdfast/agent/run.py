@@ -104,8 +104,8 @@ class Run:
 
         An escalation policy receives the model's `confidence` (from 0 to 1, by default that of the previous decision)
         and the source that touched the arguments (`taint="web"`). `again="the reason"` sends the call although an
-        effect on the same subject is pending. `step` names the step explicitly, once per run: use the model's own id of
-        the call.
+        effect on the same subject is pending. `step` names the step explicitly, once per run: the model's id of the
+        call.
         """
         return await call_by_model(self.scope(), name, arguments, metadata_of(confidence, taint, again), step)
 
@@ -201,7 +201,7 @@ class Run:
         default: Any = None,
         step: str | None = None,
     ) -> Coroutine[Any, Any, Any]:
-        """Ask a person, and wait without holding a process: `holdfast answer RUN/STEP VALUE --by NAME`.
+        """Ask a person, and wait without a process: `holdfast answer RUN/STEP VALUE --by NAME`.
 
         The answer is one of `choices`, or any value of `returns` (str, int, float or bool). The first answer is final.
         After `timeout` (a week, unless `Settings.answer_within_ms` says otherwise) the default becomes the answer.
@@ -265,7 +265,7 @@ class Run:
         return Lessons(self._context, topic)
 
     def conversation(self, name: str = "") -> Conversation:
-        """A conversation, stored as a stream: this run's own, or the one of that name, which several runs can share."""
+        """A conversation, stored as a stream: that of this run, or that of `name`, which several runs can share."""
         name = name or self.id
         return Conversation(self._context, name, self._conversations.setdefault(name, ConversationState()))
 

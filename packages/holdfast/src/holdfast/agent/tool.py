@@ -320,8 +320,7 @@ def tool(function: Callable[..., Any] | None = None, /, **clauses: Any) -> Any:
     - `on_unknown`: "suspend" (default) or "raise".
     - `redact`: parameters whose values are never stored.
     - `gate`: a condition in CEL over the parameters (`"cents > 50000"`). If it is true, a person approves the call
-      before anything is sent. `Gate(...)` also sets the number of people and their time limit. A refusal raises
-      `Declined`.
+      before anything is sent. `Gate(...)` also sets a number of people and a time limit. A refusal raises `Declined`.
     - `title`: a sentence about a call, for people: `"refund {cents / 100:.2f} EUR to {customer}"`.
 
     Raises `ContractError` if the clauses contradict each other. The error names the fix.

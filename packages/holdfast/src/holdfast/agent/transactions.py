@@ -99,7 +99,7 @@ class Transaction:
         return boundary_of(self._section)
 
     async def on_commit(self, tool: Tool[P, R], /, *args: P.args, **kwargs: P.kwargs) -> Held[R]:
-        """Hold an effect until the outermost transaction commits: it is sent after everything else succeeded."""
+        """Hold an effect until the outermost transaction commits. It is sent after everything else has succeeded."""
         scope = SCOPE.get()
         if scope is None or scope.active is not self._outside.active:
             raise UsageError(f"on_commit of {self.name} was called outside its run", next_step="call it in its body")

@@ -89,8 +89,8 @@ def located(text: str, option: str) -> str:
 def located_report(text: str, option: str) -> str:
     """A recorded reason of a run, with `option` in the commands that the runtime wrote behind it; the rest is kept.
 
-    Messages of users are never changed: only the last sentence of an error that ends in a next step of the runtime is
-    its own, or the command behind a pause. The last sentence of a text that was cut may be of either.
+    The runtime's own text is the next step at the end of its errors, and the command behind a pause. Texts of users are
+    never changed, nor is a text that was cut: its last sentence may be of either.
     """
     found = _OWN_COMMANDS.match(text) if len(text) < _LONGEST else None
     return text[: found.end()] + located(text[found.end() :], option) if found else text

@@ -119,7 +119,7 @@ class ControlService:
         return JournalReader(self._engine.journal, self._engine.identity, self._engine.recent_histories)
 
     async def runs(self, *, status: RunStatus | None = None, limit: int = 1000, after: str = "") -> list[RunRow]:
-        """The listing, by run id."""
+        """List the runs, by run id."""
         return await self.reader.runs(status=status, limit=limit, after=after)
 
     async def row(self, run: str) -> RunRow:
@@ -127,7 +127,7 @@ class ControlService:
         return await self.reader.row(run)
 
     async def history(self, run: str) -> RunHistory:
-        """Everything in the records of a run. Raises `UnknownRun`."""
+        """The history of a run, from its records. Raises `UnknownRun`."""
         if self._loaded is not None and self._loaded.run == run:
             # What was recorded meanwhile is read, so that a command is checked against the state that it is bound to.
             return await self.reader.catch_up(self._loaded.history)
@@ -153,8 +153,7 @@ class ControlService:
         """Resolve an operation that no rule could decide. The answer is final once it is in the ledger.
 
         A `result` has to fit what the tool returns. If this process does not have the tool's code, the answer waits for
-        a process that has it. That process refuses a result that does not fit, and the operation stays open. Raises
-        `UsageError`.
+        a process that has it. That process refuses a result that does not fit. Raises `UsageError`.
         """
         run, step = split_operation_id(operation)
         history, state = await self.operation(operation)
@@ -269,8 +268,8 @@ class ControlService:
         """Send a run a message. Its code receives it before it begins a new write; with `stop`, no new write begins.
 
         `facts` correct the facts of the run. `once` names the message, so that sending it again changes nothing. The
-        message is durable on return, and wakes a suspended run. Raises `UsageError` if the run has ended, or if another
-        message has that name.
+        message is durable on return, and wakes a suspended run. Raises `UsageError` if the run has ended, or another
+        message has the name.
         """
         message = message_from(text, by, facts or {}, stop=stop)
         checked_accepts_message(await self.row(run))
@@ -310,8 +309,7 @@ class ControlService:
     async def undo(self, run: str, *, by: str, why: str = "") -> Applied:
         """Undo a finished run: compensate its effects in reverse order. Raises `UsageError` for an unfinished run.
 
-        Drive the run afterwards, because the compensations are operations of the run. A second command does not begin a
-        second undo.
+        Drive the run afterwards, because the compensations are operations of the run. A second command begins nothing.
         """
         if not checked_finished(await self.history(run)):
             return Applied(run, at_once=True, note=f"run {run} is undone, or is being undone")
@@ -350,7 +348,7 @@ class ControlService:
         return answer
 
     async def take_over(self, item: str, *, by: str, why: str = "") -> Applied:
-        """Take over a run that was handed over (RUN/STEP): it ends, and nothing more is sent for it.
+        """Take over a run that was handed over (RUN/STEP). The run ends, and nothing more is sent for it.
 
         Raises `UsageError` if the run was not handed over there, or the hand-off was already answered.
         """

@@ -40,8 +40,7 @@ class ArrivedAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `id` is the sender's name for the message: the same id is the same message, however often it arrives. The status
     `pending` means that nothing is final yet. `result` is what the tool would have returned, as JSON. `sender` is the
-    webhook sender whose secret signed the message. `tools` are the tools whose operations it may settle; empty means
-    all.
+    webhook sender whose secret signed the message. `tools` are the tools whose operations it may settle (empty: all).
     """
 
     id: str

@@ -58,9 +58,9 @@ async def _give_back_unknown(process: Process) -> None:
         after, more = "", True
         while more:
             rows = await process.journal.runs(status=status, limit=_PAGE, after=after)
-            for row in rows:
-                if row.owner == process.worker.id and row.queue and not process.leases.concern(row.run):
-                    process.leases.give_back(row)
+            ours = [row for row in rows if row.owner == process.worker.id and row.queue]
+            for row in [row for row in ours if not process.leases.concern(row.run)]:
+                process.leases.give_back(row)
             if more := len(rows) == _PAGE:
                 after = rows[-1].run
 

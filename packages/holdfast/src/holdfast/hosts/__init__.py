@@ -1,4 +1,4 @@
-"""Libraries of others: a module for each agent framework, for HTTP clients and web servers, imported where it is used.
+"""Adapters: a module for each agent framework, for HTTP clients and for web servers. Import the one that you use.
 
 The extra of a host (`pip install 'holdfast[pydantic-ai]'`) installs a version that its module works with.
 """

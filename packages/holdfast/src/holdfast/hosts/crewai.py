@@ -1,8 +1,8 @@
 """CrewAI 1: `durable(crew)`, or `durable(agent)`, `durable(llm)` and `durable(tool)` for parts of one.
 
 Inside a run of Holdfast each model call of the agents is a recorded decision and each tool call an operation. Outside a
-run the crew works as without this. A tool declared with `@holdfast.tool` may stand in the list given to `durable`, and
-keeps its contract; any other one is a plain write. `@human_feedback(provider=HoldfastFeedback())` asks in the inbox.
+run the crew works as usual. A tool declared with `@holdfast.tool` can be in the list given to `durable`, and keeps its
+contract; any other tool is a plain write. `@human_feedback(provider=HoldfastFeedback())` asks in the inbox.
 """
 # pyright: basic, reportMissingImports=false
 # The host is in an environment of its own, so its types are not known to the checkers here.
@@ -57,13 +57,13 @@ def durable(
     timeout: timedelta | None = None,
     retry: Retry | None = None,
 ) -> Any:
-    """A crew, an agent, a model or a tool (of the host, or of Holdfast) with everything recorded that it does in a run.
+    """Record what a crew, an agent, a model or a tool (of the host, or of Holdfast) does in a run.
 
-    A crew and an agent are changed and returned; a model and a tool are copied. `approve` names tools that a person
+    A crew or an agent is changed and returned; a model or a tool is copied. `approve` names tools that a person
     approves in Holdfast's inbox, with the exact arguments. `clauses` are those of `@holdfast.tool` for tools of the
-    host, by name: `clauses={"look": {"effect": "read"}}`. `differs="note"` accepts that a question differs from the
-    recorded one after a crash. `timeout` and `retry` are those of one model call. Raises `UsageError` for what cannot
-    be recorded.
+    host, by name: `clauses={"look": {"effect": "read"}}`. `differs="note"` accepts a question that differs from the
+    recorded one after a crash, and uses the recorded answer. `timeout` and `retry` apply to one model call. Raises
+    `UsageError` for an object that cannot be recorded.
     """
     turn = functools.partial(HostedRun.turn, differs=differs, timeout=timeout, retry=retry)
     return _durable(part, _Settings(approve, clauses or {}, turn))
@@ -252,13 +252,13 @@ def _declared(ours: AnyTool, settings: _Settings) -> Any:
 
 
 def _shown(outcome: Outcome[Any]) -> Any:
-    """The outcome of an operation as the answer of a tool. A failure is told to the model."""
+    """The outcome of an operation as the answer of a tool. The model receives a failure as text."""
     plain = outcome.status == "succeeded" and not outcome.code and not outcome.reused
     return TypeAdapter(Any).dump_python(outcome.value, mode="json") if plain else outcome.as_text()
 
 
 async def _unused() -> None:
-    """Stands where the body of a host's tool is missing; it is never called."""
+    """A placeholder for the missing body of a host's tool. It is never called."""
 
 
 # --- calls of models --------------------------------------------------------------------------------------------------
@@ -268,7 +268,7 @@ class _RecordedModel(BaseLLM):  # type: ignore[misc]  # as above
     """A model whose answers are recorded in a run. It is mixed into the model's own class, which the host asks for."""
 
     def call(self, messages: Any, *args: Any, **kwargs: Any) -> Any:
-        """The answer, from the record where it is there."""
+        """The answer, from the record if it is there."""
         hosted = HostedRun.current()
         if hosted is None:
             return super().call(messages, *args, **kwargs)
@@ -353,7 +353,7 @@ def _arguments(call: Mapping[str, Any]) -> Mapping[str, Any]:
 class HoldfastFeedback(HumanFeedbackProvider):  # type: ignore[misc]  # as above
     """Asks for the feedback of a flow in Holdfast's inbox: `@human_feedback(..., provider=HoldfastFeedback())`.
 
-    Where the flow names outcomes (`emit=`), the answer is one of them. No process waits.
+    If the flow names outcomes (`emit=`), the answer is one of them. The run waits without a process.
     """
 
     def request_feedback(self, context: Any, flow: Any) -> str:  # noqa: ARG002 - of the host

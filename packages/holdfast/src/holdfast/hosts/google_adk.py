@@ -1,8 +1,8 @@
 """Google ADK 2: `App(..., plugins=[HoldfastPlugin()])`, as the last plugin.
 
 Inside a run of Holdfast each model call of the app's agents is a recorded decision and each tool call an operation.
-Outside a run the app works as without this. A tool declared with `@holdfast.tool` keeps its contract; any other one is
-a plain write. A tool that requires confirmation asks a person in Holdfast's inbox.
+Outside a run the app works as usual. A tool declared with `@holdfast.tool` keeps its contract; any other tool is a
+plain write. A tool that requires confirmation asks a person in Holdfast's inbox.
 """
 # pyright: basic, reportMissingImports=false
 # The host is in an environment of its own, so its types are not known to the checkers here.
@@ -53,8 +53,8 @@ class HoldfastPlugin(BasePlugin):  # type: ignore[misc]  # the checkers do not k
     """Records what the agents of an app do in a run of Holdfast.
 
     `clauses` are those of `@holdfast.tool` for functions of the host, by name: `clauses={"look": {"effect": "read"}}`.
-    `differs="note"` accepts that a question differs from the recorded one after a crash. `timeout` and `retry` are
-    those of one model call.
+    `differs="note"` accepts a question that differs from the recorded one after a crash, and uses the recorded answer.
+    `timeout` and `retry` apply to one model call.
     """
 
     def __init__(
@@ -213,7 +213,7 @@ async def _performed(tool: Any, arguments: dict[str, Any], context: Any) -> Any:
 
 
 def _shown(outcome: Outcome[Any]) -> Any:
-    """The outcome of an operation as the answer of a tool. A failure is told to the model."""
+    """The outcome of an operation as the answer of a tool. The model receives a failure as text."""
     if outcome.status == "succeeded" and not outcome.code and not outcome.reused:
         return TypeAdapter(Any).dump_python(outcome.value, mode="json")
     return {"result" if outcome.status == "succeeded" else "error": outcome.as_text()}
@@ -232,7 +232,7 @@ def _restored(value: Any, context: Any) -> Any:
 
 
 async def _unused() -> None:
-    """Stands where the body of a host's tool is missing; it is never called."""
+    """A placeholder for the missing body of a host's tool. It is never called."""
 
 
 # --- calls of models --------------------------------------------------------------------------------------------------
@@ -242,7 +242,7 @@ class _Recorded(BaseLlm):  # type: ignore[misc]  # the checkers do not know the 
     """A model whose answers are recorded in a run. It is mixed into the model's own class, which the host asks for."""
 
     async def generate_content_async(self, llm_request: Any, stream: bool = False) -> AsyncGenerator[Any, None]:
-        """The answer, from the record where it is there. Parts of it are shown only while it is new."""
+        """The answer, from the record if it is there. Parts of it are streamed only while it is new."""
         hosted = HostedRun.current()
         if hosted is None:
             async for response in super().generate_content_async(llm_request, stream=stream):

@@ -1,12 +1,12 @@
 """HTTP clients: the idempotency key of the current operation as a header of the request that makes its effect.
 
-For httpx (and httpx2) a hook, for requests an adapter, for aiohttp a trace. Each puts the header on a request that
-writes (POST, PUT, PATCH, DELETE) in an operation that writes, and nowhere else. It also refuses a request after the
-attempt's send-by deadline.
+httpx (and httpx2) has a hook, requests an adapter, and aiohttp a trace. Each adds the header only to a request that
+writes (POST, PUT, PATCH, DELETE) in an operation that writes. It also refuses a request after the attempt's send-by
+deadline.
 
-One operation is one effect, so one request of an attempt has its key. A second one is refused before it is sent. A key
-that followed from its place in the code would belong to another request as soon as a later attempt skips the first, and
-the service would answer with the result of that. A header that is there already is left as it is.
+One operation is one effect, so one request of an attempt has its key. A second request is refused before it is sent. If
+the key were derived from the order of requests, it would belong to another request once a later attempt skips the first
+one, and the service would answer with the result of the first. An existing header is not changed.
 """
 
 from __future__ import annotations

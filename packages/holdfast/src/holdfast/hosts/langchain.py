@@ -1,9 +1,9 @@
 """LangChain 1 and LangGraph 1: `create_agent(..., middleware=[..., HoldfastMiddleware()])`, as the last one.
 
 Inside a run of Holdfast each model call of the agent is a recorded decision and each tool call an operation. Outside a
-run the agent works as without this. A tool declared with `@holdfast.tool` keeps its contract; any other one is a plain
-write. In a graph of your own: `ToolNode(tools, awrap_tool_call=HoldfastMiddleware().awrap_tool_call)`, and in a plain
-node `with current_run().step("charge"): await charge(...)`.
+run the agent works as usual. A tool declared with `@holdfast.tool` keeps its contract; any other tool is a plain write.
+In a graph of your own: `ToolNode(tools, awrap_tool_call=HoldfastMiddleware().awrap_tool_call)`, and in a plain node
+`with current_run().step("charge"): await charge(...)`.
 """
 # pyright: basic, reportMissingImports=false
 # The host is in an environment of its own, so its types are not known to the checkers here.
@@ -58,8 +58,8 @@ class HoldfastMiddleware(AgentMiddleware):  # type: ignore[misc]  # as above
 
     `approve` names tools that a person approves in Holdfast's inbox, with the exact arguments. `clauses` are those of
     `@holdfast.tool` for functions of the host, by name: `clauses={"look": {"effect": "read"}}`. `differs="note"`
-    accepts that a question differs from the recorded one after a crash. `timeout` and `retry` are those of one model
-    call.
+    accepts a question that differs from the recorded one after a crash, and uses the recorded answer. `timeout` and
+    `retry` apply to one model call.
     """
 
     state_schema = HoldfastState
@@ -285,4 +285,4 @@ def _refuse_checkpoints(runtime: Any) -> None:
 
 
 async def _unused() -> None:
-    """Stands where the body of a host's tool is missing; it is never called."""
+    """A placeholder for the missing body of a host's tool. It is never called."""

@@ -1,9 +1,9 @@
 """The OpenAI Agents SDK 0.18 to 0.24: `durable(agent)`.
 
 Inside a run of Holdfast each model call of the agent is a recorded decision and each call of a function tool an
-operation. Outside a run the agent works as without this. A tool declared with `@holdfast.tool` may stand in the list of
-tools as it is, and keeps its contract; any other one is a plain write. A tool with `needs_approval` asks a person in
-Holdfast's inbox.
+operation. Outside a run the agent works as usual. A tool declared with `@holdfast.tool` can be in the list of tools as
+it is, and keeps its contract; any other tool is a plain write. A tool with `needs_approval` asks a person in Holdfast's
+inbox.
 """
 # pyright: basic, reportMissingImports=false
 # The host is in an environment of its own, so its types are not known to the checkers here.
@@ -46,11 +46,11 @@ def durable(
     timeout: timedelta | None = None,
     retry: Retry | None = None,
 ) -> AgentT:
-    """The agent, and those that it hands off to, with everything recorded that they do in a run.
+    """Record what the agent, and the agents that it hands off to, do in a run. Return a copy of the agent.
 
     `clauses` are those of `@holdfast.tool` for functions of the host, by name: `clauses={"look": {"effect": "read"}}`.
-    `differs="note"` accepts that a question differs from the recorded one after a crash. `timeout` and `retry` are
-    those of one model call. Raises `UsageError` for tools that cannot be recorded.
+    `differs="note"` accepts a question that differs from the recorded one after a crash, and uses the recorded answer.
+    `timeout` and `retry` apply to one model call. Raises `UsageError` for tools that cannot be recorded.
     """
     turn = functools.partial(HostedRun.turn, differs=differs, timeout=timeout, retry=retry)
     return cast("AgentT", _Durable(clauses or {}, turn).agent(agent))
@@ -158,7 +158,7 @@ def _parsed(sent: str) -> dict[str, Any]:
 
 
 async def _unused() -> None:
-    """Stands where the body of a host's tool is missing; it is never called."""
+    """A placeholder for the missing body of a host's tool. It is never called."""
 
 
 class _DurableModel(Model):  # type: ignore[misc]  # the checkers do not know the host
@@ -172,7 +172,7 @@ class _DurableModel(Model):  # type: ignore[misc]  # the checkers do not know th
         return self._inner if isinstance(self._inner, Model) else MultiProvider().get_model(self._inner)
 
     async def get_response(self, *args: Any, **kwargs: Any) -> Any:
-        """The answer, from the record where it is there."""
+        """The answer, from the record if it is there."""
         inner, hosted = self._resolved(), HostedRun.current()
         if hosted is None:
             return await inner.get_response(*args, **kwargs)

@@ -1,9 +1,9 @@
 """Pydantic AI 2: `Agent(..., capabilities=[HoldfastDurability()])`.
 
 Inside a run of Holdfast each model request of the agent is a recorded decision and each tool call an operation. Outside
-a run the agent works as without this. A tool declared with `@holdfast.tool` keeps its contract. Any other tool is a
-plain write: attempted once, and a person is asked where its outcome is unknown.
-`Tool(metadata={"holdfast": {"effect": "read"}})` declares a read; it takes the clauses of `@holdfast.tool`.
+a run the agent works as usual. A tool declared with `@holdfast.tool` keeps its contract. Any other tool is a plain
+write: it is attempted once, and a person is asked if its outcome is unknown. `Tool(metadata={"holdfast": {"effect":
+"read"}})` declares a read; it takes the clauses of `@holdfast.tool`.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ class TurnSettings(msgspec.Struct, frozen=True):
 class HoldfastDurability(BaseDurabilityCapability[Deps]):
     """The capability that records what an agent of Pydantic AI does in a run of Holdfast.
 
-    `differs="note"` accepts that a request differs from the recorded one after a crash, and uses the recorded answer.
-    `timeout` and `retry` are those of one model request. `models` and `event_stream_handler` are those of every
-    durability capability of Pydantic AI.
+    `differs="note"` accepts a request that differs from the recorded one after a crash, and uses the recorded answer.
+    `timeout` and `retry` apply to one model request. `models` and `event_stream_handler` are the same as for other
+    durability capabilities of Pydantic AI.
     """
 
     engine_spec = DurabilityEngineSpec(
@@ -235,7 +235,7 @@ async def _controlled(body: Callable[[], Awaitable[object]]) -> object:
 
 
 def _payload_of(outcome: Outcome[Any]) -> dict[str, Any]:
-    """The outcome of an operation as the payload of a tool call. A failure is told to the model."""
+    """The outcome of an operation as the payload of a tool call. The model receives a failure as text."""
     if outcome.status == "succeeded" and not outcome.code and not outcome.reused:
         result = JSON_CODEC.dump(Any, outcome.value)
         content = isinstance(result, dict) and cast("dict[str, Any]", result).get("kind") == "tool-return"
@@ -270,7 +270,7 @@ def _tool_of(name: str, definition: ToolDefinition, *, asked: bool) -> AnyTool:
 
 
 async def _unused() -> None:
-    """Stands where the body of a host's tool is missing; it is never called."""
+    """A placeholder for the missing body of a host's tool. It is never called."""
 
 
 def _context_of(key: tuple[object, ...]) -> RunContext[Any] | None:

@@ -1,8 +1,8 @@
 """Starlette and FastAPI: `lifespan=desk.lifespan` opens the app, and `api.mount("/runs", Runs(desk))` serves its runs.
 
-`POST /runs/AGENT` with an `Idempotency-Key` begins a run that is named after the key, or joins it; `GET
-/runs/AGENT/KEY` says how it is. The key follows the draft of the IETF: it is missing or cannot name a run (400), or it
-was used with another body (422). A client that leaves does not end the run. Several processes may serve one journal.
+`POST /runs/AGENT` with an `Idempotency-Key` begins the run that the key names, or joins it. `GET /runs/AGENT/KEY`
+returns its state. Errors follow the draft of the IETF: 400 if the key is missing or cannot name a run, 422 if it was
+used with another body. The run continues if the client disconnects. Several processes may serve one journal.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class Runs:
     """An ASGI app that begins and shows runs of an app's agents.
 
     `wait` is how long a request waits for the end of its run before it answers 202. `client` names the caller of a
-    request: the keys of two clients are apart. `agents` are those that are served; all of the app, unless it is given.
-    Raises `UsageError` for one that is not in the app.
+    request, so that two clients can use the same key. `agents` are the agents that are served, by default all agents of
+    the app. Raises `UsageError` for an agent that is not in the app.
     """
 
     def __init__(
@@ -72,9 +72,9 @@ class Runs:
         await self._router(scope, receive, send)
 
     async def respond(self, agent: Agent[T, Any], given: T, request: Request, *, status_at: str = "") -> Response:
-        """The response to a request of your own endpoint: it begins or joins the run that the request's key names.
+        """Begin or join the run that a request's key names, and return the response, for an endpoint of your own.
 
-        `status_at` is the address where the client finds the run later, if you serve one.
+        `status_at` is the address under which the client can read the run's state later, if you serve one.
         """
         _check_agent(self._app, agent)
         run = self._run_of(agent.name, request.headers.get(HEADER), request)
@@ -145,7 +145,7 @@ class Runs:
 
 
 def webhooks(app: Holdfast, senders: Sequence[WebhookSender]) -> Callable[[Any, Any, Any], Awaitable[None]]:
-    """An ASGI app that takes the webhooks of these senders; mount it at an address of its own."""
+    """An ASGI app that receives the webhooks of these senders. Mount it at an address of its own."""
     hooks: list[Hooks] = []
 
     async def serve(scope: Any, receive: Any, send: Any) -> None:
@@ -186,7 +186,7 @@ def _another_body(run: str) -> Response:
 
 
 def _state(run: str, history: RunHistory | None, status_at: str) -> Response:
-    """The response that says how a run is: 200 with its result, 202 while it goes on or waits, 500 if it stopped."""
+    """The response with the state of a run: 200 with its result, 202 while it continues or waits, 500 if it stopped."""
     lifecycle = None if history is None else history.lifecycle
     if lifecycle is not None and lifecycle.status in {"stopped", "undone"}:
         reason = lifecycle.stopped.reason if lifecycle.stopped is not None else "undone"
@@ -201,7 +201,7 @@ def _state(run: str, history: RunHistory | None, status_at: str) -> Response:
 
 
 def _problem(status: int, title: str, detail: str, **more: str) -> Response:
-    """A problem as RFC 9457 has it."""
+    """A problem document as in RFC 9457."""
     body = {"type": "about:blank", "title": title, "status": status, "detail": detail, **more}
     return _json(status, body, media_type="application/problem+json")
 

@@ -60,7 +60,7 @@ class JournalReader:
         self._recent: Final = recent
 
     async def runs(self, *, status: RunStatus | None = None, limit: int = 1000, after: str = "") -> list[RunRow]:
-        """The listing, by run id."""
+        """List the runs, by run id."""
         return await self.journal.runs(status=status, limit=limit, after=after)
 
     async def page(self, status: RunStatus | None, limit: int, after: str, *, everything: bool) -> list[RunRow]:

@@ -403,7 +403,7 @@ def _unescaped(point: str) -> str:
 
 
 class JournalClock(msgspec.Struct, frozen=True):
-    """A clock for `SqliteJournal(path, clock=...)`: leases, waits and settle windows are measured by it.
+    """A clock for `SqliteJournal(path, clock=...)`. It measures leases, waits and settle windows.
 
     `uptime_ms` counts milliseconds and never decreases; its values are comparable while `boot` is the same. `wall_ms`
     is the wall clock. Every process that opens the file needs a clock with the same `boot`.

@@ -347,7 +347,7 @@ class Journal(Protocol):
         after: str = "",
         newest: bool = False,
     ) -> list[RunRow]:
-        """The listing, by run id. `wakeable`: running without a living owner, or suspended and due.
+        """List the runs, by run id. `wakeable`: running without a living owner, or suspended and due.
 
         `newest` has those first that were begun last; `after` then goes on with those begun before that run.
         With `status="stopped"`, `wakeable` are the stopped runs that are due to be verified again.

@@ -43,9 +43,9 @@ class Facts:
     async def learn(
         self, name: str, value: Any, *, source: str, inferred_from: Sequence[str] = (), confidence: float = 1.0
     ) -> Correction:
-        """Learn a fact that a person stated, a tool read, or an effect changed on the side.
+        """Learn a fact that a person stated, a tool read, or an effect changed as a side effect.
 
-        A new value of a known fact is a correction. The returned `Correction` lists what it invalidated. Steps of a
+        A new value of a known fact is a correction. The returned `Correction` lists its consequences. Steps of a
         running plan that relied on the fact send nothing more, and the plan ends in `NewPlanNeeded`. `inferred_from`
         names the facts from which this one follows. Raises `UsageError` for a name that cannot name a step, a
         confidence outside 0 to 1, and a value that has no JSON form.

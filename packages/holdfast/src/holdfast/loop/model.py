@@ -81,7 +81,7 @@ class Model(Protocol):
 
     @property
     def name(self) -> str:
-        """The name on record, such as the provider's name of the model."""
+        """The name in records, such as the provider's name of the model."""
         ...
 
     async def answer(self, request: ModelRequest, on_text: OnText) -> ModelReply:

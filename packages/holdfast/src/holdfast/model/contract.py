@@ -36,8 +36,7 @@ class Key(msgspec.Struct, frozen=True, omit_defaults=True, tag="key"):
     write `Key.forever()`. `in_progress` is its reaction to a key whose first request is still running,
     `in_progress_statuses` the HTTP statuses of that reaction (409, with its `Retry-After`), and `in_progress_patience`
     how long the runtime waits for that request. `mismatch` is the system's reaction to a known key with other
-    parameters. `stores` says which answers it returns again: only successes, or every answer, including refusals and
-    errors.
+    parameters. `stores` says which answers it returns again: only successes, or all, including refusals and errors.
     """
 
     ttl: timedelta | None

@@ -14,7 +14,7 @@ from holdfast.model.transaction import encloses
 
 
 class Fact(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One thing held to be true. `confidence` is from 0 to 1; `at_ms` is the wall clock at which it was learned.
+    """One fact. `confidence` is from 0 to 1; `at_ms` is the wall clock at which it was learned.
 
     `source` is the origin of the fact. If a tool reported it, `source` is the tool and `operation` its operation.
     """
@@ -60,7 +60,7 @@ class Weighed(msgspec.Struct, frozen=True):
 
 
 class Correction(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The effect of a new value on what relied on the old one.
+    """The effect of a new value on the facts and steps that relied on the old one.
 
     `invalidated` facts were inferred from the old value, directly or not. `dropped` steps had not been executed.
     `executed` steps had been executed, and have to be compensated or reviewed. `underway` steps had begun: nothing more

@@ -21,8 +21,7 @@ Kind = Literal["fact", "preference", "constraint"]
 class Remembered(msgspec.Struct, frozen=True, omit_defaults=True):
     """One entry about a user. `source` is its origin, and `run` the run that learned it.
 
-    `at_ms` and `until_ms` are wall clocks; after `until_ms` the entry is no longer recalled. `gone` is true if it was
-    forgotten.
+    `at_ms` and `until_ms` are wall clocks; after `until_ms` the entry is no longer recalled. `gone`: it was forgotten.
     """
 
     name: str

@@ -76,8 +76,8 @@ class Outcome(msgspec.Struct, Generic[R], frozen=True):
 
     `result` is the decoded result of a success. Reading it for any other status raises, so a failure is never mistaken
     for the value None. `pending` names the parts of a success that end later (see `run.wait_pending`), and `facts` are
-    the facts that its tool reported. `arguments` are those that were sent. If a person changed them, `edited_by` is
-    that person.
+    the facts that its tool reported. `arguments` are those that were sent. `edited_by` is the person who changed them,
+    if any.
     """
 
     status: Status
@@ -138,7 +138,7 @@ class Happened(msgspec.Struct, Generic[R_co], frozen=True, omit_defaults=True):
 
     This verdict asserts the identity of the effect; for mere similarity, return `CannotTell(evidence=...)`. `missing`
     names the missing parts of a partial effect: each part once, up to 10,000 of them. Raises `ValueError` for an
-    invalid name of a part.
+    invalid name.
     """
 
     result: R_co
@@ -195,7 +195,7 @@ VerdictKind = Literal["happened", "did_not_happen", "cannot_tell", "conflict"]
 
 
 class OperationFailed(HoldfastError):
-    """An operation ended as proven failed: nothing landed. `outcome` holds the proof."""
+    """An operation is proven to have failed: nothing landed. `outcome` holds the proof."""
 
     def __init__(self, message: str, *, outcome: Outcome[object] | None = None, next_step: str = "") -> None:
         super().__init__(message, next_step=next_step)

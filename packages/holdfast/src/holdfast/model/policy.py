@@ -31,7 +31,7 @@ DEFAULT: Final = "default"
 
 
 class Rule(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The treatment of operations for which the condition `when` (in CEL) is the first of its policy that holds.
+    """The treatment of operations for which the condition `when` (in CEL) is the first true one of the policy.
 
     - `then`: `auto` sends the operation. `sample` sends it, except for the share `rate`, for which a person is asked.
       `ask` and `two` ask one or two people, or the number `people`. `refuse` never sends it.
@@ -201,7 +201,7 @@ class Ruling(msgspec.Struct, frozen=True, omit_defaults=True):
 
     With `sampled`, the operation was drawn as a sample, so a person is asked. With `shadow`, it is sent, and a person
     reviews it afterwards. `stratum` is the stratum from which it was drawn. `why` is the reason if the policy could not
-    judge the operation.
+    judge it.
     """
 
     word: Word

@@ -40,7 +40,7 @@ async def close_or_label(
     close: Callable[[str], Awaitable[object] | object],
     label: Callable[[str], Awaitable[object] | object],
 ) -> Literal["closed", "labelled"]:
-    """Close a record that should not exist; if that is refused, label it. It is never deleted.
+    """Close a record that should not exist, or label it if closing is refused. It is never deleted.
 
     Others may have seen the record, so its history has to stay readable. `close` and `label` both receive a note that
     says so. Only a refusal (`Rejected`) leads to the label; every other error is a failure of the compensation.

@@ -24,18 +24,9 @@ import msgspec
 from holdfast.engine.exceptions.classify import classify
 from holdfast.engine.exceptions.http import retry_after, status_code
 from holdfast.engine.tool_protocol import Classifier, Codec, can_classify
-from holdfast.errors import (
-    Ambiguous,
-    AmbiguousStep,
-    HoldfastError,
-    KeyInProgress,
-    NotSent,
-    Rejected,
-    ReplayDiverged,
-    SendByPassed,
-)
+from holdfast.errors import Ambiguous, HoldfastError, KeyInProgress, NotSent, Rejected, SendByPassed
 from holdfast.model.contract import Contract
-from holdfast.model.errors import LONGEST_WAIT_S
+from holdfast.model.errors import LONGEST_WAIT_S, AmbiguousStep, ReplayDiverged
 from holdfast.model.records import End, Frame, Raw
 
 LOG: Final = logging.getLogger("holdfast")

@@ -52,7 +52,7 @@ T = TypeVar("T")
 
 
 class SqliteJournal:
-    """A journal in one SQLite file that any number of processes of one machine may share.
+    """A journal in one SQLite file, which any number of processes on one machine may share.
 
     `mode` is "wal", "rollback" or "auto", which keeps the mode of an existing file and creates a new file in WAL mode.
     `anchor` is the path of the anchor, by default beside the file. `namespace` is that of a new journal, by default a

@@ -48,8 +48,7 @@ class TransactionAbortedRecord(Stamped, frozen=True, tag="TransactionAborted"):
 class TransactionParked(Stamped, frozen=True):
     """No rule can continue, so a person decides on the exact partial outcome. `stuck` lists the steps that block it.
 
-    The answer is due at the wall clock `until` (in milliseconds; 0: no deadline). The transaction waits for it beyond
-    the deadline.
+    The answer is due at the wall clock `until` (in milliseconds; 0: no deadline). The transaction waits beyond it.
     """
 
     transaction: str

@@ -45,7 +45,7 @@ __all__ = ["Crash", "Effect", "Exploration", "Finding", "Ran", "Service", "World
 
 
 class Ran(msgspec.Struct, Generic[R]):
-    """The result of a run. `effects` names what really happened, in order; `calls` lists it with arguments.
+    """The result of a run. `effects` names the effects that happened, in order; `calls` lists them with arguments.
 
     `status` is that of the run. If the run waits for a person or an event, `asks` says for what. `unmet` lists the
     requested faults that no call triggered.
@@ -88,7 +88,7 @@ class World:
         self._outside.stubs[tool.name, name] = stub(returns, raises)
 
     def use(self, *services: Service) -> None:
-        """Compare the effects that these fakes count as well; they are reset before each run."""
+        """Compare the effects that these fakes count, too. The fakes are reset before each run."""
         for service in services:
             if not callable(getattr(service, "effects", None)) or not callable(getattr(service, "reset", None)):
                 raise UsageError(

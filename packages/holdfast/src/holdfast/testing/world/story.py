@@ -51,7 +51,7 @@ class Finding(msgspec.Struct, frozen=True):
 
     @property
     def place(self) -> str:
-        """The boundaries, in short."""
+        """The boundaries, as a short text."""
         return " and then ".join(map(str, self.crashes))
 
     def __str__(self) -> str:
