@@ -48,7 +48,7 @@ def test_an_address_of_sqlite_is_a_path(holdfast: Lab):
 @pytest.mark.parametrize(
     ("journal", "status", "problem"),
     [
-        ("postgresql://somewhere/desk", 2, "cannot open the journal 'postgresql://somewhere/desk'"),
+        ("postgresql://somewhere/desk", 2, "no back end opens the journal 'postgresql://somewhere/desk'"),
         ("sqlite://", 2, "the journal has no name"),
         ("memory:", 2, "ends with the process"),
         (":memory:", 2, "is not a file"),

@@ -117,9 +117,10 @@ class DrivenOperation(msgspec.Struct, eq=False):
             or operation.judgement.ruling
         ):
             return ""  # and most operations need none
-        # The clauses that hold: one call's own gate is in the record, and the tool of this process may be without it.
-        same = tool is None or tool.digest == operation.contract
-        contract = operation.contract if same else contract_digest(self.contract(operation))
+        contract = operation.contract
+        if tool is not None and tool.digest != contract:
+            # The clauses of this code, with the gate that holds: one call's own is in the record, and not in the tool.
+            contract = contract_digest(msgspec.structs.replace(tool.contract, gate=self.contract(operation).gate))
         conflicts = bool(found.gate or found.other)
         namespace = self.active.process.identity.namespace
         return approval_asked(namespace, self.id, operation, contract, conflicts=conflicts)
