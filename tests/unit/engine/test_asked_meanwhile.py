@@ -1,12 +1,14 @@
 """People are asked at once, also while other parts of the run are at work, and no wait ends in silence."""
 
 import asyncio
+from datetime import timedelta
 
 import pytest
 
-from holdfast import Holdfast, Key, Run, agent, current_operation, tool
+from holdfast import CannotTell, Holdfast, Key, Operation, Run, Verdict, agent, current_operation, tool
 from holdfast.errors import OutcomeUnknown, RunSuspended
 from holdfast.people.items import items
+from holdfast.policies import Retry
 from holdfast.testing.clock import EPOCH_MS
 from tests.unit.engine.lab import Lab, virtual
 
@@ -120,3 +122,62 @@ async def test_an_unknown_outcome_that_the_code_was_told_of_is_asked_about(lab: 
             await app.run(desk, "ann")
         assert await asked(app) == ["r-ann/ship#1"]
     assert lab.sent == ["17"]
+
+
+@virtual
+async def test_a_question_stays_listed_while_the_world_is_read_back(lab: Lab):
+    @tool(retry=Retry(attempts=1))
+    async def mail(to: str) -> str:
+        raise ConnectionResetError("the line went dead")
+
+    @mail.verify(settle_window=timedelta(seconds=1), every=timedelta(seconds=1), deadline=timedelta(seconds=3))
+    async def look(operation: Operation[str], to: str) -> Verdict[str]:
+        lab.sent.append("look")
+        await asyncio.sleep(2)
+        return CannotTell("the mailbox does not say")
+
+    @tool(idempotency=Key.forever(), timeout=timedelta(hours=1))
+    async def report(name: str) -> str:
+        assert current_operation().key
+        await asyncio.sleep(600)
+        return name
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> list[str]:
+        return list(await run.gather(mail(name), report(name)))
+
+    async with lab.app(desk, slow_verify_ms=5_000, grace_ms=1) as app:
+        app.start(desk, "ann")
+        while not await asked(app):
+            await lab.pass_time(seconds=1)
+        looks = len(lab.sent)
+        for _ in range(200):
+            assert await asked(app) == [MAIL]
+            await lab.pass_time(seconds=0.3)
+        assert len(lab.sent) > looks, "it is read back meanwhile"
+
+
+@virtual
+async def test_a_question_stays_listed_while_the_code_comes_back_to_it(lab: Lab):
+    @tool(idempotency=Key.forever(), timeout=timedelta(hours=1))
+    async def report(name: str) -> str:
+        assert current_operation().key
+        await asyncio.sleep(600)
+        return name
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> list[object]:
+        await asyncio.sleep(5)  # the code takes its time to come to its question
+        return list(await run.gather(run.ask("Which one?", choices=("a", "b")), report(name)))
+
+    app = lab.make(desk)
+    await app.open()
+    app.start(desk, "ann")
+    await lab.pass_time(seconds=10)
+    (item,) = await asked(app)
+    await lab.bury(app, lab.processes[0])
+    async with lab.app(desk, grace_ms=1) as other:
+        other.start(desk, "ann")
+        for _ in range(100):
+            assert await asked(other) == [item]
+            await lab.pass_time(seconds=0.1)

@@ -21,7 +21,7 @@ from holdfast.model import records as r
 from holdfast.model.commands import COMMANDS
 from holdfast.model.stop_reasons import STOP_REASONS, StopReason, reason_of, why_ended
 from holdfast.model.system import is_system
-from holdfast.model.waits import HALT, UNREADABLE, Then
+from holdfast.model.waits import HALT, UNREADABLE, ListedWait, Then
 
 if TYPE_CHECKING:
     from holdfast.engine.environment import Stamp
@@ -52,9 +52,9 @@ class Pause(msgspec.Struct, frozen=True):
 PLACED = ("queue", "tool", "then", "shown", "result")
 
 
-def encode_waits(pauses: Iterable[Pause]) -> bytes:
-    """The waits of a run, as encoded in its row of the listing."""
-    return msgspec.json.encode([_encoded_wait(pause) for pause in pauses])
+def encode_waits(pauses: Iterable[Pause], others: Iterable[ListedWait] = ()) -> bytes:
+    """The waits of a run, as encoded in its row of the listing; `others` are in the row already."""
+    return msgspec.json.encode([*map(_encoded_wait, pauses), *others])
 
 
 def _encoded_wait(pause: Pause) -> dict[str, object]:

@@ -14,7 +14,7 @@ from holdfast.engine.active_run.scopes import Scope
 from holdfast.engine.suspension import Ending, Pause, encode_waits
 from holdfast.engine.tool_protocol import wake
 from holdfast.journal.port import RunChange
-from holdfast.model.waits import PEOPLE, decode_waits
+from holdfast.model.waits import PEOPLE, ListedWait, decode_waits, waits_left
 
 if TYPE_CHECKING:
     from holdfast.engine.active_run.run import ActiveRun
@@ -131,6 +131,10 @@ class Waiters:
         """The waits of all drivers and branches."""
         return [*self.resting.values(), *self.pauses.values()]
 
+    def outside(self) -> tuple[Pause, ...]:
+        """Those for something outside the run."""
+        return tuple(pause for pause in self.all() if pause.kind not in _WITHIN)
+
     # --- suspension: when every branch waits -----------------------------------------------------------------
 
     def at_rest(self) -> bool:
@@ -193,7 +197,7 @@ class Waiters:
         process = active.process
         horizon = process.environment.clock.wall_ms() + process.settings.hold_ms
         dues = [*self.limits.values(), *(pause.due for pause in pauses if pause.due is not None)]
-        waits = tuple(pause for pause in pauses if pause.kind not in _WITHIN)
+        waits = self.outside()
         if waits and all(due > horizon for due in dues):
             return Ending("suspended", "; ".join(_sentences(waits)), min(dues, default=None), waits)
         return None
@@ -209,14 +213,14 @@ class LiveListing:
 
     def __init__(self, active: ActiveRun, waiters: Waiters) -> None:
         self.noticed: frozenset[Question] = frozenset()
-        self._shown: frozenset[Question] = frozenset()
+        self._row = b"[]"
         self._active: Final = active
         self._waiters: Final = waiters
         self._scheduled = False
 
     def begin(self, waits: bytes) -> None:
         """Note what the row shows when the run is claimed: answers may have come since."""
-        self._shown = frozenset((wait.kind, wait.step, wait.at) for wait in decode_waits(waits) if wait.kind in PEOPLE)
+        self._row = waits
         self.consider()
 
     def consider(self) -> None:
@@ -232,31 +236,48 @@ class LiveListing:
     def _check(self) -> None:
         self._scheduled = False
         active = self._active
-        if active.sealed is not None or active.ending.done() or self._asked() == self._shown:
+        if active.sealed is not None or active.ending.done():
             return
-        if _LISTING in active.drivers.tasks:
+        same = _questions(decode_waits(self._encoded())) == _questions(decode_waits(self._row))
+        if _LISTING in active.drivers.tasks or (same and self._interrupted()):
             self.consider()
-        else:
+        elif not same:
             active.drivers.start(_LISTING, self._write)
 
-    def _asked(self) -> frozenset[Question]:
-        return frozenset(_question(pause) for pause in self._waiters.all() if pause.kind in PEOPLE)
+    def _encoded(self) -> bytes:
+        return encode_waits(self._waiters.outside(), self._interrupted())
+
+    def _interrupted(self) -> list[ListedWait]:
+        """The open questions of the row for which nothing waits at this moment.
+
+        The driver of an operation reads the world back, or a replay has not come to the question yet.
+        """
+        history, present = self._active.history, {pause.step for pause in self._waiters.all()}
+        asked = history.operations.keys() | (history.steps.questions.keys() - history.steps.answers.keys())
+        left = decode_waits(waits_left(self._row, history))
+        return [wait for wait in left if wait.kind in PEOPLE and wait.step in asked - present]
 
     async def _write(self) -> None:
         process, log = self._active.process, self._active.log
-        waits = [pause for pause in self._waiters.all() if pause.kind not in _WITHIN]
+        asked = self.new(self._waiters.outside())
+        self._row = self._encoded()
+        waits = decode_waits(self._row)
         reason = "; ".join(_sentences(waits))
-        notices = process.outbox.posts(log.history, "run.waits_for_person", reason, self.new(waits))
-        self._shown = self._asked()
-        self.noticed |= self._shown
+        notices = process.outbox.posts(log.history, "run.waits_for_person", reason, asked)
+        self.noticed |= _questions(asked)
         # Due at once: if this process dies, the run is taken up, for its other part has not ended.
         due = process.environment.clock.wall_ms()
-        change = RunChange("suspended", reason[:500], due, encode_waits(waits)) if self._shown else RunChange("running")
+        asks = bool(_questions(waits))
+        change = RunChange("suspended", reason[:500], due, self._row) if asks else RunChange("running")
         await log.append(change=change, posts=notices)
 
 
-def _question(pause: Pause) -> Question:
-    return pause.kind, pause.step, pause.at
+def _question(wait: Pause | ListedWait) -> Question:
+    return wait.kind, wait.step, wait.at
+
+
+def _questions(waits: Iterable[Pause | ListedWait]) -> frozenset[Question]:
+    return frozenset(_question(wait) for wait in waits if wait.kind in PEOPLE)
 
 
 def wake_all(waiters: list[asyncio.Future[None]]) -> None:
@@ -266,5 +287,5 @@ def wake_all(waiters: list[asyncio.Future[None]]) -> None:
     waiters.clear()
 
 
-def _sentences(waits: Iterable[Pause]) -> list[str]:
+def _sentences(waits: Iterable[Pause | ListedWait]) -> list[str]:
     return list(dict.fromkeys(pause.asks or f"{pause.step} waits ({pause.kind})" for pause in waits))
