@@ -206,7 +206,7 @@ SETTINGS: Final[dict[str, str]] = {
     "patience_ms": "How long a replay that cannot go on is given before it counts as diverged, where agent code waits"
     " for something that the runtime cannot see.",
     "silent_ms": "How long the code of a run may make no step before the log names the line at which it waits. Nothing"
-    " is stopped.",
+    " is stopped. 0 switches it off.",
     "grace_ms": "How long calls in flight are given to end when the process shuts down.",
     "deaths_allowed": "How many processes may die during attempts of one operation before it is parked for a person.",
     "claims_allowed": "How many processes may die of a run that got nowhere before it is stopped as quarantined. One "

@@ -96,9 +96,10 @@ class Engine(Process):
         while True:
             await self.environment.clock.sleep(self.settings.lease_ms / 3000)
             await self.housekeeping.round("the lease could not be renewed", self.beat)
-            self._name_silent_runs()
+            if self.settings.silent_ms:
+                await self.housekeeping.round("could not look for runs without a step", self._name_silent_runs)
 
-    def _name_silent_runs(self) -> None:
+    async def _name_silent_runs(self) -> None:
         """Warn of runs whose code has made no step for long: it may wait for something that never comes.
 
         Nothing else would notice: such a run neither waits for the runtime nor fails, and holds its lease.

@@ -37,7 +37,8 @@ class Settings(msgspec.Struct, frozen=True):
     cannot be observed (another machine, another container) may still wake up. `hold_ms`: waits
     shorter than this keep the process. `patience_ms`: how long a replay that cannot go on is given
     before it counts as diverged, where agent code waits for something the runtime cannot see.
-    `silent_ms`: how long the code of a run may make no step before the log names the line at which it waits.
+    `silent_ms`: how long the code of a run may make no step before the log names the line at which it waits;
+    0: no limit.
     `poll_ms`: how often to read what is new in the ledger. `grace_ms`: how long calls in flight may take to end when a
     run is released. `clock_error_ms`: how far two wall clocks may differ. `deaths_allowed`: how many processes may die
     in attempts of one operation, and `claims_allowed` how many without progress of one run, before a person is asked.
