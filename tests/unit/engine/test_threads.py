@@ -101,7 +101,7 @@ async def test_what_a_late_thread_said_besides_comes_with_its_report(lab: Lab):
 
 @virtual
 async def test_a_thread_that_outlives_its_run_instance_still_keeps_a_second_attempt_away(lab: Lab):
-    go_on = threading.Event()
+    go_on, holds_the_clock = threading.Event(), threading.Event()
     attempts: list[int] = []
 
     @tool(idempotency=Key.forever(), timeout=2 * SECOND)
@@ -112,6 +112,7 @@ async def test_a_thread_that_outlives_its_run_instance_still_keeps_a_second_atte
         if at.attempt == 1:
             with lab.loop.passing():
                 go_on.wait(20)
+            holds_the_clock.set()
             raise Ambiguous("no answer")
         return "second"
 
@@ -130,6 +131,7 @@ async def test_a_thread_that_outlives_its_run_instance_still_keeps_a_second_atte
         await lab.pass_time(seconds=60)
         assert attempts == [1]
         go_on.set()
+        await lab.until(holds_the_clock.is_set)
         assert await handle.result() == "second"
     assert attempts == [1, 2]
 
