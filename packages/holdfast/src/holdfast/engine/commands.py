@@ -340,9 +340,8 @@ async def _recall(active: ActiveRun, entry: LedgerEntry) -> None:
         return
     if not isinstance(record, (r.Resolved, r.LateReport)):
         return
-    active.replay.kept[record.step] = (
-        None  # before the look: code may receive the outcome before the command is recorded
-    )
+    # Before the look: code may receive the outcome before the command is recorded.
+    active.replay.kept[record.step] = None
     if record.step in active.history.operations:
         return
     await active.log.flush()

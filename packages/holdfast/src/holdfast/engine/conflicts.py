@@ -100,7 +100,7 @@ def _is_deferred(driver: Claimant, operation: str) -> bool:
 
 def _sibling(driver: Claimant, operation: str) -> OperationState | None:
     """The operation of that name, if it is one of this run."""
-    run, _, step = operation.partition("/")
+    run, step = split_operation_id(operation)
     return driver.log.history.operations.get(step) if run == driver.log.run else None
 
 

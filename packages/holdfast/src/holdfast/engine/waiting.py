@@ -96,7 +96,8 @@ async def _await_holder(driver: OperationDriver) -> None:
     is: both go on in the same process.
     """
     log, other = driver.log, driver.found.other
-    holder = other.source if other is not None else "?"
+    assert other is not None, driver.id
+    holder = other.source
     if not recorded(driver):
         await driver.record(planned(driver, CLAIM_OF + holder))
     poll = log.process.settings.poll_ms

@@ -33,12 +33,7 @@ def verify_chain(rows: Iterable[Row], start: bytes, first: int = 1) -> int | Non
 
 
 def beginning(
-    namespace: str,
-    run: str,
-    agent: str,
-    bodies: Iterable[bytes],
-    change: RunChange | None = None,
-    program: str = "",
+    namespace: str, run: str, agent: str, bodies: Iterable[bytes], change: RunChange | None = None, program: str = ""
 ) -> NewRun:
     """A new run with its first records, chained under the token of its first claim."""
     return NewRun(agent, _chained(bodies, 0, genesis(namespace, run), 1), change, program)

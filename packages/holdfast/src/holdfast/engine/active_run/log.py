@@ -43,9 +43,8 @@ class RunRecorder:
         self.checking: Final[set[asyncio.Future[None]]] = set()  # appends that the ledger may still refuse
         self.receiving: asyncio.Future[None] | None = None  # a message is about to be recorded
         self.command_lock: Final = asyncio.Lock()
-        self.never_sent: Final[
-            dict[tuple[str, int], None]
-        ] = {}  # attempts of ours that were given up before their call
+        # Attempts of ours that were given up before their call.
+        self.never_sent: Final[dict[tuple[str, int], None]] = {}
         self.changes: Final[dict[str, set[str]]] = {}  # changed operations, by their reader; "": another change
         self.on_raised: Callable[[], None] | None = None  # called when a final outcome is contradicted
         self.suspected = True  # until it records progress, a death of this process counts against it

@@ -63,27 +63,9 @@ class Scope:
     """
 
     __slots__ = (
-        "active",
-        "alive",
-        "authority",
-        "beside_host",
-        "children",
-        "counts",
-        "host",
-        "last_received",
-        "limits",
-        "made_in",
-        "named",
-        "parent",
-        "path",
-        "received",
-        "refused",
-        "serves_host",
-        "started",
-        "sure",
-        "task",
-        "waiting",
-        "working",
+        "active", "alive", "authority", "beside_host", "children", "counts", "host", "last_received", "limits",
+        "made_in", "named", "parent", "path", "received", "refused", "serves_host", "started", "sure", "task",
+        "waiting", "working",
     )  # fmt: skip
 
     def __init__(self, active: ActiveRun, path: str = "", parent: Scope | None = None) -> None:
