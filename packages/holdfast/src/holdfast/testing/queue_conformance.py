@@ -146,6 +146,23 @@ class QueueConformance:
 
         self._over(tmp_path, check)
 
+    def test_runs_whose_key_is_taken_hide_no_others(self, tmp_path: Path) -> None:
+        async def check(journal: Journal) -> None:
+            for number in range(6):
+                await submit(journal, f"one {number}", QueuePlace("mail", key="order-1"), due_ms=number)
+            await submit(journal, "two", QueuePlace("mail", key="order-2"), due_ms=9)
+            assert await names(journal, "bob", 1) == ["one 0"]
+            assert await names(journal, "bob", 1) == ["two"]
+            stopped = await journal.claim("one 2", "alice")
+            assert isinstance(stopped, LeaseGranted)
+            await journal.append(Write(stopped.lease, (), RunChange("stopped", due_ms=2, release=True)))
+            for number in (0, 1, 3, 4):  # one that stopped while it waited for the key keeps no other waiting
+                assert await names(journal, "bob", 1) == [f"one {number}"] * (number > 0)
+                await end(journal, f"one {number}")
+            assert await names(journal, "bob", 1) == ["one 5"]
+
+        self._over(tmp_path, check)
+
     def test_a_dead_process_gives_back_its_slots(self, tmp_path: Path) -> None:
         async def check(journal: Journal) -> None:
             limits = DeclaredLimits({"mail": QueueLimits(concurrency=2)})

@@ -84,17 +84,19 @@ class QueueTables:
         self._roll = roll
 
     def wants(self, database: Database, request: TakeRequest) -> bool:
-        """True if a run may start now. It reads only, so a look that finds nothing takes no lock."""
-        return bool(self._chosen(database, request).start)
+        """True if `take` has something to change. It reads only, so a look that finds nothing takes no lock.
+
+        Runs whose key is taken count, too: the first of a lane hide those behind them until `take` has marked them.
+        """
+        chosen = self._chosen(database, msgspec.structs.replace(request, room=1))
+        return bool(chosen.start or chosen.behind)
 
     def take(self, database: Database, request: TakeRequest) -> list[LeaseGranted]:
         """Give slots, inside the transaction in which they were counted: no other process can count them free."""
         started: list[LeaseGranted] = []
         while (room := request.room - len(started)) > 0:
             chosen = self._chosen(database, msgspec.structs.replace(request, room=room))
-            for (
-                row
-            ) in chosen.behind:  # out of their lane until a holder of their key ends: they hide nothing behind them
+            for row in chosen.behind:  # out of their lane until a holder of their key ends: they hide nothing in it
                 database.change("update run set behind = 1 where id = ?", (row,))
             wall = self._roll.wall_ms()
             for row in chosen.start:

@@ -83,7 +83,7 @@ end;
 create trigger run_key_freed after update of status on run
 when old.about <> '' and new.status not in ('queued', 'running', 'suspended')
 begin
-  update run set holds = 0 where id = old.id;
+  update run set holds = 0, behind = 0 where id = old.id;
   update run set behind = 0 where id = (
     select id from run where behind = 1 and queue = old.queue and about = old.about order by due_ms, id limit 1
   );
