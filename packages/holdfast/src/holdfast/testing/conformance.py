@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from pathlib import Path
 
 from holdfast.errors import JournalUnavailable, LeaseLost, LedgerTaken, RecordRefused
@@ -31,18 +31,12 @@ from holdfast.journal.port import (
     RunChange,
     RunStatus,
     StatusFilter,
-    Worker,
     Write,
 )
 from holdfast.journal.run_log import RunLog, beginning, genesis, verify_chain
-from holdfast.testing.queue_conformance import QueueConformance
+from holdfast.testing.queue_conformance import ALICE, LONG_MS, OVER_MS, QueueConformance
 
-ALICE = Worker("alice")
-BOB = Worker("bob")
 DESK = NewRun("desk")
-LONG_MS = 3_600_000
-OVER_MS = -1000
-"""A lease of this length has ended before it began."""
 
 
 def body(value: int) -> bytes:
@@ -66,10 +60,8 @@ async def fails(call: Awaitable[object], kind: type[Exception]) -> bool:
     return False
 
 
-class ListingConformance:
-    """The requirements on the listing of runs, and the way in which each requirement is tested."""
-
-    make_journal: Callable[[Path], Journal]
+class ListingConformance(QueueConformance):
+    """The requirements on the listing of runs, one test each."""
 
     # --- the listing ---------------------------------------------------------------------------------
 
@@ -228,25 +220,8 @@ class ListingConformance:
 
         self._run(tmp_path, check)
 
-    # --- helpers -------------------------------------------------------------------------------------
 
-    def _run(self, place: Path, check: Callable[[Journal], Awaitable[None]]) -> None:
-        """Open a journal with two living workers, check it, close it."""
-
-        async def whole() -> None:
-            journal = self.make_journal(place)
-            await journal.open()
-            try:
-                await journal.beat(ALICE, LONG_MS)
-                await journal.beat(BOB, LONG_MS)
-                await check(journal)
-            finally:
-                await journal.close()
-
-        asyncio.run(whole())
-
-
-class JournalConformance(QueueConformance, ListingConformance):
+class JournalConformance(ListingConformance):
     """The requirements of `holdfast.journal.port`, one test each."""
 
     # --- runs and leases -----------------------------------------------------------------------------

@@ -21,8 +21,8 @@ from holdfast.journal.port import (
 )
 from holdfast.queues.limits import ConcurrencyLimit, DeclaredLimits, QueueLimits
 
-ALICE, BOB = Worker("alice", "m1"), Worker("bob", "m1")
-LONG_MS, OVER_MS = 3_600_000, -60_000
+ALICE, BOB = Worker("alice"), Worker("bob")
+LONG_MS, OVER_MS = 3_600_000, -60_000  # a lease of the second length has ended before it began
 AGENTS = (("desk", ""),)
 LATER_MS = 2**52
 
@@ -53,7 +53,7 @@ async def end(journal: Journal, run: str, change: RunChange | None = None) -> No
 
 
 class QueueConformance:
-    """One test for each requirement on queues."""
+    """The requirements on queues, one test each, and the way in which every requirement of the port is tested."""
 
     make_journal: Callable[[Path], Journal]
 
@@ -73,7 +73,7 @@ class QueueConformance:
             await journal.append(Write(granted.lease))
             assert await names(journal, "alice", 9) == []
 
-        self._over(tmp_path, check)
+        self._run(tmp_path, check)
 
     def test_priority_and_age_decide_in_a_queue(self, tmp_path: Path) -> None:
         async def check(journal: Journal) -> None:
@@ -84,7 +84,7 @@ class QueueConformance:
             assert await names(journal, "bob", 1, limits) == ["urgent"]
             assert await names(journal, "bob", 9, limits) == ["old", "low", "later"]
 
-        self._over(tmp_path, check)
+        self._run(tmp_path, check)
 
     def test_a_tenant_has_its_share(self, tmp_path: Path) -> None:
         async def check(journal: Journal) -> None:
@@ -96,7 +96,7 @@ class QueueConformance:
             await end(journal, "big 00")
             assert await names(journal, "bob", 9, limits) == ["small"]
 
-        self._over(tmp_path, check)
+        self._run(tmp_path, check)
 
     def test_every_limit_holds(self, tmp_path: Path) -> None:
         async def check(journal: Journal) -> None:
@@ -117,7 +117,7 @@ class QueueConformance:
             await journal.beat(ALICE, OVER_MS)
             assert len(await names(journal, "bob", 99, DeclaredLimits(agents={"desk": ConcurrencyLimit(2)}))) == 2
 
-        self._over(tmp_path, check)
+        self._run(tmp_path, check)
 
     def test_runs_of_one_key_follow_each_other(self, tmp_path: Path) -> None:
         async def check(journal: Journal) -> None:
@@ -144,7 +144,7 @@ class QueueConformance:
                 assert len(await names(journal, "bob", 9)) <= 1
             assert [line.run for line in await journal.runs(status="queued")] == []
 
-        self._over(tmp_path, check)
+        self._run(tmp_path, check)
 
     def test_runs_whose_key_is_taken_hide_no_others(self, tmp_path: Path) -> None:
         async def check(journal: Journal) -> None:
@@ -161,7 +161,7 @@ class QueueConformance:
                 await end(journal, f"one {number}")
             assert await names(journal, "bob", 1) == ["one 5"]
 
-        self._over(tmp_path, check)
+        self._run(tmp_path, check)
 
     def test_a_dead_process_gives_back_its_slots(self, tmp_path: Path) -> None:
         async def check(journal: Journal) -> None:
@@ -174,7 +174,7 @@ class QueueConformance:
             assert sorted(await names(journal, "bob", 9, limits)) == ["r0", "r1"]
             assert await names(journal, "bob", 9, limits) == []
 
-        self._over(tmp_path, check)
+        self._run(tmp_path, check)
 
     def test_a_full_queue_refuses_and_stores_nothing(self, tmp_path: Path) -> None:
         async def check(journal: Journal) -> None:
@@ -191,7 +191,7 @@ class QueueConformance:
             assert await names(journal, "bob", 1) == ["r0"]
             await submit(journal, "r2", place)
 
-        self._over(tmp_path, check)
+        self._run(tmp_path, check)
 
     def test_only_the_code_at_hand_is_started(self, tmp_path: Path) -> None:
         async def check(journal: Journal) -> None:
@@ -204,9 +204,9 @@ class QueueConformance:
             found = await journal.queues()
             assert found == [QueueState("mail", 18, 1, 1)]
 
-        self._over(tmp_path, check)
+        self._run(tmp_path, check)
 
-    def _over(self, place: Path, check: Callable[[Journal], Awaitable[None]]) -> None:
+    def _run(self, place: Path, check: Callable[[Journal], Awaitable[None]]) -> None:
         """Open a journal with two living workers, check it, close it."""
 
         async def whole() -> None:
