@@ -6,6 +6,7 @@ outage; it is the form that AWS found to finish soonest with the fewest calls.
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Final
 
@@ -14,6 +15,8 @@ import msgspec
 from holdfast.model.errors import UsageError
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
+_UNITS: Final = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_WRITTEN: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)")
 
 
 class Retry(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -114,6 +117,15 @@ def milliseconds(duration: timedelta) -> int:
         raise UsageError(
             f"{duration!r} is not a duration", next_step=f"write timedelta(seconds={duration!r})"
         ) from None
+
+
+def written_duration(text: str) -> timedelta | None:
+    """A duration as files and commands write it, such as 30s, 5m or 1.5h; None for any other text."""
+    found = _WRITTEN.fullmatch(text.strip())
+    try:
+        return None if found is None else timedelta(**{_UNITS[found[2]]: float(found[1])})
+    except OverflowError:
+        return None
 
 
 READ_RETRY: Final = Retry(attempts=5, elapsed=timedelta(minutes=2), base=timedelta(milliseconds=100))

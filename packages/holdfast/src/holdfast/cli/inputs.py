@@ -6,7 +6,7 @@ import csv
 import shlex
 import sys
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO, cast, get_type_hints
 
@@ -15,6 +15,7 @@ import msgspec
 
 from holdfast.control.input_checks import decode_json
 from holdfast.errors import UsageError
+from holdfast.policies import milliseconds, written_duration
 
 if TYPE_CHECKING:  # `ps` reads a date with this module: it must not import the engine for that
     from holdfast.agent.agent import Agent
@@ -180,9 +181,6 @@ def _fields(kind: Any) -> dict[str, object]:
         return {}
 
 
-_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
-
-
 def read_moment(text: str, now_ms: int) -> int:
     """A moment to come, on the wall clock, in milliseconds. Raises `UsageError`."""
     return _moment(text, now_ms, 1)
@@ -195,12 +193,11 @@ def read_past(text: str, now_ms: int) -> int:
 
 def _moment(text: str, now_ms: int, direction: int) -> int:
     """From now, or a date or time, in UTC where no zone is given."""
-    unit = _UNITS.get(text[-1:])
+    if (span := written_duration(text)) is not None:
+        return now_ms + direction * milliseconds(span)
     try:
-        if unit is not None:
-            return now_ms + direction * (timedelta(**{unit: float(text[:-1])}) // timedelta(milliseconds=1))
         then = datetime.fromisoformat(text)
-    except (ValueError, OverflowError) as error:
+    except ValueError as error:
         raise UsageError(
             f"{text!r} is not a time", next_step="write 12h, 7d, 2027-01-31 or 2027-01-31T12:00"
         ) from error

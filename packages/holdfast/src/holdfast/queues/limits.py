@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any, Final, cast
@@ -11,6 +10,7 @@ import msgspec
 
 from holdfast.model.errors import UsageError
 from holdfast.model.ids import can_name
+from holdfast.policies import milliseconds, written_duration
 
 DEFAULT: Final = "default"
 """The queue of a run that is submitted without one. It needs no declaration."""
@@ -20,8 +20,6 @@ LOWEST, HIGHEST = -9, 9
 """The range of priorities. It is small because each priority in use is a lane of its own in the journal's index."""
 STREAM: Final = "queues"
 """The ledger stream of declarations; the newest one holds."""
-_UNITS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_SPAN: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 
 
 class QueueLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -147,11 +145,11 @@ def _entry(given: object, kind: type[QueueLimits | ConcurrencyLimit], where: str
         return {}
     fields = dict(cast("dict[str, Any]", given))
     if kind is QueueLimits and "ageing" in fields:
-        span = _SPAN.fullmatch(str(fields.pop("ageing")).strip())
-        if span is None:
+        ageing = written_duration(str(fields.pop("ageing")))
+        if ageing is None:
             faults.append(f"{where}.ageing: write a duration such as 30s, 5m or 1h")
         else:
-            fields["ageing_ms"] = int(float(span[1]) * _UNITS[span[2]])
+            fields["ageing_ms"] = milliseconds(ageing)
     unknown = list(_unknown_fields(fields, kind, f"{where}."))
     faults += unknown
     try:

@@ -17,10 +17,8 @@ from holdfast.errors import UsageError
 from holdfast.extensions import INSTALLED, installed_policy
 from holdfast.model.policy import OnExpiry, Policy, Rule, Word
 from holdfast.people.policy.judge import PolicyError, PolicyJudge, faults_of
-from holdfast.policies import Require
+from holdfast.policies import Require, written_duration
 
-_SPAN: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|d|w)")
-_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _CHOICES: Final = {"then": get_args(Word), "default": get_args(Word), "on_expiry": get_args(OnExpiry)}
 _FIELD: Final = re.compile(r"(?P<why>.*) - at `\$\.?(?P<field>[^`]*)`", re.DOTALL)
 
@@ -141,11 +139,11 @@ def _unknown(fields: dict[str, Any], known: Collection[str], where: str) -> Iter
 
 def _span(given: object, where: str, faults: list[str]) -> timedelta:
     """A duration such as 30m, 4h or 2d."""
-    found = _SPAN.fullmatch(given.strip()) if isinstance(given, str) else None
+    found = written_duration(given) if isinstance(given, str) else None
     if found is None:
         faults.append(f"{where}: {given!r} is not a duration; write 30m, 4h or 2d")
         return timedelta(seconds=1)  # it is refused; what is judged after it should not stumble over this
-    return timedelta(**{_UNITS[found[2]]: float(found[1])})
+    return found
 
 
 def _worded(error: msgspec.ValidationError) -> str:
