@@ -13,7 +13,7 @@ import random
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final, TypeVar
 
-from holdfast.agent.hosted import ALWAYS, HostControl, in_hosted_run, name_calls, tool_from_schema
+from holdfast.agent.hosted import ALWAYS, HostControl, in_hosted_run, late_tool, name_calls
 from holdfast.agent.run import Run
 from holdfast.agent.tool import Tool
 from holdfast.errors import UsageError
@@ -32,13 +32,9 @@ ODD_IDS: Final = ("", "a/b", "~1", "call#1", "x" * 300)
 """Ids that cannot name a step, as some models give them."""
 
 
-async def _unused(**_arguments: Any) -> None:
-    """Stands where the body of a host's tool is missing."""
-
-
 def _of_host(name: str, **clauses: Any) -> Tool[..., Any]:
     schema = {"type": "object", "properties": {"thing": {"type": "string"}}, "required": ["thing"]}
-    return tool_from_schema(_unused, name=name, parameters=schema, late=True, **ANSWERS, **clauses)
+    return late_tool(name, schema, {**ANSWERS, **clauses})
 
 
 LATE: Final = {

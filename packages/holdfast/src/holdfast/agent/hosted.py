@@ -214,6 +214,16 @@ async def _outcome_of_call(scope: Scope, tool: Tool[..., Any], arguments: dict[s
     return await outcome_of(tool, arguments, None, model=True)
 
 
+def gated(tool: Tool[..., Any]) -> Tool[..., Any]:
+    """The tool with a gate that always asks, unless it has one."""
+    return tool if tool.contract.gate is not None else tool.with_gate(ALWAYS)
+
+
+def has_own_result(outcome: Outcome[Any]) -> bool:
+    """True if the call itself succeeded, with a result that is at hand; a model receives the rest as text."""
+    return outcome.status == "succeeded" and not outcome.code and not outcome.reused
+
+
 def name_calls(turn: str, calls: list[dict[str, Any]], field: str, prefix: str = "call_") -> None:
     """Give each call of a recorded answer an id in `field` that can name a step, and that no other call of it has.
 
@@ -305,6 +315,33 @@ def tool_from_schema(
     made = tool(name=name, **clauses)(body)
     made.late = late
     return made
+
+
+def late_tool(
+    name: str,
+    parameters: Mapping[str, Any],
+    clauses: Mapping[str, Any],
+    *,
+    arguments: Mapping[str, Any] | None = None,
+    description: str = "",
+    asked: bool = False,
+) -> Tool[..., Any]:
+    """A tool whose body comes with each call (`HostedRun.call_body`). `asked` gives it a gate, unless it has one.
+
+    Given `arguments`, it takes these whatever its parameters say: the host judges them.
+    """
+    schema = parameters
+    if arguments is not None:
+        properties = {**{one: {} for one in arguments}, **parameters.get("properties", {})}
+        schema = {**parameters, "properties": properties, "required": []}
+    gate = {"gate": ALWAYS} if asked else {}
+    return tool_from_schema(
+        _no_body, name=name, parameters=schema, description=description, late=True, **{**gate, **clauses}
+    )
+
+
+async def _no_body() -> None:
+    """A placeholder for the missing body of a tool. It is never called."""
 
 
 def _shape_from(name: str, given: object) -> SchemaShape:

@@ -18,7 +18,7 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from holdfast.agent.hosted import ALWAYS, HostedRun, name_calls, tool_from_schema
+from holdfast.agent.hosted import HostedRun, gated, has_own_result, late_tool, name_calls
 from holdfast.agent.tool import Tool
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.hosts import too_old
@@ -187,14 +187,11 @@ class _RecordedTool(BaseTool):  # type: ignore[misc]  # the checkers do not know
         ours = self.__dict__.get("_holdfast_tool")
         try:
             if ours is not None:
-                gated = ours.with_gate(ALWAYS) if ours.name in settings.approve and not ours.contract.gate else ours
-                return _shown(await hosted.call_checked(name, gated, plain))
-            clauses: dict[str, Any] = {**settings.clauses.get(self.name, {})}
-            if self.name in settings.approve:
-                clauses.setdefault("gate", ALWAYS)
-            described = tool_from_schema(
-                _unused, name=sanitize_tool_name(self.name), description=self.description, late=True,
-                parameters={"type": "object", "properties": {one: {} for one in plain}}, **clauses,
+                one = gated(ours) if ours.name in settings.approve else ours
+                return _shown(await hosted.call_checked(name, one, plain))
+            described = late_tool(
+                sanitize_tool_name(self.name), {}, settings.clauses.get(self.name, {}), arguments=plain,
+                description=self.description, asked=self.name in settings.approve,
             )  # fmt: skip
 
             async def performed() -> Any:
@@ -253,12 +250,8 @@ def _declared(ours: AnyTool, settings: _Settings) -> Any:
 
 def _shown(outcome: Outcome[Any]) -> Any:
     """The outcome of an operation as the answer of a tool. The model receives a failure as text."""
-    plain = outcome.status == "succeeded" and not outcome.code and not outcome.reused
-    return TypeAdapter(Any).dump_python(outcome.value, mode="json") if plain else outcome.as_text()
-
-
-async def _unused() -> None:
-    """A placeholder for the missing body of a host's tool. It is never called."""
+    own = has_own_result(outcome)
+    return TypeAdapter(Any).dump_python(outcome.value, mode="json") if own else outcome.as_text()
 
 
 # --- calls of models --------------------------------------------------------------------------------------------------

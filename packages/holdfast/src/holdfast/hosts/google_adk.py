@@ -18,7 +18,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from holdfast.agent.hosted import ALWAYS, HostControl, HostedRun, as_they_come, name_calls, tool_from_schema
+from holdfast.agent.hosted import HostControl, HostedRun, as_they_come, gated, has_own_result, late_tool, name_calls
 from holdfast.agent.tool import Tool
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.hosts import too_old
@@ -134,8 +134,7 @@ class HoldfastPlugin(BasePlugin):  # type: ignore[misc]  # the checkers do not k
         asked = await tool.check_require_confirmation(arguments, context) is True
         ours = getattr(tool, "func", None)
         if isinstance(ours, Tool):
-            gated = ours.with_gate(ALWAYS) if asked and not ours.contract.gate else ours
-            return _shown(await hosted.call_checked(name, gated, arguments))
+            return _shown(await hosted.call_checked(name, gated(ours) if asked else ours, arguments))
         if asked:
             context.tool_confirmation = ToolConfirmation(confirmed=True)  # the gate asks, before the body is called
         outcome, control = await hosted.call_body(
@@ -155,14 +154,9 @@ class HoldfastPlugin(BasePlugin):  # type: ignore[misc]  # the checkers do not k
         return _restored(_shown(outcome), context)
 
     def _tool_of(self, tool: Any, arguments: Mapping[str, Any], *, asked: bool) -> AnyTool:
-        """A tool of the host as one of Holdfast, which takes any arguments: the host judges them."""
-        clauses: dict[str, Any] = {**self._clauses.get(tool.name, {})}
-        if asked:
-            clauses.setdefault("gate", ALWAYS)
-        described = {"type": "object", "properties": {one: {} for one in arguments}}
-        return tool_from_schema(
-            _unused, name=tool.name, parameters=described, description=tool.description or "", late=True, **clauses
-        )
+        """A tool of the host as one of Holdfast."""
+        clauses, described = self._clauses.get(tool.name, {}), tool.description or ""
+        return late_tool(tool.name, {}, clauses, arguments=arguments, description=described, asked=asked)
 
 
 # --- calls of tools ---------------------------------------------------------------------------------------------------
@@ -214,7 +208,7 @@ async def _performed(tool: Any, arguments: dict[str, Any], context: Any) -> Any:
 
 def _shown(outcome: Outcome[Any]) -> Any:
     """The outcome of an operation as the answer of a tool. The model receives a failure as text."""
-    if outcome.status == "succeeded" and not outcome.code and not outcome.reused:
+    if has_own_result(outcome):
         return TypeAdapter(Any).dump_python(outcome.value, mode="json")
     return {"result" if outcome.status == "succeeded" else "error": outcome.as_text()}
 
@@ -229,10 +223,6 @@ def _restored(value: Any, context: Any) -> Any:
     for name, part in actions.state_delta.items():
         context.state[name] = part
     return value["result"]
-
-
-async def _unused() -> None:
-    """A placeholder for the missing body of a host's tool. It is never called."""
 
 
 # --- calls of models --------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from typing import Any, Final, Literal, cast
 
 import msgspec
 
-from holdfast.agent.hosted import ALWAYS, HostControl, HostedRun, name_calls, tool_from_schema
+from holdfast.agent.hosted import HostControl, HostedRun, gated, has_own_result, late_tool, name_calls
 from holdfast.agent.tool import Tool
 from holdfast.errors import ContractError, UsageError
 from holdfast.hosts import too_old
@@ -141,8 +141,8 @@ class HoldfastMiddleware(AgentMiddleware):  # type: ignore[misc]  # as above
             return await handler(request)  # the host tells the model that there is no such tool
         ours = _declared(request.tool)
         if ours is not None:
-            gated = ours.with_gate(ALWAYS) if call["name"] in self._approve and not ours.contract.gate else ours
-            return _message(call, await hosted.call_checked(call["id"], gated, call["args"]))
+            one = gated(ours) if call["name"] in self._approve else ours
+            return _message(call, await hosted.call_checked(call["id"], one, call["args"]))
         described, answers = self._tool_of(request.tool, call["args"]), list[Any]()
         while True:
             outcome, control = await hosted.call_body(
@@ -162,17 +162,13 @@ class HoldfastMiddleware(AgentMiddleware):  # type: ignore[misc]  # as above
         return hosted.from_thread(lambda: self.awrap_tool_call(request, hosted.in_thread(handler)), _INSTEAD)
 
     def _tool_of(self, one: Any, arguments: Mapping[str, Any]) -> AnyTool:
-        """A tool of the host as one of Holdfast, which takes any arguments: the host judges them."""
-        clauses: dict[str, Any] = {**self._clauses.get(one.name, {})}
-        if one.name in self._approve:
-            clauses.setdefault("gate", ALWAYS)
+        """A tool of the host as one of Holdfast."""
         shown = one.tool_call_schema
         schema = shown if isinstance(shown, dict) else shown.model_json_schema()
-        properties = {**{one: {} for one in arguments}, **schema.get("properties", {})}
-        open_schema = {**schema, "properties": properties, "required": []}
-        return tool_from_schema(
-            _unused, name=one.name, parameters=open_schema, description=one.description or "", late=True, **clauses
-        )
+        return late_tool(
+            one.name, schema, self._clauses.get(one.name, {}), arguments=arguments,
+            description=one.description or "", asked=one.name in self._approve,
+        )  # fmt: skip
 
 
 async def _performed(request: Any, handler: Callable[[Any], Awaitable[Any]], answers: list[Any]) -> Any:
@@ -240,7 +236,7 @@ def _resume_value(answer: str) -> Any:
 
 def _message(call: Mapping[str, Any], outcome: Outcome[Any]) -> Any:
     """The outcome of an operation as the host's message to the model."""
-    plain = outcome.status == "succeeded" and not outcome.code and not outcome.reused
+    plain = has_own_result(outcome)
     content = outcome.value if plain else outcome.as_text()
     if plain and isinstance(content, dict) and _COMMAND in content:
         return _command(content[_COMMAND])
@@ -282,7 +278,3 @@ def _refuse_checkpoints(runtime: Any) -> None:
             known="nothing was sent",
             next_step="create the agent without checkpointer=; the journal continues it after a crash",
         )
-
-
-async def _unused() -> None:
-    """A placeholder for the missing body of a host's tool. It is never called."""

@@ -18,7 +18,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import timedelta
 from typing import Any, Final, Literal, TypeVar, cast
 
-from holdfast.agent.hosted import ALWAYS, HostControl, HostedRun, as_they_come, name_calls, tool_from_schema
+from holdfast.agent.hosted import HostControl, HostedRun, as_they_come, has_own_result, late_tool, name_calls
 from holdfast.agent.model_calls import ToolBox
 from holdfast.agent.tool import Tool
 from holdfast.errors import UsageError
@@ -109,22 +109,16 @@ class _Durable:
         if callable(needs_approval):
             asked = needs_approval(context, arguments, context.tool_call_id)
             asked = await asked if inspect.isawaitable(asked) else asked
-        clauses: dict[str, Any] = {**self._clauses.get(bare.name, {})}
-        if asked:
-            clauses.setdefault("gate", ALWAYS)
-        schema = bare.params_json_schema
-        properties = {**{one: {} for one in arguments}, **schema.get("properties", {})}
-        described = tool_from_schema(
-            _unused, name=bare.name, parameters={**schema, "properties": properties, "required": []},
-            description=bare.description, late=True, **clauses,
+        described = late_tool(
+            bare.name, bare.params_json_schema, self._clauses.get(bare.name, {}), arguments=arguments,
+            description=bare.description, asked=bool(asked),
         )  # fmt: skip
         outcome, control = await hosted.call_body(
             context.tool_call_id, described, arguments, lambda: _performed(bare, context, sent)
         )
         if control is not None:
             return control["message"]
-        plain = outcome.status == "succeeded" and not outcome.code and not outcome.reused
-        return outcome.value if plain else outcome.as_text()
+        return outcome.value if has_own_result(outcome) else outcome.as_text()
 
 
 async def _call_declared(tool: AnyTool, context: Any, sent: str) -> Any:
@@ -133,8 +127,7 @@ async def _call_declared(tool: AnyTool, context: Any, sent: str) -> Any:
     if hosted is None:
         return await tool(**_parsed(sent))
     outcome = await hosted.call_checked(context.tool_call_id, tool, sent)
-    plain = outcome.status == "succeeded" and not outcome.code and not outcome.reused
-    return outcome.value if plain else outcome.as_text()
+    return outcome.value if has_own_result(outcome) else outcome.as_text()
 
 
 async def _performed(bare: Any, context: Any, sent: str) -> Any:
@@ -155,10 +148,6 @@ def _parsed(sent: str) -> dict[str, Any]:
     except ValueError:
         values = None
     return cast("dict[str, Any]", values) if isinstance(values, dict) else {"input": sent}
-
-
-async def _unused() -> None:
-    """A placeholder for the missing body of a host's tool. It is never called."""
 
 
 class _DurableModel(Model):  # type: ignore[misc]  # the checkers do not know the host

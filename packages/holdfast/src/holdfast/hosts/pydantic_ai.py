@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeVar, cast
 
 import msgspec
 
-from holdfast.agent.hosted import ALWAYS, HostControl, HostedRun, name_calls, tool_from_schema
+from holdfast.agent.hosted import HostControl, HostedRun, gated, has_own_result, late_tool, name_calls
 from holdfast.agent.tool import Tool
 from holdfast.errors import ContractError
 from holdfast.hosts import too_old
@@ -216,7 +216,7 @@ class _Backend(JournalCallableOperationBackend[Any]):
         asked = context.tool_call_approved and context.tool_call_metadata == _ASKED
         ours = _declared(name, known)
         if ours is not None:
-            outcome = await hosted.call(call, _gated(ours) if asked else ours, arguments)
+            outcome = await hosted.call(call, gated(ours) if asked else ours, arguments)
             return _payload_of(outcome)
         definition: ToolDefinition = known if isinstance(known, ToolDefinition) else known.tool_def
         outcome, control = await hosted.call_body(
@@ -236,7 +236,7 @@ async def _controlled(body: Callable[[], Awaitable[object]]) -> object:
 
 def _payload_of(outcome: Outcome[Any]) -> dict[str, Any]:
     """The outcome of an operation as the payload of a tool call. The model receives a failure as text."""
-    if outcome.status == "succeeded" and not outcome.code and not outcome.reused:
+    if has_own_result(outcome):
         result = JSON_CODEC.dump(Any, outcome.value)
         content = isinstance(result, dict) and cast("dict[str, Any]", result).get("kind") == "tool-return"
         return {"kind": "tool_content_result" if content else "tool_return", "result": result}
@@ -253,24 +253,10 @@ def _declared(name: str, known: Any) -> AnyTool | None:
     return cast("AnyTool", function) if isinstance(function, Tool) else None
 
 
-def _gated(tool: AnyTool) -> AnyTool:
-    """The tool with a gate that always asks, unless it has one."""
-    return tool if tool.contract.gate is not None else tool.with_gate(ALWAYS)
-
-
 def _tool_of(name: str, definition: ToolDefinition, *, asked: bool) -> AnyTool:
     """A tool of the host as one of Holdfast. Raises `ContractError` for clauses that it does not take."""
-    clauses: dict[str, Any] = {**((definition.metadata or {}).get("holdfast", {}))}
-    if asked:
-        clauses.setdefault("gate", ALWAYS)
-    described = definition.description or ""
-    return tool_from_schema(
-        _unused, name=name, parameters=definition.parameters_json_schema, description=described, late=True, **clauses
-    )
-
-
-async def _unused() -> None:
-    """A placeholder for the missing body of a host's tool. It is never called."""
+    clauses, described = (definition.metadata or {}).get("holdfast", {}), definition.description or ""
+    return late_tool(name, definition.parameters_json_schema, clauses, description=described, asked=asked)
 
 
 def _context_of(key: tuple[object, ...]) -> RunContext[Any] | None:
