@@ -21,7 +21,7 @@ import msgspec
 from holdfast.agent.hosted import HostedRun, gated, has_own_result, late_tool, name_calls
 from holdfast.agent.tool import Tool
 from holdfast.errors import HoldfastError, UsageError
-from holdfast.hosts import too_old
+from holdfast.hosts import mixed_copy, too_old
 from holdfast.model.outcome import Outcome
 from holdfast.policies import Retry
 
@@ -39,7 +39,6 @@ except ImportError as error:
 
 AnyTool = Tool[..., Any]
 _INSTEAD: Final = "crew.kickoff_async(...)"
-_SETTINGS: Final = "_holdfast_settings"
 
 
 class _Settings(NamedTuple):
@@ -77,12 +76,8 @@ def _durable(part: Any, settings: _Settings) -> Any:
     if isinstance(part, Agent):
         return _agent(part, settings)
     if isinstance(part, (BaseLLM, BaseTool)):
-        kind: Any = type(part)
-        made = part.model_copy()
-        mixed = _mixed(_RecordedTool if isinstance(part, BaseTool) else _RecordedModel, kind)
-        object.__setattr__(made, "__class__", mixed)
-        made.__dict__[_SETTINGS] = settings
-        return made
+        mixin = _RecordedTool if isinstance(part, BaseTool) else _RecordedModel
+        return mixed_copy(mixin, part, _holdfast_settings=settings)
     if isinstance(part, Tool):
         return _declared(part, settings)
     raise UsageError(
@@ -90,11 +85,6 @@ def _durable(part: Any, settings: _Settings) -> Any:
         known="nothing was sent",
         next_step="give durable() a Crew, an Agent, a model or a tool",
     )
-
-
-@functools.cache
-def _mixed(mixin: Any, kind: Any) -> Any:
-    return type(kind.__name__, (mixin, kind), {"__module__": kind.__module__})
 
 
 def _crew(crew: Any, settings: _Settings) -> Any:
@@ -180,7 +170,7 @@ class _RecordedTool(BaseTool):  # type: ignore[misc]  # the checkers do not know
     async def _called(
         self, hosted: HostedRun, args: Any, kwargs: dict[str, Any], body: Callable[[Any], Awaitable[Any]]
     ) -> Any:
-        settings: _Settings = self.__dict__[_SETTINGS]
+        settings: _Settings = self.__dict__["_holdfast_settings"]
         arguments = {**dict(zip(self.args_schema.model_fields, args, strict=False)), **kwargs}
         plain = TypeAdapter(Any).dump_python(arguments, mode="json")
         name = _claimed(hosted, self, plain)
@@ -292,7 +282,7 @@ class _RecordedModel(BaseLLM):  # type: ignore[misc]  # as above
         async def model() -> Any:
             return _stored(await ask(None))
 
-        stored = await self.__dict__[_SETTINGS].turn(hosted, name, seen, model)
+        stored = await self.__dict__["_holdfast_settings"].turn(hosted, name, seen, model)
         calls = stored.get("calls", [])
         name_calls(name, calls, "id")
         chosen = [_Call(one["id"], one["function"]["name"], _arguments(one)) for one in calls]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextvars import ContextVar
 from datetime import timedelta
 from typing import Any, Final, Literal
@@ -21,7 +21,7 @@ import msgspec
 from holdfast.agent.hosted import HostControl, HostedRun, as_they_come, gated, has_own_result, late_tool, name_calls
 from holdfast.agent.tool import Tool
 from holdfast.errors import HoldfastError, UsageError
-from holdfast.hosts import too_old
+from holdfast.hosts import mixed_copy, too_old
 from holdfast.model.outcome import Outcome
 from holdfast.policies import Retry
 
@@ -106,7 +106,7 @@ class HoldfastPlugin(BasePlugin):  # type: ignore[misc]  # the checkers do not k
         _AGENT.set(f"{_WITHIN.get()}{callback_context.agent_name}")
         agent = invocation.agent
         if not isinstance(agent.canonical_model, _Recorded):
-            agent.model = _recorded(agent.canonical_model, self._turn)
+            agent.model = mixed_copy(_Recorded, agent.canonical_model, _holdfast_turn=self._turn)
 
     async def before_tool_callback(self, *, tool: Any, tool_args: dict[str, Any], tool_context: Any) -> Any:
         """One tool call: an operation named after the model's id of the call. What it returns replaces the call."""
@@ -251,7 +251,7 @@ class _Recorded(BaseLlm):  # type: ignore[misc]  # the checkers do not know the 
                         whole.append(response.model_dump(mode="json", exclude_none=True))
                 return whole
 
-            return await self.__dict__[_TURN](hosted, name, _seen(llm_request), model)
+            return await self.__dict__["_holdfast_turn"](hosted, name, _seen(llm_request), model)
 
         async for last, one in as_they_come(answer):
             if not last:
@@ -260,23 +260,6 @@ class _Recorded(BaseLlm):  # type: ignore[misc]  # the checkers do not know the 
             name_calls(name, [call for response in one for call in _calls(response)], "id", prefix="adk-")
             for response in one:
                 yield LlmResponse.model_validate_json(msgspec.json.encode(response))
-
-
-_TURN: Final = "_holdfast_turn"
-
-
-@functools.cache
-def _mixed(kind: Any) -> type[Any]:
-    return type(kind.__name__, (_Recorded, kind), {"__module__": kind.__module__})
-
-
-def _recorded(model: Any, turn: Callable[..., Awaitable[Any]]) -> Any:
-    """A copy of a model that asks through the record, and is of the model's own class."""
-    made = model.model_copy()
-    kind: Any = type(model)
-    object.__setattr__(made, "__class__", _mixed(kind))
-    made.__dict__[_TURN] = turn
-    return made
 
 
 def _calls(response: Mapping[str, Any]) -> list[dict[str, Any]]:
