@@ -23,7 +23,8 @@ from holdfast.journal.sqlite.opening import Parts
 QUIET = Settings(poll_ms=600_000, recover_every_ms=600_000)  # what housekeeping does is not part of a run
 WARM_UP = 20
 CALLS = 412  # four of them learn that the run is in no queue
-TIMES = 5  # the fewest count: on a busy machine a commit may wait for the journal's thread, which is a few calls more
+TIMES = 5
+"""The fewest count: on a busy machine a commit may wait for the journal's thread, and threads of earlier tests end."""
 RUNS = 200
 OBJECTS = 90
 IN_FLIGHT = {"called": 13, "outcome": 12}
@@ -250,8 +251,9 @@ def test_what_has_ended_leaves_no_object_behind(tmp_path: Path) -> None:
 
 
 def test_a_step_leaves_nothing_to_the_garbage_collector(tmp_path: Path) -> None:
-    async def body() -> int:
+    async def body() -> list[int]:
         async with quiet_app(tmp_path) as desk:
-            return await desk.run(stepping, 200, run_id="steps")
+            return [await desk.run(stepping, 200, run_id=f"steps-{number}") for number in range(TIMES)]
 
-    assert asyncio.run(body()) < 200, "a circle of objects in each step: the collector runs more often, over all runs"
+    left = min(asyncio.run(body()))
+    assert left < 200, "a circle of objects in each step: the collector runs more often, over all runs"

@@ -160,7 +160,32 @@ async def test_a_task_that_outlives_its_branch_still_counts(lab: Lab):
 
 
 @virtual
+async def test_branches_that_fail_together_are_reported_once(lab: Lab, caplog: pytest.LogCaptureFixture):
+    gc.collect()  # as below
+    caplog.clear()
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> str:
+        async def fails(number: int) -> None:
+            try:
+                await run.sleep(timedelta(seconds=min(number, 1)))
+            finally:
+                raise ValueError(f"branch {number}")
+
+        with pytest.raises(ValueError, match="branch 0"):
+            await run.gather(fails(0), fails(0), fails(2))
+        return "done"
+
+    async with lab.app(desk) as app:
+        assert await app.run(desk, "ann") == "done"
+    gc.collect()
+    assert caplog.text == ""
+
+
+@virtual
 async def test_nothing_is_reported_as_forgotten_when_a_run_is_torn_down(lab: Lab, caplog: pytest.LogCaptureFixture):
+    gc.collect()  # what earlier tests left behind belongs to them
+    caplog.clear()
     send = slow_write(lab)
 
     @agent(run_id="r-{name}")

@@ -182,6 +182,9 @@ async def test_a_house_keeping_task_that_is_cancelled_as_the_app_closes_ends(
 def test_an_event_loop_that_ends_with_an_open_app_ends_its_tasks_in_silence(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, recwarn: pytest.WarningsRecorder
 ):
+    gc.collect()  # what earlier tests left behind belongs to them
+    caplog.clear()
+
     async def main() -> None:
         await Holdfast(tmp_path / "desk.db").open()
 

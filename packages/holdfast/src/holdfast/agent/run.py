@@ -479,7 +479,8 @@ async def _all_of(tasks: list[asyncio.Task[R]]) -> list[R]:
         task.cancel()
     if pending:
         await asyncio.wait(pending)
-    failed = next((task for task in tasks if task in done and (task.cancelled() or task.exception())), None)
-    if failed is not None:
-        failed.result()
+    failed = [task for task in tasks if task.cancelled() or task.exception()]  # asyncio logs what is never looked at
+    for task in failed:
+        if task in done:
+            task.result()
     return [task.result() for task in tasks]
