@@ -228,13 +228,15 @@ MEASURES: Final = (
     Measure("files of them", 300, 240, lambda: len(runtime())),
     # Raised from 1,600 for the checks of what a model returns and of what a caller passes, for names of calls that are
     # unique within an answer, and for the errors' next steps; from 1,710 for the tokens of summaries.
-    Measure("lines of the ready loop, its clients and streams, beside these", 1_715, 1_500, lambda: lines(additions())),
+    Measure("lines of the ready loop, its clients and streams, beside these", 1_705, 1_500, lambda: lines(additions())),
     # Raised from 1,050 for ids of calls that can name a step, and for simulated processes without threads; from 1,080
     # for HTTP clients (100), Google ADK with the state that its tools write and its callbacks (320), Starlette and
     # FastAPI (215), effects that are written inline (290), interrupts and commands of LangGraph's tools (65), and
     # CrewAI, which does not pass the ids of calls on to tools (380).
     Measure("lines of the adapters for agent frameworks, beside these", 2_465, 1_000, lambda: lines(adapters())),
-    Measure("lines of queues, beside these", 1_085, 1_000, lambda: lines(of_queues())),
+    # Raised from 1,085 for runs that wait behind others of a taken key, and for the options of `submit` as a type: the
+    # synchronous app has them without a second signature.
+    Measure("lines of queues, beside these", 1_110, 1_000, lambda: lines(of_queues())),
     # Raised from 8,130 for the console inside a server of the user's own.
     Measure("lines of Python that `holdfast-console` adds", 8_155, 7_500, lambda: lines(product()) - lines(sources())),
     Measure("files of these", 60, 50, lambda: len(product()) - len(sources())),

@@ -1,6 +1,8 @@
-"""Write docs/explanation/proof.md: simulate seeds, plant mutants, and put the figures on the page.
+"""Write docs/explanation/proof.md: simulate seeds, compare the fast path, plant bugs, and put the figures on the page.
 
-    python -m scripts.proof --seeds 20000 --minutes 18
+    python -m scripts.proof --seeds 4000 --minutes 40
+    python -m scripts.proof --only seeds
+    python -m simulator.mutations.planting --json >finds.json; python -m scripts.proof --only planted --finds finds.json
 
 Nothing on that page is typed in.
 """
@@ -12,15 +14,17 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
+
 from simulator import campaign, differential
 from simulator.failure import INVARIANTS
+from simulator.generator.hosts import HOSTED
 from simulator.mutations.catalogue import MUTANTS
 from simulator.mutations.fast_path import FAST_PATH
 from simulator.mutations.planting import MOST, Find, plant
 
-FAST = "## The fast path"
-PLANTED = "## Planted bugs"
-MOST_COMPARED = 300
+TITLES = {"seeds": "## Seeds", "fast-path": "## The fast path", "planted": "## Planted bugs"}
+MOST_COMPARED = 3_000
 PAGE = Path(__file__).parents[1] / "docs/explanation/proof.md"
 
 HEAD = """# Simulator results
@@ -29,50 +33,51 @@ HEAD = """# Simulator results
 """
 
 
+class Finds(msgspec.Struct):
+    """The output of `python -m simulator.mutations.planting --json`."""
+
+    mutants: list[Find]
+
+
 def main() -> int:
-    """Run both and write the page. Exit status 1 where an invariant broke or a mutant was missed."""
+    """Measure, and write the page. Exit status 1 where an invariant broke, a side differed or a bug was missed."""
     parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--seeds", type=int, default=20_000, help="how many seeds to simulate")
-    parser.add_argument("--first", type=int, default=0, help="the first of them")
-    parser.add_argument("--minutes", type=float, default=18, help="for the mutants")
-    parser.add_argument("--seeds-only", action="store_true", help="leave the part about the mutants as it is")
-    parser.add_argument(
-        "--fast-path-only", action="store_true", help="measure the part about the fast path, and no other"
-    )
+    parser.add_argument("--seeds", type=int, default=4_000, help="how many seeds to simulate and to compare")
+    parser.add_argument("--minutes", type=float, default=40, help="for the planted bugs")
+    parser.add_argument("--only", choices=TITLES, action="append", help="measure this part; the others stay")
+    parser.add_argument("--finds", type=Path, help="take the planted bugs from this output of the planting command")
     given = parser.parse_args()
-    if given.fast_path_only:
-        return _write_fast_path(range(given.first, given.first + given.seeds))
-    done = campaign.run(range(given.first, given.first + given.seeds), tick=_tick)
-    if given.seeds_only:
-        PAGE.write_text("\n".join([HEAD, *_seeds(done)]) + "\n" + _part(FAST) + _part(PLANTED), encoding="utf-8")
-        print(f"wrote {PAGE.name}: {len(done.fallen)} violations")
-        return 1 if done.fallen or done.holes else 0
-    until = time.monotonic() + given.minutes * 60
-    finds = plant(list(range(len(MUTANTS))), MOST, until, os.cpu_count() or 1)
-    text = "\n".join([HEAD, *_seeds(done)]) + "\n" + _part(FAST) + "\n".join(_mutants(finds)) + "\n"
-    PAGE.write_text(text, encoding="utf-8")
-    print(f"wrote {PAGE.name}: {len(done.fallen)} violations, {sum(not one.invariant for one in finds)} missed")
-    return 1 if done.fallen or done.holes or any(not one.invariant for one in finds) else 0
+    failed = False
+    for name in given.only or TITLES:
+        match name:
+            case "seeds":
+                lines, bad = _seeds(given.seeds)
+            case "fast-path":
+                lines, bad = _fast_path(differential.run(range(given.seeds), tick=_tick))
+            case _:
+                lines, bad = _planted(_finds(given.finds, given.minutes))
+        _put(TITLES[name], lines)
+        failed |= bad
+    return 1 if failed else 0
 
 
-def _part(title: str) -> str:
-    """The part of the page under this title, as it is now."""
-    parts = ("\n" + PAGE.read_text(encoding="utf-8")).split("\n## ")
-    return next((f"## {part}\n" for part in parts if f"## {part}".startswith(f"{title}\n")), "").rstrip("\n") + "\n\n"
+def _put(title: str, lines: list[str]) -> None:
+    """Replace the part of the page under this title."""
+    parts = {part.partition("\n")[0]: part for part in ("\n" + PAGE.read_text(encoding="utf-8")).split("\n## ")[1:]}
+    parts[title.removeprefix("## ")] = "\n".join(lines).removeprefix("## ")
+    found = [f"## {parts[one.removeprefix('## ')].strip()}\n" for one in TITLES.values()]
+    PAGE.write_text("\n".join([HEAD, *found]), encoding="utf-8")
 
 
-def _write_fast_path(seeds: range) -> int:
-    figures = differential.run(seeds, tick=_tick)
-    before, mark, after = PAGE.read_text(encoding="utf-8").partition(PLANTED)
-    before = before.partition(FAST)[0]
-    PAGE.write_text(before + "\n".join(_fast_path(figures)) + "\n" + mark + after, encoding="utf-8")
-    print(f"wrote {PAGE.name}: {len(figures.different)} seeds differ")
-    return 1 if figures.different else 0
+def _finds(output: Path | None, minutes: float) -> list[Find]:
+    if output is not None:
+        return msgspec.json.decode(output.read_bytes(), type=Finds).mutants
+    return plant(list(range(len(MUTANTS))), MOST, time.monotonic() + minutes * 60, os.cpu_count() or 1)
 
 
-def _fast_path(figures: differential.Figures) -> list[str]:
+def _fast_path(figures: differential.Figures) -> tuple[list[str], bool]:
     lines = [
-        FAST,
+        TITLES["fast-path"],
         "",
         "Each seed was simulated with the fast path and without it, and all that both sides did was compared.",
         "",
@@ -93,12 +98,14 @@ def _fast_path(figures: differential.Figures) -> list[str]:
         "| bug | first seed that differs | first difference |",
     ]
     lines += ["|---|---:|---|"]
+    missed = False
     for mutant in FAST_PATH:
         found = differential.find(mutant, range(MOST_COMPARED))
-        seed = f"{found.seed:,}" if found else f"none of {MOST_COMPARED}"
+        missed |= found is None
+        seed = f"{found.seed:,}" if found else f"none of {MOST_COMPARED:,}"
         where = found.differences[0].part if found and found.differences else found.violation if found else ""
         lines.append(f"| {mutant.breaks} | {seed} | {_general(where)} |")
-    return [*lines, ""]
+    return lines, bool(figures.different) or missed
 
 
 def _general(part: str) -> str:
@@ -111,14 +118,17 @@ def _tick(seeds: int, fell: int) -> None:
         print(f"{seeds} seeds, {fell} violations", file=sys.stderr)
 
 
-def _seeds(done: campaign.Campaign) -> list[str]:
+def _seeds(seeds: int) -> tuple[list[str], bool]:
+    hosted = range(HOSTED, HOSTED + seeds // 10)
+    done = campaign.run(range(seeds), hosted, tick=_tick)
     reach = done.reach
     lines = [
-        "## Seeds",
+        TITLES["seeds"],
         "",
         "| | |",
         "|---|---:|",
         f"| seeds | {done.seeds:,} |",
+        f"| of these, seeds in which agents call a framework | {len(hosted):,} |",
         f"| violations of an invariant | {len(done.fallen)} |",
         f"| simulated time, hours | {done.virtual_ms / 3_600_000:,.0f} |",
         f"| points at which a process could be struck | {done.points:,} |",
@@ -135,14 +145,14 @@ def _seeds(done: campaign.Campaign) -> list[str]:
     for name, count in reach.faults.items():
         kinds[name.partition(" @ ")[0]] = kinds.get(name.partition(" @ ")[0], 0) + count
     lines += [f"| {kind.replace('_', ' ')} | {count:,} |" for kind, count in sorted(kinds.items(), key=lambda x: -x[1])]
-    return [*lines, ""]
+    return lines, bool(done.fallen or done.holes)
 
 
-def _mutants(finds: list[Find]) -> list[str]:
+def _planted(finds: list[Find]) -> tuple[list[str], bool]:
     caught = [one for one in finds if one.invariant]
     median = statistics.median([one.seeds for one in caught]) if caught else 0
     lines = [
-        PLANTED,
+        TITLES["planted"],
         "",
         (
             f"{len(finds)} bugs were planted, one at a time; {len(caught)} were found, "
@@ -157,7 +167,7 @@ def _mutants(finds: list[Find]) -> list[str]:
     for one in finds:
         by = f"{one.invariant}: {INVARIANTS[one.invariant]}" if one.invariant else "missed"
         lines.append(f"| {one.name}: {one.breaks} | {by} | {one.seeds:,} |")
-    return lines
+    return lines, len(caught) < len(finds)
 
 
 if __name__ == "__main__":

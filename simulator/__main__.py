@@ -96,7 +96,7 @@ def _loaded(saved: Path) -> Plan:
     try:
         return failure.load(saved.read_bytes())
     except msgspec.DecodeError as error:
-        raise click.UsageError(f"{saved} is no saved plan: {error}") from error
+        raise click.UsageError(f"{saved} is not a saved plan: {error}") from error
 
 
 def _tell(plan: Plan, save: Path | None, journal: Journal, *, whole: bool) -> int:

@@ -141,7 +141,7 @@ def test_a_project_of_another_user_without_settings_of_ours_is_no_concern(shared
     shared.write("pyproject.toml", "[project]\nname = 'x'\n")
     give_away(shared.directory / "pyproject.toml", monkeypatch)
     assert shared("ps").status == 2
-    assert "there is no journal" in shared("ps").err
+    assert "does not exist" in shared("ps").err
 
 
 def test_my_own_settings_are_read(shared: Lab):

@@ -151,6 +151,6 @@ def test_the_same_run_gives_the_same_file(holdfast: Lab, fixture: Path):
 
 
 def test_unknown_runs_and_places(holdfast: Lab, fixture: Path):
-    assert "there is no run ticket-9" in holdfast("export", "ticket-9").err
+    assert "run ticket-9 is not in this journal" in holdfast("export", "ticket-9").err
     said = holdfast("export", "ticket-1", "-o", "no/such/place.json")
     assert (said.status, "cannot be written" in said.err) == (2, True)

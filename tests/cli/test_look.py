@@ -238,7 +238,7 @@ def test_why_of_a_keyed_write_after_a_death_says_that_the_key_protects_it(holdfa
     ("operation", "problem"),
     [
         ("ticket-1", "'ticket-1' is not an operation id"),
-        ("ticket-9/x#1", "there is no run ticket-9"),
+        ("ticket-9/x#1", "run ticket-9 is not in this journal"),
         ("ticket-1/pay#1", "its operations: refund#1, restock#1"),
     ],
 )
@@ -254,7 +254,7 @@ def test_why_of_nothing_says_what_there_is(asking: Lab, operation: str, problem:
 def test_nothing_that_needs_a_journal_creates_one(holdfast: Lab, arguments: tuple[str, ...]):
     said = holdfast(*arguments)
     assert said.status == 2
-    assert "there is no journal at holdfast.db" in said.err
+    assert "the journal holdfast.db does not exist" in said.err
     assert "--journal PATH" in said.err
     assert not holdfast.journal.exists()
 

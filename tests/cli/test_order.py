@@ -38,7 +38,10 @@ def test_a_result_that_does_not_fit_is_refused_where_the_code_is_found(holdfast:
     assert "17 is not what refund returns" in said.remarks
     assert "expected str" in said.remarks
     assert holdfast("why", "ticket-1/refund#1", "--json").json["phase"] == "unknown"
-    assert "there is no run ticket-9" in holdfast("resolve", "ticket-9/refund#1", "--happened", "--result", "1").err
+    assert (
+        "run ticket-9 is not in this journal"
+        in holdfast("resolve", "ticket-9/refund#1", "--happened", "--result", "1").err
+    )
 
 
 def test_a_result_that_nobody_can_check_here_is_checked_when_the_run_goes_on(holdfast: Lab):
@@ -276,4 +279,4 @@ def test_a_pause_is_of_one_thing(asking: Lab, command: str, arguments: list[str]
 def test_an_order_to_an_unknown_run(asking: Lab, arguments: tuple[str, ...]):
     said = asking(*arguments)
     assert said.status == 2
-    assert "there is no run nobody in this journal" in said.err
+    assert "run nobody is not in this journal" in said.err

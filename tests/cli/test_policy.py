@@ -51,7 +51,7 @@ def test_all_that_is_wrong_is_told_with_its_rule_and_field(holdfast: Lab, rules:
     )
     said = holdfast("policy", "check", "desk.yaml")
     assert said.status == 2
-    assert "desk.yaml: rule 'a': when: it uses colour; there are: " in said.out
+    assert "desk.yaml: rule 'a': when: it uses colour; choose from: " in said.out
     assert "desk.yaml: rule 'b': when: a rule that reads the queue cannot say auto" in said.out
     assert len(holdfast("policy", "check", "desk.yaml", "--json").json["faults"]) == 2
 

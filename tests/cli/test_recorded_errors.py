@@ -1,8 +1,9 @@
-"""Recorded errors in `show` and `ps`: commands of the runtime name the journal, and texts of users are kept."""
+"""Recorded errors that commands print: commands of the runtime name the journal, and texts of users are kept."""
 
 import pytest
 
 from holdfast.cli.config import located_report
+from holdfast.inspect.text import without_commands
 from tests.cli.lab import Lab
 
 SHOP = """
@@ -27,6 +28,11 @@ async def desk(run: Run, mode: str) -> None:
         await restock("mug")
     await refund("A-1")
     await run.wait_for("approved")
+
+
+@agent(run_id="boast-{word}", requires=[refund])
+async def boaster(run: Run, word: str) -> str:
+    return word
 """
 OPTION = ("--journal", "data/shop.db")
 
@@ -40,22 +46,30 @@ def shop(holdfast: Lab) -> Lab:
 
 
 def printed(shop: Lab, run: str) -> list[str]:
-    """The text of the run in `show` and in `ps`."""
-    return [shop("show", run, *OPTION).words, shop("ps", "--search", run, *OPTION).words]
+    """The text of the run in each command that prints the reason of its stop."""
+    commands = (("show", run), ("ps", "--search", run), ("inbox",), ("take-over", run, "--look"))
+    return [shop(*command, *OPTION).words for command in commands]
 
 
 def test_a_command_that_the_runtime_recorded_names_the_journal(shop: Lab):
     assert shop("run", "shop.py:desk", '"unknown"', *OPTION).status == 1
-    shown, listed = printed(shop, "run-unknown")
-    for text in (shown, listed):
+    for text in printed(shop, "run-unknown"):
         assert "Next: holdfast --journal data/shop.db resolve run-unknown/restock#1" in text
-    assert "no answer. Next: holdfast ps" in shown
+    assert "no answer. Next: holdfast ps" in shop("show", "run-unknown", *OPTION).words
 
 
 def test_a_command_in_the_text_of_a_user_is_kept(shop: Lab):
     assert shop("run", "shop.py:desk", '"mine"', *OPTION).status == 1
     for text in printed(shop, "run-mine"):
         assert "ValueError: ask ann. Next: holdfast show run-mine" in text
+
+
+def test_the_record_of_an_unproven_claim_leaves_the_next_step_to_its_reader(shop: Lab):
+    assert shop("run", "shop.py:boaster", '"done"', *OPTION).status == 1
+    assert "Next:" not in shop("inbox", "--json", *OPTION).out
+    before, _, after = shop("show", "boast-done", *OPTION).words.partition("Next: ")
+    assert "claims what is not proven: no refund of this run succeeded" in before
+    assert after == "after a fix: holdfast --journal data/shop.db resume boast-done"
 
 
 def test_the_record_of_a_divergence_leaves_the_next_step_to_its_reader(shop: Lab):
@@ -95,6 +109,19 @@ OPTED = "--journal shop.db "
 def test_only_the_last_sentence_of_the_runtime_is_changed(text: str, located: str):
     assert located_report(text, OPTED) == located
     assert located_report(text, "") == text
+
+
+@pytest.mark.parametrize(
+    ("text", "facts"),
+    [
+        ("error: OperationFailed: it failed. Next: holdfast why r/a", "error: OperationFailed: it failed."),
+        ("paused by ann: holdfast unpause r", "paused by ann"),
+        ("error: Rejected: refused. Next: holdfast why r", "error: Rejected: refused. Next: holdfast why r"),
+        ("approve it? (holdfast answer r/a --yes)", "approve it? (holdfast answer r/a --yes)"),
+    ],
+)
+def test_pages_and_notices_leave_out_the_commands_of_the_runtime(text: str, facts: str):
+    assert without_commands(text) == facts
 
 
 def test_a_text_that_was_cut_is_kept():

@@ -149,8 +149,8 @@ def test_changed_code_diverges_with_a_difference(asking: Lab):
 
 TARGETS = {
     "desk.py:nobody": "desk.py has no 'nobody'",
-    "nowhere.py:desk": "there is no file nowhere.py",
-    "no_such_module:desk": "there is no module no_such_module",
+    "nowhere.py:desk": "the file nowhere.py does not exist",
+    "no_such_module:desk": "the module no_such_module does not exist",
     "desk.py:refund": "desk.py:refund is not an agent but a Tool",
     "desk": "'desk' names no agent",
     "broken.py:desk": "broken.py could not be loaded: SyntaxError",
@@ -223,7 +223,7 @@ def test_resume_of_another_agents_run_is_refused(asking: Lab):
 def test_resume_of_an_unknown_run(asking: Lab):
     said = asking("resume", "ticket-2")
     assert said.status == 2
-    assert said.err == "UnknownRun: there is no run ticket-2 in this journal\nNext: holdfast ps lists the runs\n"
+    assert said.err == "UnknownRun: run ticket-2 is not in this journal\nNext: holdfast ps lists the runs\n"
 
 
 def test_an_error_is_json_where_json_was_asked_for(holdfast: Lab):

@@ -26,7 +26,7 @@ def test_it_is_given_used_listed_and_revoked(holdfast: Lab):
     lines = holdfast("standing", "list").lines
     assert lines[0] == f'{given["id"]}  refund where cents <= 9000 && customer == "1"'
     assert "used 1 of 3 times, 9000 of 20000 cents: known" in lines[1]
-    assert holdfast("standing", "list", "--tool", "other").lines == ["There are no standing permissions yet."]
+    assert holdfast("standing", "list", "--tool", "other").lines == ["No standing permissions yet."]
     assert holdfast("standing", "revoke", given["id"], "--by", "cid").lines == [
         f"{given['id']} is revoked; it was used 1 times."
     ]
@@ -34,7 +34,7 @@ def test_it_is_given_used_listed_and_revoked(holdfast: Lab):
     again = holdfast("standing", "revoke", given["id"])
     assert (again.status, "was revoked by cid already" in again.err) == (2, True)
     unknown = holdfast("standing", "add", "--tool", "refund", "--where", "cent < 5", "--until", "1d")
-    assert (unknown.status, "it uses cent; there are: cents, customer" in unknown.remarks) == (2, True)
+    assert (unknown.status, "it uses cent; choose from: cents, customer" in unknown.remarks) == (2, True)
     assert "Check the name." in holdfast("standing", "add", "--tool", "refnd", "--until", "1d").remarks
     bad = holdfast("standing", "add", "--tool", "refund", "--until", "soon")
     assert (bad.status, "'soon' is not a time" in bad.err) == (2, True)

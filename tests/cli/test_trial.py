@@ -346,10 +346,10 @@ def test_what_a_check_may_say(shop: Lab, check: str, agent: str, reason: str):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--faults", "locusts"], "there is no such fault"),
+        (["--faults", "locusts"], "unknown fault"),
         (["--check", "shop.py:asks_too_much"], "the check asks for 'moon'"),
         (["--check", "shop.py:nothing"], "is not a function"),
-        (["--line", "9"], "there is no case in line 9"),
+        (["--line", "9"], "no case in line 9"),
         (["--html", "no/such/place.html", "--repeat", "1"], "cannot be written"),
     ],
 )

@@ -248,7 +248,7 @@ def test_a_key_that_is_missing(name: str, variable: str, monkeypatch: pytest.Mon
     assert f"export {variable}=" in missing.value.next_step
     monkeypatch.setenv(variable, "from-the-environment")
     CLIENTS[name]("m")
-    with pytest.raises(UsageError, match="characters that no key has"):
+    with pytest.raises(UsageError, match="characters that keys never have"):
         CLIENTS[name]("m", key="two\nlines")
 
 

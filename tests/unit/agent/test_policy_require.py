@@ -33,7 +33,7 @@ def test_it_is_read_with_its_duration(tmp_path: Path):
 @pytest.mark.parametrize(
     ("require", "then", "says"),
     [
-        ("{fresh: 10m}", "ask", "require.fresh: there is no such field"),
+        ("{fresh: 10m}", "ask", "require.fresh: unknown field"),
         ("{fresh_sign_in: soon}", "ask", "require.fresh_sign_in: 'soon' is not a duration"),
         ("{fresh_sign_in: 0m}", "ask", "it takes some time to answer"),
         ("{person: true}", "auto", "require: `auto` asks no person"),

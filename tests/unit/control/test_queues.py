@@ -151,8 +151,8 @@ async def test_bad_input_is_refused_and_nothing_is_stored(tmp_path):
     declared = DeclaredLimits(ONE_AT_A_TIME.queues, tenants={"acme": ConcurrencyLimit(2)})
     async with Holdfast(str(tmp_path / "runs.db"), agents=[desk], queues=declared, recover=False) as app:
         for given, text in (
-            ({"queue": "mial"}, "no queue 'mial'.*\n?.*did you mean mail"),
-            ({"tenant": "acne"}, "no tenant 'acne'"),
+            ({"queue": "mial"}, "queue 'mial' does not exist.*\n?.*did you mean mail"),
+            ({"tenant": "acne"}, "tenant 'acne' does not exist"),
             ({"priority": 10}, "priority=10 is not from -9 to 9"),
             ({"priority": "high"}, "priority='high' is not accepted"),
             ({"at": datetime(2030, 1, 1)}, "has no time zone"),  # noqa: DTZ001 - that is what is refused
@@ -170,8 +170,8 @@ async def test_bad_input_is_refused_and_nothing_is_stored(tmp_path):
 
 
 FAULTS = {
-    "queues: {mail: {concurency: 2}}": "queues.mail.concurency: there is no such field; did you mean concurrency?",
-    "queue: {}": "queue: there is no such field; did you mean queues?",
+    "queues: {mail: {concurency: 2}}": "queues.mail.concurency: unknown field; did you mean concurrency?",
+    "queue: {}": "queue: unknown field; did you mean queues?",
     "queues: {mail: {concurrency: 0}}": "queues.mail.concurrency=0: it is at least 1",
     "queues: {mail: {concurrency: 2, per_tenant: 3}}": "queues.mail.per_tenant=3 is above concurrency=2",
     "queues: {mail: {per_key: 3}}": "queues.mail.per_key=3 without key",

@@ -233,7 +233,7 @@ async def test_what_cannot_be_judged_is_asked_about(lab: Lab):
 @pytest.mark.parametrize(
     ("gate", "clauses", "says"),
     [
-        ("amount > 1", {}, "it uses amount; there are: cents"),
+        ("amount > 1", {}, "it uses amount; choose from: cents"),
         ("cents >", {}, "gate='cents >'"),
         ("token == 'x'", {"redact": ["token"]}, "it uses token"),
         ("cents > 1", {"effect": "read"}, "it needs no approval"),

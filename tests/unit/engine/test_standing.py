@@ -98,7 +98,7 @@ async def test_what_does_not_fit_is_asked(lab: Lab, change: dict[str, Any], cent
 @virtual
 async def test_where_the_tool_is_known_a_permission_names_its_parameters(lab: Lab):
     async with lab.app(desk_of(lab, redact=["customer"])) as app:
-        with pytest.raises(UsageError, match=r"it uses customer, euros; there are: cents"):
+        with pytest.raises(UsageError, match=r"it uses customer, euros; choose from: cents"):
             await add_standing(app.engine, wish(where='euros <= 90 && customer == "ann"'))
         with pytest.raises(UsageError, match="refund has no parameter euros"):
             await add_standing(app.engine, wish(where="cents < 5", amount="euros", total=9))
@@ -189,7 +189,7 @@ async def test_a_revocation_holds_for_what_has_not_left(lab: Lab):
             await app.run(desk, "ann")
         (listed,) = await list_standing(app.service.reader, EPOCH_MS)
         assert listed.ended == "it was revoked by cid"
-        with pytest.raises(UsageError, match=f"there are: {given.id}"):
+        with pytest.raises(UsageError, match=f"permissions: {given.id}"):
             await revoke_standing(app.engine, "s-0", by="cid")
     assert lab.sent == []
 

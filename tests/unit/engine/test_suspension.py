@@ -120,7 +120,7 @@ async def test_resolving_what_does_not_exist_is_refused(lab: Lab):
             await app.run(desk, "ann")
         with pytest.raises(UsageError, match="has no operation send#9"):
             await app.service.resolve("r-ann/send#9", "happened", by="eve")
-        with pytest.raises(UsageError, match="there is no run nobody"):
+        with pytest.raises(UsageError, match="run nobody is not in this journal"):
             await app.service.resolve("nobody/send#1", "happened", by="eve")
         with pytest.raises(UsageError, match="is not an operation id"):
             await app.service.resolve("send#1", "happened", by="eve")

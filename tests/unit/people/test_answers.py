@@ -318,7 +318,7 @@ async def test_one_that_does_not_fit_or_was_answered_takes_all_back(lab: Lab):
         for misfit, says in (
             (OneOf(names[0], a.Approve()), "is answered twice"),
             (OneOf("r-bob/refund#1", a.HappenedAnswer()), "is answered twice"),
-            (OneOf("r-ann/refund#9", a.Approve()), "there is no inbox item"),
+            (OneOf("r-ann/refund#9", a.Approve()), "the inbox has no item"),
         ):
             with pytest.raises(UsageError, match=says):
                 await answer_all(app.service, [*words, misfit], by="bea")

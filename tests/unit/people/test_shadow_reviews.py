@@ -107,7 +107,7 @@ async def test_what_is_not_drawn_is_not_asked_about(lab: Lab):
     desk = refunds_of_any(lab)
     async with lab.app(desk, policy=POLICY) as app:
         await app.run(desk, 900)
-        with pytest.raises(UsageError, match="there is no inbox item shadow/r-900/else#1"):
+        with pytest.raises(UsageError, match="the inbox has no item shadow/r-900/else#1"):
             await a.answer(app.service, "shadow/r-900/else#1", a.Right(), by="bea")
 
 

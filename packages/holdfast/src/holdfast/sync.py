@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import AsyncGenerator, Coroutine, Iterable, Iterator
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack
 
 from holdfast.agent.agent import Agent
-from holdfast.control.queues import Submitted
+from holdfast.control.queues import SubmitOptions, Submitted
 from holdfast.errors import UsageError
-from holdfast.queues.limits import DEFAULT
 
 if TYPE_CHECKING:
     from holdfast.app import Holdfast, RunResult
@@ -54,23 +52,9 @@ class SyncHoldfast:
         """As `Holdfast.run`."""
         return self._wait(self._app.run(agent, given, run_id=run_id, by=by))
 
-    def submit(
-        self,
-        agent: Agent[T, R],
-        given: T,
-        *,
-        queue: str = DEFAULT,
-        priority: int = 0,
-        at: datetime | None = None,
-        key: str | None = None,
-        tenant: str = "",
-        by: str = "",
-    ) -> Submitted:
-        """As `Holdfast.submit`."""
-        submitting = self._app.submit(
-            agent, given, queue=queue, priority=priority, at=at, key=key, tenant=tenant, by=by
-        )
-        return self._wait(submitting)
+    def submit(self, agent: Agent[T, R], given: T, **options: Unpack[SubmitOptions]) -> Submitted:
+        """As `Holdfast.submit`, with the same options."""
+        return self._wait(self._app.submit(agent, given, **options))
 
     def resume(self, run_id: str, *, by: str = "operator") -> Any:
         """As `Holdfast.resume`."""

@@ -70,7 +70,7 @@ class Accounts:
         """The account of that name. Raises `UsageError`."""
         found = await self.find(name)
         if found is None:
-            raise UsageError(f"there is no account {name!r}", next_step="holdfast accounts list")
+            raise UsageError(f"account {name!r} does not exist", next_step="holdfast accounts list")
         return found
 
     async def every(self) -> list[Account]:

@@ -200,7 +200,7 @@ def _typed_password(*, piped: bool) -> str:
         line = sys.stdin.buffer.readline().decode("utf-8", "surrogateescape")  # non-UTF-8 bytes are refused as such
         return line.rstrip("\r\n")
     if not sys.stdin.isatty():
-        raise UsageError("there is no terminal to ask for a password", next_step="pipe it in with --stdin")
+        raise UsageError("a password can be typed only at a terminal", next_step="pipe it in with --stdin")
     asked: str = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
     return asked
 

@@ -125,7 +125,7 @@ def _rotate(call: CommandCall) -> None:
     keys = load_keys(path) if path is not None else None
     if path is None or keys is None:
         raise UsageError(
-            "there is no link key beside this journal", known="it is made when the first link is signed",
+            "this journal has no link key yet", known="it is made when the first link is signed",
             next_step="a key that was given to Reach(link_key=...) is rotated where it is kept: the new one first",
         )  # fmt: skip
     keep_keys(path, keys.rotated(rng.token() + rng.token()))

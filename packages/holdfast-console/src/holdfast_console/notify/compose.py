@@ -16,7 +16,7 @@ from holdfast.control.undo import contract_of
 from holdfast.errors import HoldfastError
 from holdfast.inspect.reader import JournalReader
 from holdfast.inspect.render_records import plain_input
-from holdfast.inspect.text import safe, short
+from holdfast.inspect.text import safe, short, without_commands
 from holdfast.model.contradiction import contradiction_text
 from holdfast.model.names import remarks
 from holdfast.model.operation import OperationState
@@ -191,7 +191,8 @@ def _line(history: RunHistory, now: LoadedItem, about: NotifiedItem) -> LetterLi
             facts, due, asked_ms = _of_transaction(one), one.asks_until, one.parked_at
             answer = answer_with(now.run, "person", f"{now.step}/")
         case RunStoppedRecord() as stopped:
-            asks, facts, due, asked_ms = f"it cannot go on: {stopped.error}", (), stopped.until, stopped.at
+            asks = f"it cannot go on: {without_commands(stopped.error)}"
+            facts, due, asked_ms = (), stopped.until, stopped.at
             answer = answer_with(now.run, HALT, "").split(" | ")[0]
         case _ as asked:
             asks, facts, due, asked_ms = (

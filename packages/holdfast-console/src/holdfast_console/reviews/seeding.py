@@ -57,7 +57,7 @@ async def seed_cases(
     `UsageError` for a case about a tool that people were never asked about: nothing would be like it.
     """
     if not cases:
-        raise UsageError("there are no cases to plant", next_step="write at least one known-bad case")
+        raise UsageError("the file has no cases to plant", next_step="write at least one known-bad case")
     reader, now_ms = JournalReader(engine.journal, engine.identity), engine.environment.clock.wall_ms()
     asked, planted, old, models = 0, 0, list[RunRow](), dict[str, CaseTemplate]()
     async for row in reader.every_run():

@@ -34,7 +34,7 @@ class Share(msgspec.Struct, frozen=True):
 
 
 class Mean(msgspec.Struct, frozen=True):
-    """A mean of `of` numbers, with the interval that their own spread gives; None of two or fewer is no interval."""
+    """A mean of `of` numbers, with the interval that their own spread gives. Two or fewer have none."""
 
     of: int
     mean: float | None

@@ -62,7 +62,7 @@ def web(
     )
 
 
-_SAYS = {404: "there is no such page", 405: "this method is not supported here"}
+_SAYS = {404: "this page does not exist", 405: "this method is not supported here"}
 
 
 def _allowed(routes: Sequence[Route], request: Request) -> str:

@@ -12,6 +12,7 @@ from msgspec import Meta
 from holdfast.control.input_checks import decode_json
 from holdfast.errors import UsageError
 from holdfast.inspect.reader import JournalReader, waits_of
+from holdfast.inspect.text import without_commands
 from holdfast.inspect.timeline import TimelineEntry, timeline_entries
 from holdfast.journal.port import RunRow
 from holdfast.model import records as r
@@ -100,7 +101,7 @@ class RunQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 def items_in(row: RunRow) -> list[tuple[str, str]]:
     """The items of a run that wait for people, each with its question, without commands: the page has its forms."""
     waits = [wait for wait in waits_of(row) if wait.kind in PEOPLE]
-    return [(f"{row.run}/{wait.step}".rstrip("/"), asked_by(row.run, wait).partition(" Next: ")[0]) for wait in waits]
+    return [(f"{row.run}/{wait.step}".rstrip("/"), without_commands(asked_by(row.run, wait))) for wait in waits]
 
 
 class RunPage(msgspec.Struct, frozen=True):

@@ -22,7 +22,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
-from holdfast.inspect.text import collapsed, cut
+from holdfast.inspect.text import collapsed, cut, without_commands
 from holdfast.model import names
 from holdfast.model.waits import after_deadline
 from holdfast_console.web.values import arguments, pretty, written
@@ -145,7 +145,7 @@ class Templates:
         )
         filters: dict[str, Callable[..., Any]] = {
             "visible": visible, "pretty": pretty, "iso": iso, "clock": clock, "ago": ago, "span": span,
-            "urgency": urgency, "written": written, "after_deadline": after_deadline,
+            "urgency": urgency, "written": written, "after_deadline": after_deadline, "reported": without_commands,
         }  # fmt: skip
         known: dict[str, Any] = {"asset": assets.address, "arguments": arguments}
         for name, function in filters.items():

@@ -145,7 +145,7 @@ class UseCases:
 
     async def _seen(self, who: Principal, item: str) -> tuple[LoadedItem, PermissionScope]:
         """The item, and where it belongs. One that the caller may not see is reported as missing: `UnknownRun`."""
-        hidden = UnknownRun(f"there is no item {item} for you", next_step="look at the inbox")
+        hidden = UnknownRun(f"the inbox has no item {item} for you", next_step="look at the inbox")
         try:
             now = await load_item(self.reader, item)
         except UsageError:

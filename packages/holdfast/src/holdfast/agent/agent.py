@@ -99,7 +99,7 @@ class Agent(Generic[T, R]):
         return tuple(found.values())
 
     def run_id_for(self, given: T) -> str:
-        """The run's id, from the template. Raises `UsageError` if there is no template."""
+        """The run's id, from the template. Raises `UsageError` if the agent has none."""
         if self.template is None:
             raise UsageError(
                 f"the agent {self.name} does not say how its runs are named",

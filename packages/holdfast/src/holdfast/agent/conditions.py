@@ -92,10 +92,10 @@ def checked(text: str, known: Collection[str]) -> None:
     program = _program(text)
     unknown = sorted(set(program.variables()) - {*known, *_MACRO.findall(text)})
     if unknown:
-        raise ConditionError(f"it uses {', '.join(unknown)}; there are: {', '.join(known)}")
+        raise ConditionError(f"it uses {', '.join(unknown)}; choose from: {', '.join(known)}")
     named = {name for name in program.functions() if name.isidentifier() and not name.startswith("_")}
     if named - _FUNCTIONS:
-        raise ConditionError(f"there is no function {', '.join(sorted(named - _FUNCTIONS))}")
+        raise ConditionError(f"unknown function {', '.join(sorted(named - _FUNCTIONS))}")
 
 
 def inputs_used(text: str) -> frozenset[str] | None:

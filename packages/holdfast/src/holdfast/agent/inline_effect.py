@@ -80,7 +80,7 @@ class InlineEffect:
 
     @property
     def outcome(self) -> Outcome[Any]:
-        """The recorded outcome. Raises `UsageError` while there is none."""
+        """The recorded outcome. Raises `UsageError` before it is recorded."""
         if self._outcome is None:
             raise UsageError(
                 f"the effect {self._tool.name} has no outcome yet",
@@ -91,7 +91,7 @@ class InlineEffect:
 
     @property
     def result(self) -> Any:
-        """The recorded result, as plain JSON: the same in every replay. Raises `UsageError` while there is none."""
+        """The recorded result, as plain JSON: the same in every replay. Raises `UsageError` before it is recorded."""
         return self.outcome.value
 
     def __aiter__(self) -> Self:

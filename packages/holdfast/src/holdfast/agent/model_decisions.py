@@ -302,10 +302,11 @@ def _returns(function: Callable[..., Any]) -> Any:
 REFUSALS: Final = 5
 """The number of tries of a question that fails for a reason other than an outage, if code sets no `retry`."""
 _RETRY_STATUSES: Final = frozenset({408, 409, 425, 429})
-_OUTAGE_ERRORS: Final = (
+_BUGS: Final = (
     ArithmeticError, AssertionError, AttributeError, HoldfastError, ImportError, LookupError, NameError,
     NotImplementedError, TypeError, ValueError,
 )  # fmt: skip
+"""Exceptions that a mistake in code raises: asking again after a while does not help, as it does after an outage."""
 
 
 class RetryBudget:
@@ -372,7 +373,7 @@ def is_outage(error: Exception) -> bool:
     """True if asking again may help by itself. An answer that does not fit, a refusal and a bug are not outages."""
     if isinstance(error, ModelError):
         return error.is_outage
-    if isinstance(error, _OUTAGE_ERRORS) and not isinstance(error, OSError):
+    if isinstance(error, _BUGS) and not isinstance(error, OSError):
         return False
     status = status_code(error)
     named: object = getattr(error, "status_code", None) if status is None else status

@@ -27,7 +27,7 @@ class AnswerLimit(NamedTuple):
 async def ask(
     scope: Scope, question: Question, limit: AnswerLimit, step: str | None, handoff: Handoff | None = None
 ) -> Scalar:
-    """The answer, or the default at the deadline. Raises `TimeoutError` if there is no default."""
+    """The answer, or the default at the deadline. Raises `TimeoutError` if no default was given."""
     timeout, default = limit
     if default is not None and timeout is None and not scope.active.process.settings.answer_within_ms:
         raise UsageError(

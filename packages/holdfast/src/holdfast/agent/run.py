@@ -205,7 +205,7 @@ class Run:
 
         The answer is one of `choices`, or any value of `returns` (str, int, float or bool). The first answer is final.
         After `timeout` (a week, unless `Settings.answer_within_ms` says otherwise) the default becomes the answer.
-        Raises `TimeoutError` if there is no default.
+        Raises `TimeoutError` if no default was given.
         """
         return self._ask(question_of(text, choices, returns), AnswerLimit(timeout, default), step)
 
@@ -243,7 +243,7 @@ class Run:
         Otherwise `to` is a queue of reviewers, such as `"person"`. They see the run with its facts and its effects. A
         reviewer answers, and the answer is returned (a value of `returns`), or takes the run over, which ends the run.
         After `within` (a week, unless `Settings.answer_within_ms` says otherwise) the default is returned. Raises
-        `TimeoutError` if there is no default.
+        `TimeoutError` if no default was given.
         """
         if isinstance(to, str):
             return await to_people(self.scope(), to, question_of(why, (), returns), state, AnswerLimit(within, default))

@@ -124,7 +124,7 @@ def _outside_a_loop(load: Callable[[], ModuleType]) -> ModuleType:
 def _from_file(path: Path) -> ModuleType:
     """Load a file under the name by which others would import it, so that both get the same module."""
     if not path.is_file():
-        raise UsageError(f"there is no file {path}", next_step=_HINT)
+        raise UsageError(f"the file {path} does not exist", next_step=_HINT)
     path = path.resolve()
     directory = str(path.parent)
     if directory not in sys.path:
@@ -157,7 +157,7 @@ def _by_name(name: str) -> ModuleType:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise
         raise UsageError(
-            f"there is no module {error.name}", known=f"looked in {here} and on sys.path", next_step=_HINT
+            f"the module {error.name} does not exist", known=f"looked in {here} and on sys.path", next_step=_HINT
         ) from error
 
 

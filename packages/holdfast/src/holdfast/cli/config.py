@@ -15,6 +15,7 @@ from typing import Any, Final, cast
 
 from holdfast.errors import UsageError
 from holdfast.extensions import INSTALLED
+from holdfast.inspect.text import split_report
 from holdfast.journal.backends import Address, address_of, addresses_in
 
 DEFAULT: Final = "holdfast.db"
@@ -22,19 +23,6 @@ TRUSTED: Final = "HOLDFAST_TRUSTED_PROJECTS"
 """Directories, separated as in PATH, whose pyproject.toml is read whichever user owns it."""
 _BEHIND: Final = re.compile(r" \((holdfast [^()]+)\)$")
 _COMMAND: Final = re.compile(r"\bholdfast (?=[a-z])(?!demo\b|completion\b|tools\b)")
-
-_LONGEST: Final = 500
-"""The length at which records and the listing cut a reason."""
-_WITH_COMMANDS: Final = (
-    "ClaimUnproven", "DecisionFailed", "LoopStopped", "OperationFailed", "OutcomePending", "OutcomeUnknown",
-    "ParameterMismatch", "ReplayDiverged",
-)  # fmt: skip
-"""The errors in runs whose next step is a command that the runtime wrote."""
-_OWN_COMMANDS: Final = re.compile(
-    rf"([a-z]+: )?(\w*Group: .*; the first of them: )?({'|'.join(_WITH_COMMANDS)}): .* Next: "
-    r"|paused by .*: (?=holdfast unpause \S+$)",
-    re.DOTALL,
-)
 
 
 def journal_address(option: str | None) -> Address:
@@ -87,13 +75,9 @@ def located(text: str, option: str) -> str:
 
 
 def located_report(text: str, option: str) -> str:
-    """A recorded reason of a run, with `option` in the commands that the runtime wrote behind it; the rest is kept.
-
-    The runtime's own text is the next step at the end of its errors, and the command behind a pause. Texts of users are
-    never changed, nor is a text that was cut: its last sentence may be of either.
-    """
-    found = _OWN_COMMANDS.match(text) if len(text) < _LONGEST else None
-    return text[: found.end()] + located(text[found.end() :], option) if found else text
+    """A recorded reason of a run, with `option` in the commands that the runtime wrote behind it; the rest is kept."""
+    facts, commands = split_report(text)
+    return facts + located(commands, option)
 
 
 def split_command(text: str) -> tuple[str, str]:
@@ -130,7 +114,7 @@ def existing_journal(option: str | None) -> Address:
     if not address.exists():
         others = ", ".join(map(str, journals_here()))
         raise UsageError(
-            f"there is no journal at {address.place}",
+            f"the journal {address.place} does not exist",
             known=f"journals in this directory: {others}" if others else "a command that reads never creates one",
             next_step="name it with --journal PATH, HOLDFAST_JOURNAL or [tool.holdfast] journal in pyproject.toml"
             + ("" if others else "; `holdfast run` creates it"),

@@ -55,7 +55,7 @@ async def verify(call: CommandCall, heads_file: Path | None) -> int:
     if not found.broken:
         call.screen.line(("All chains are intact", "bold green"), f": {read}.")
         if found.heads > found.signatures:
-            call.screen.note(f"The signatures of the heads were not checked: there is no key. Give it in {VARIABLE}.")
+            call.screen.note(f"The signatures of the heads were not checked without their key. Give it in {VARIABLE}.")
         if doubt:  # a copy, say: nothing is missing, but it cannot be shown to be the newest
             call.screen.note(f"But {doubt}. Next: holdfast doctor")
         return status

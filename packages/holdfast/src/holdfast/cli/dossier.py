@@ -27,7 +27,7 @@ _TEXT = 400  # of what a model saw and said: all of it is in --json
 def show_dossier(screen: Screen, found: Dossier) -> None:
     """The whole dossier."""
     screen.line((f"{found.kind} ", "bold"), (found.item, "cyan"), ("" if found.open else "  answered", "dim"))
-    screen.block(cut(found.asks, where=_WHERE))
+    screen.block(cut(screen.located_report(found.asks), where=_WHERE))
     for line in found.frames:
         screen.line(("  in ", "dim"), line)
     if found.difference:
@@ -134,7 +134,9 @@ async def take_over(call: CommandCall, item: str, look: bool, why: str, by: str)
 def show_run_state(screen: Screen, state: RunState) -> None:
     """The state of a run, a line for each thing."""
     screen.line((safe(state.run), "bold"), f"  {safe(state.agent)}  {state.status}")
-    screen.line(f"  why: {safe(state.why)}" + (f" (to {safe(state.queue)})" if state.queue else ""))
+    screen.line(
+        f"  why: {safe(screen.located_report(state.why))}" + (f" (to {safe(state.queue)})" if state.queue else "")
+    )
     if stored(state.given) not in {"null", "{}"}:
         screen.line(f"  its code says: {safe(stored(state.given))}")
     for fact in state.facts:

@@ -98,7 +98,7 @@ def show_item(screen: Screen, one: InboxItem, now_ms: int) -> None:
     screen.line((f"{one.kind + ' ':<9}", "bold"), (one.item, "cyan"), (due, "red" if late else "dim"))
     if whose := _whose(one):
         screen.line((f"  {safe(whose)}", "yellow"))
-    screen.line(f"  {safe(one.asks)}")
+    screen.line(f"  {safe(screen.located_report(one.asks))}")
     for mark in one.marks:
         screen.line((f"  {mark}", "yellow"))
     if one.then and one.due_ms is not None:

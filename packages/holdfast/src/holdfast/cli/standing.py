@@ -81,7 +81,7 @@ async def listed(call: CommandCall, tool: str) -> None:
     for one in found:
         _show(call, one)
     if not found:
-        call.screen.line("There are no standing permissions yet.")
+        call.screen.line("No standing permissions yet.")
 
 
 def _show(call: CommandCall, one: ListedPermission) -> None:

@@ -98,7 +98,7 @@ def _check_accepted(found: list[LintFinding], accept: tuple[str, ...]) -> None:
     there = {name for one in found for name in (one.rule, f"{one.rule}:{one.subject}")}
     if idle := [name for name in accept if name not in there]:
         raise UsageError(
-            f"--accept {idle[0]}: there is no such finding",
+            f"--accept {idle[0]}: this finding does not exist",
             known=f"findings: {', '.join(sorted(name for name in there if ':' in name)) or 'none'}",
             next_step="drop it",
         )

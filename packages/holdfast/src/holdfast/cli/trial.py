@@ -115,9 +115,7 @@ def trial(call: CommandCall, at_least: float, html: str | None, **given: Any) ->
 def _kinds(text: str) -> tuple[FaultKind, ...]:
     named = {"all": set[str](KINDS), "none": set[str]()}.get(text, {part.strip() for part in text.split(",")})
     if unknown := sorted(named - set(KINDS)):
-        raise UsageError(
-            f"--faults {unknown[0]}: there is no such fault", known=f"there are: {', '.join(KINDS)}, all, none"
-        )
+        raise UsageError(f"--faults {unknown[0]}: unknown fault", known=f"faults: {', '.join(KINDS)}, all, none")
     return tuple(kind for kind in KINDS if kind in named)
 
 
@@ -145,7 +143,7 @@ def _plan(agent: AnyAgent, options: Options) -> tuple[TrialPlan, list[TrialRefus
             refused.append(TrialRefused(line.number, error.message))
     if not inputs and not refused:
         which = f"line {options.line} of {options.inputs}" if options.line is not None else options.inputs
-        raise UsageError(f"there is no case in {which}", next_step="give one JSON value per line")
+        raise UsageError(f"no case in {which}", next_step="give one JSON value per line")
     return TrialPlan(inputs, shown, options.repeat, options.seed), refused
 
 

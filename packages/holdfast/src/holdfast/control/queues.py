@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from datetime import datetime
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, TypedDict
 
 import msgspec
 
@@ -31,6 +31,17 @@ class Submission(msgspec.Struct, frozen=True):
     at: datetime | None = None
     tenant: str = ""
     about: str = ""
+
+
+class SubmitOptions(TypedDict, total=False):
+    """The options of `Holdfast.submit`, for code that hands them on."""
+
+    queue: str
+    priority: int
+    at: datetime | None
+    key: str | None
+    tenant: str
+    by: str
 
 
 class Submitted(msgspec.Struct, frozen=True):

@@ -110,7 +110,7 @@ async def drive_run(
     claimed = engine.queues.slots.pop(run, None) or await engine.leases.claim(run, new)
     engine.environment.crash.reached("after_claim")
     if claimed is None:
-        raise UnknownRun(f"there is no run {run} in this journal", next_step="holdfast ps lists the runs")
+        raise UnknownRun(f"run {run} is not in this journal", next_step="holdfast ps lists the runs")
     if isinstance(claimed, Busy):
         raise RunBusy(
             f"run {run} is driven by another process (pid {claimed.owner.pid})",

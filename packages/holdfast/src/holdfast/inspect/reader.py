@@ -96,7 +96,7 @@ class JournalReader:
         """The row of a run in the listing. Raises `UnknownRun`."""
         rows = await self.journal.runs(run=run)
         if not rows:
-            raise UnknownRun(f"there is no run {run} in this journal", next_step="holdfast ps lists the runs")
+            raise UnknownRun(f"run {run} is not in this journal", next_step="holdfast ps lists the runs")
         return rows[0]
 
     async def records(self, run: str, after: int = 0, *kinds: type[msgspec.Struct]) -> AsyncIterator[ReadRecord]:

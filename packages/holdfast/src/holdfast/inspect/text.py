@@ -19,6 +19,41 @@ _SHOWN: Final = 2
 _NO_LETTERS: Final = re.compile(r"[^\w\s!-~]{5,}")
 _HIDDEN: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 
+_REPORT: Final = 500
+"""The length at which records and the listing cut the reason of a run."""
+_WITH_COMMANDS: Final = (
+    "ClaimUnproven",
+    "DecisionFailed",
+    "LoopStopped",
+    "OperationFailed",
+    "OutcomePending",
+    "OutcomeUnknown",
+    "ParameterMismatch",
+    "ReplayDiverged",
+)  # fmt: skip - one to a line would hide that they are one list
+"""The errors in runs whose next step is a command that the runtime wrote."""
+_OWN_COMMANDS: Final = re.compile(
+    rf"([a-z]+: )?(\w*Group: .*; the first of them: )?({'|'.join(_WITH_COMMANDS)}): .* Next: "
+    r"|paused by .*: (?=holdfast unpause \S+$)",
+    re.DOTALL,
+)
+
+
+def split_report(text: str) -> tuple[str, str]:
+    """Split a recorded reason of a run from the commands that the runtime wrote behind it; empty without commands.
+
+    These are the next step at the end of the runtime's errors, and the command behind a pause. A text of a user is
+    never split, nor is one that was cut: its last sentence may be of either.
+    """
+    found = _OWN_COMMANDS.match(text) if len(text) < _REPORT else None
+    return (text[: found.end()], text[found.end() :]) if found else (text, "")
+
+
+def without_commands(text: str) -> str:
+    """A recorded reason of a run for pages and notices, which have answers of their own in place of its commands."""
+    facts, commands = split_report(text)
+    return facts.removesuffix("Next: ").rstrip(": ") if commands else text
+
 
 def cut(text: str, limit: int = LONGEST, where: str = "") -> str:
     """The beginning of a text, with a remark on how much is left out; `where` says how to see it."""

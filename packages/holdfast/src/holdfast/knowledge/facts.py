@@ -73,7 +73,7 @@ class Facts:
     ) -> Fact:
         """The fact, inferred or asked of a person, whichever has the smaller expected cost. The figures are recorded.
 
-        Raises `TimeoutError` if no answer arrives within the time of the stakes and there is no guess.
+        Raises `TimeoutError` if no answer arrives within the time of the stakes and no guess was given.
         """
         weighed = weigh(name, guess, stakes)
         recorded = await self._journaled(f"weighed:{name}", lambda: weighed, type(weighed))

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
 from holdfast.errors import ModelError
 from holdfast.knowledge.production_loop import Usage
-from holdfast.loop.http import ProviderAddress, arguments_of, cut, events, key_of, malformed, read
+from holdfast.loop.http import ProviderAddress, ProviderClient, arguments_of, cut, events, malformed, read
 from holdfast.loop.model import ChatMessage, ModelCall, ModelReply, ModelRequest, OnText, Stop
 
-if TYPE_CHECKING:
-    import httpx2
-
-URL: Final = "https://api.anthropic.com"
-KEY: Final = "ANTHROPIC_API_KEY"
 VERSION: Final = "2023-06-01"
 _NATIVE: Final = "anthropic"
 _STOPS: Final[dict[str, Stop]] = {
@@ -61,23 +55,16 @@ class _Event(msgspec.Struct):
     error: _Problem | None = None
 
 
-class AnthropicMessages:
-    """A model behind Anthropic's messages API."""
+class AnthropicMessages(ProviderClient):
+    """A model behind Anthropic's messages API, or at another server with `base_url`."""
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        key: str | None = None,
-        base_url: str = URL,
-        silence: timedelta = timedelta(seconds=60),
-        http: httpx2.AsyncClient | None = None,
-        settings: dict[str, Any] | None = None,
-    ) -> None:
-        self.name = name
-        headers = {"x-api-key": key_of(KEY, key, needed=True), "anthropic-version": VERSION}
-        self._provider = ProviderAddress(base_url, headers, KEY, silence, http)
-        self._settings = settings or {}
+    URL = "https://api.anthropic.com"
+    KEY = "ANTHROPIC_API_KEY"
+
+    @staticmethod
+    def _headers(key: str) -> dict[str, str]:
+        """The key, and the version of the protocol."""
+        return {"x-api-key": key, "anthropic-version": VERSION}
 
     async def answer(self, request: ModelRequest, on_text: OnText) -> ModelReply:
         """The answer to the request. Raises `ModelError`."""

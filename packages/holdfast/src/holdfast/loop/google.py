@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
 from holdfast.errors import ModelError
 from holdfast.knowledge.production_loop import Usage
-from holdfast.loop.http import ProviderAddress, arguments_of, cut, events, key_of, malformed, read
+from holdfast.loop.http import ProviderAddress, ProviderClient, arguments_of, cut, events, malformed, read
 from holdfast.loop.model import ChatMessage, ModelCall, ModelReply, ModelRequest, OnText, Stop
 
-if TYPE_CHECKING:
-    import httpx2
-
-URL: Final = "https://generativelanguage.googleapis.com"
-KEY: Final = "GEMINI_API_KEY"
 _NATIVE: Final = "google"
 _STOPS: Final[dict[str, Stop]] = {
     "STOP": "end", "MAX_TOKENS": "length", "SAFETY": "refusal", "RECITATION": "refusal", "BLOCKLIST": "refusal",
@@ -51,24 +45,16 @@ class _Chunk(msgspec.Struct, rename="camel"):
     error: dict[str, Any] | None = None
 
 
-class GoogleGemini:
-    """A model behind Google's Gemini API."""
+class GoogleGemini(ProviderClient):
+    """A model behind Google's Gemini API, or at another server with `base_url`."""
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        key: str | None = None,
-        base_url: str = URL,
-        silence: timedelta = timedelta(seconds=60),
-        http: httpx2.AsyncClient | None = None,
-        settings: dict[str, Any] | None = None,
-    ) -> None:
-        self.name = name
-        self._provider = ProviderAddress(
-            base_url, {"x-goog-api-key": key_of(KEY, key, needed=True)}, KEY, silence, http
-        )
-        self._settings = settings or {}
+    URL = "https://generativelanguage.googleapis.com"
+    KEY = "GEMINI_API_KEY"
+
+    @staticmethod
+    def _headers(key: str) -> dict[str, str]:
+        """The key."""
+        return {"x-goog-api-key": key}
 
     async def answer(self, request: ModelRequest, on_text: OnText) -> ModelReply:
         """The answer to the request. Raises `ModelError`."""
@@ -154,7 +140,7 @@ def _call(call: Any, place: int, provider: ProviderAddress) -> ModelCall:
     try:
         found = msgspec.convert(call, dict[str, Any])
     except msgspec.ValidationError as error:
-        raise malformed(provider, "a call that is no object") from error
+        raise malformed(provider, "a call whose arguments are not an object") from error
     arguments = msgspec.json.encode(found.get("args") or {}).decode()
     return ModelCall(str(found.get("id") or f"call-{place}"), str(found.get("name", "")), arguments)
 

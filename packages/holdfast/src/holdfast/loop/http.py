@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import ssl
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Mapping
 from datetime import timedelta
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 import msgspec
 
@@ -40,18 +41,49 @@ class ProviderAddress(msgspec.Struct, frozen=True):
     http: httpx2.AsyncClient | None = None
 
 
+class ProviderClient(ABC):
+    """A model behind the API of a provider; each subclass speaks one protocol."""
+
+    URL: ClassVar[str]
+    KEY: ClassVar[str]
+    """The environment variable with the key."""
+    NEEDS_KEY: ClassVar[bool] = True
+    """False if a server at another `base_url` may need no key."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        key: str | None = None,
+        base_url: str | None = None,
+        silence: timedelta = timedelta(seconds=60),
+        http: httpx2.AsyncClient | None = None,
+        settings: dict[str, Any] | None = None,
+    ) -> None:
+        url = self.URL if base_url is None else base_url
+        self.name = name
+        headers = self._headers(key_of(self.KEY, key, needed=self.NEEDS_KEY or url == self.URL))
+        self._provider = ProviderAddress(url, headers, self.KEY, silence, http)
+        self._settings = settings or {}
+
+    @staticmethod
+    @abstractmethod
+    def _headers(key: str) -> dict[str, str]:
+        """The headers that authenticate with this key, which may be empty."""
+
+
 def key_of(name: str, given: str | None, *, needed: bool) -> str:
     """The key that was given, or that of the environment. Raises `UsageError` if one is needed and missing."""
     key = given if given is not None else os.environ.get(name, "")
     if not key.strip() and needed:
         raise UsageError(
-            f"there is no key for the model: {name} is not set",
+            f"the model needs a key, and {name} is not set",
             known="nothing was sent",
             next_step=f"export {name}=..., or pass key=; in tests use holdfast.testing.services.ScriptedModel",
         )
     if not key.isascii() or any(letter.isspace() for letter in key.strip()):
         raise UsageError(
-            f"the key of {name} has characters that no key has", next_step="copy the key again, in one line"
+            f"the key of {name} contains characters that keys never have", next_step="copy the key again, in one line"
         )
     return key.strip()
 
@@ -80,7 +112,9 @@ async def events(provider: ProviderAddress, path: str, body: Mapping[str, Any]) 
             known="no answer was received; the provider may count it", next_step="it is asked again",
         ) from error  # fmt: skip
     except httpx2.InvalidURL as error:
-        raise UsageError(f"{provider.url!r} is no address of a model", next_step="pass base_url=https://...") from error
+        raise UsageError(
+            f"{provider.url!r} is not the address of a model", next_step="pass base_url=https://..."
+        ) from error
     finally:
         if provider.http is None:
             await client.aclose()
@@ -142,7 +176,7 @@ def error_of(provider: ProviderAddress, status: int, headers: Mapping[str, str],
 
 
 def arguments_of(text: str) -> dict[str, Any]:
-    """The arguments of a call as an object, for providers that want one; those that are none are shown as text."""
+    """The arguments of a call as an object, for providers that want one; other arguments are shown as text."""
     try:
         return msgspec.json.decode(text or "{}", type=dict[str, Any])
     except msgspec.MsgspecError:

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
 from holdfast.errors import ModelError
 from holdfast.knowledge.production_loop import Usage
-from holdfast.loop.http import SHOWN, ProviderAddress, cut, events, key_of, malformed, read
+from holdfast.loop.http import SHOWN, ProviderAddress, ProviderClient, cut, events, malformed, read
 from holdfast.loop.model import ChatMessage, ModelCall, ModelReply, ModelRequest, OnText, Stop
 from holdfast.model.parameters import strict
 
-if TYPE_CHECKING:
-    import httpx2
-
-URL: Final = "https://api.openai.com/v1"
-KEY: Final = "OPENAI_API_KEY"
 _STOPS: Final[dict[str, Stop]] = {
     "stop": "end", "length": "length", "content_filter": "refusal", "tool_calls": "calls", "function_call": "calls",
 }  # fmt: skip
@@ -57,24 +51,17 @@ class _Chunk(msgspec.Struct):
     error: Any = None
 
 
-class OpenAIChat:
+class OpenAIChat(ProviderClient):
     """A model behind the chat completions API. `base_url` names another server, which may need no key."""
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        key: str | None = None,
-        base_url: str = URL,
-        silence: timedelta = timedelta(seconds=60),
-        http: httpx2.AsyncClient | None = None,
-        settings: dict[str, Any] | None = None,
-    ) -> None:
-        self.name = name
-        key = key_of(KEY, key, needed=base_url == URL)
-        headers = {"authorization": f"Bearer {key}"} if key else dict[str, str]()
-        self._provider = ProviderAddress(base_url, headers, KEY, silence, http)
-        self._settings = settings or {}
+    URL = "https://api.openai.com/v1"
+    KEY = "OPENAI_API_KEY"
+    NEEDS_KEY = False
+
+    @staticmethod
+    def _headers(key: str) -> dict[str, str]:
+        """The key, where there is one."""
+        return {"authorization": f"Bearer {key}"} if key else {}
 
     async def answer(self, request: ModelRequest, on_text: OnText) -> ModelReply:
         """The answer to the request. Raises `ModelError`."""
@@ -86,7 +73,7 @@ class OpenAIChat:
         return collected.reply()
 
     def _body(self, request: ModelRequest) -> dict[str, Any]:
-        limit = "max_completion_tokens" if self._provider.url == URL else "max_tokens"  # what other servers know
+        limit = "max_completion_tokens" if self._provider.url == self.URL else "max_tokens"  # what other servers know
         body: dict[str, Any] = {
             "model": self.name,
             "messages": _messages(request),

@@ -157,7 +157,7 @@ class Ownership(msgspec.Struct, eq=False):
 
 
 class Steps(msgspec.Struct, eq=False):
-    """The recorded steps that are no operations: what answered them, and what they wait for."""
+    """The recorded steps that are not operations: what answered them, and what they wait for."""
 
     answers: dict[str, Answer] = {}
     timers: dict[str, r.TimerSet] = {}

@@ -95,7 +95,7 @@ async def _asked_afterwards(reader: JournalReader, history: RunHistory, step: st
     entries = await reader.journal.entries(shadow_stream(history.run, step))
     name, operation = shadow_item(history.run, step), history.operations.get(step)
     if not entries or operation is None:
-        raise UsageError(f"there is no inbox item {name}", next_step="holdfast inbox lists what waits for people")
+        raise UsageError(f"the inbox has no item {name}", next_step="holdfast inbox lists what waits for people")
     digest, is_open = _digest(name, operation.intent.digest), all(one.key != SAID for one in entries)
     return LoadedItem(name, "shadow", history.run, step, operation.intent.tool, digest, is_open, operation, history)
 
@@ -137,7 +137,7 @@ def _about(history: RunHistory, step: str) -> LoadedItem:
         return _about_halted(history, history.lifecycle.halted)
     if transaction is None:
         where = f"{history.run}/{step}" if step else f"run {history.run}"
-        raise UsageError(f"there is no inbox item {where}", next_step="holdfast inbox lists what waits for people")
+        raise UsageError(f"the inbox has no item {where}", next_step="holdfast inbox lists what waits for people")
     name = history.run if step == WHOLE_RUN else operation_id(history.run, step)
     digest = _digest(transaction.tries, transaction.why, transaction.stuck, transaction.accepted)
     return LoadedItem(

@@ -110,7 +110,7 @@ async def revoke_standing(engine: Engine, permission: str, *, by: str, why: str 
     known = {one.id: one for one in await standing_permissions(engine.journal)}
     if permission not in known:
         names = ", ".join(known) or "none"
-        raise UsageError(f"there is no standing permission {permission}", known=f"there are: {names}")
+        raise UsageError(f"standing permission {permission} does not exist", known=f"permissions: {names}")
     for _ in range(_TRIES):
         spent = await permission_usage(engine.journal, permission)
         if spent.revoked_by and same_person(spent.revoked_by, by):

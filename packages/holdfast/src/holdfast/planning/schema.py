@@ -24,7 +24,7 @@ def plan_schema(tools: Iterable[Tool[..., Any]]) -> dict[str, Any]:
 
     In that form an omitted optional parameter is null. A parameter whose type strict output cannot express (a mapping
     with free keys, a tuple) is the JSON text of its value. A conforming answer is read as a `Plan` and checked like
-    every other plan. Raises `UsageError` if there are no tools.
+    every other plan. Raises `UsageError` without tools.
     """
     definitions: dict[str, Schema] = {
         _RESULT: _reference(REFERENCE, "a part of an earlier step's result: step.field"),
@@ -33,7 +33,7 @@ def plan_schema(tools: Iterable[Tool[..., Any]]) -> dict[str, Any]:
     }
     calls = [_call(tool, definitions) for tool in tools if not tool.serves]
     if not calls:
-        raise UsageError("there are no tools that a plan could be made of", next_step="declare @agent(tools=[...])")
+        raise UsageError("a plan needs at least one tool", next_step="declare @agent(tools=[...])")
     definitions[_CALL] = one_of(*calls)
     return closed(
         {

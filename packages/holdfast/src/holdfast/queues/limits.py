@@ -23,7 +23,7 @@ STREAM: Final = "queues"
 
 
 class QueueLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The limits of one queue. None is no limit.
+    """The limits of one queue. None means unlimited.
 
     `concurrency` and `per_tenant` count runs that a worker drives. `key` names what a run is about, from its input;
     `per_key` counts runs that have begun and not ended, also while they wait. `capacity` counts runs that wait to
@@ -164,14 +164,14 @@ def _unknown_fields(fields: Mapping[str, Any], kind: type[msgspec.Struct], where
     for name in fields:
         if name not in kind.__struct_fields__:
             near = get_close_matches(str(name), known, 1)
-            meant = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
-            yield f"{where}{name}: there is no such field; {meant}"
+            meant = f"did you mean {near[0]}?" if near else f"choose from: {', '.join(known)}"
+            yield f"{where}{name}: unknown field; {meant}"
 
 
 def _unknown(what: str, name: str, known: list[str]) -> UsageError:
     near = get_close_matches(name, known, 1)
     return UsageError(
-        f"there is no {what} {name!r}",
+        f"{what} {name!r} does not exist",
         known=f"declared {what}s: {', '.join(sorted(known))}; nothing was submitted",
         next_step=f"did you mean {near[0]}?" if near else f"declare it in queues.yaml, or name another {what}",
     )

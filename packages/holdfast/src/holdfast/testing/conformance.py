@@ -540,7 +540,7 @@ class JournalConformance(ListingConformance):
             assert await journal.news(entries[0].id) == LedgerNews(entries[-1].id, ("a", "b"))
             log = await start_log(journal)
             await log.append([body(1)])
-            assert await journal.news(entries[-1].id) == LedgerNews(entries[-1].id), "records are no entries"
+            assert await journal.news(entries[-1].id) == LedgerNews(entries[-1].id), "a record is not a ledger entry"
             await log.append([body(2)], posts=(Post("c", "k", b"2"),))
             assert (await journal.news(entries[-1].id)).streams == ("c",)
 

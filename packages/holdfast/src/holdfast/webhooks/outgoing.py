@@ -74,7 +74,7 @@ class Webhooks:
         known = await endpoints_of(self._service.reader)
         if name not in known or known[name].removed:
             names = ", ".join(one for one, found in known.items() if not found.removed)
-            raise UsageError(f"there is no endpoint {name}", known=f"endpoints: {names or 'none'}")
+            raise UsageError(f"endpoint {name} does not exist", known=f"endpoints: {names or 'none'}")
         return known[name]
 
     async def _note(self, note: Note) -> None:

@@ -26,7 +26,7 @@ from holdfast.engine.exceptions.http import retry_after, status_code
 from holdfast.engine.tool_protocol import Classifier, Codec, can_classify
 from holdfast.errors import Ambiguous, HoldfastError, KeyInProgress, NotSent, Rejected, SendByPassed
 from holdfast.model.contract import Contract
-from holdfast.model.errors import LONGEST_WAIT_S, AmbiguousStep, ReplayDiverged
+from holdfast.model.errors import LONGEST_WAIT_S, AmbiguousStep, ClaimUnproven, ReplayDiverged
 from holdfast.model.records import End, Frame, Raw
 
 LOG: Final = logging.getLogger("holdfast")
@@ -200,8 +200,8 @@ def recorded_error(error: BaseException) -> RecordedError:
 
 
 def _recorded_text(error: BaseException) -> str:
-    """The text of one error. The next step after a divergence is in `STOP_REASONS`: readers of the record print it."""
-    if isinstance(error, (ReplayDiverged, AmbiguousStep)):
+    """The text of one error. What to do after these stops is in `STOP_REASONS`: readers of the record print it."""
+    if isinstance(error, (ReplayDiverged, AmbiguousStep, ClaimUnproven)):
         return clean(f"{type(error).__name__}: {HoldfastError(error.message, known=error.known)}")
     return describe(error)
 

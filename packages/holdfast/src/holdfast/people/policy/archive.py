@@ -89,7 +89,7 @@ def tried(judge: PolicyJudge, case: PolicyCase) -> Tried:
 def facts_of(given: dict[str, Any], judge: PolicyJudge | None) -> tuple[PolicyFacts, dict[str, Any]]:
     """Facts as a case gives them: what it leaves out is unknown, and noon on a Monday. Raises `UsageError`."""
     if unknown := sorted(set(given) - set(VARIABLES)):
-        raise UsageError(f"facts: there is no {unknown[0]}; there are: {', '.join(VARIABLES)}")
+        raise UsageError(f"facts: {unknown[0]} does not exist; choose from: {', '.join(VARIABLES)}")
     values = dict(given)
     arguments: dict[str, Any] = values.pop("arguments", {})
     facts = msgspec.convert({**_NOON, **values}, PolicyFacts)

@@ -165,7 +165,7 @@ def _condition(text: str, known: Collection[str]) -> str:
         return error.message
     for name, member in _MEMBER.findall(text):
         if name in known and member not in MEMBERS[name]:
-            return f"there is no {name}.{member}; there are: {', '.join(f'{name}.{one}' for one in MEMBERS[name])}"
+            return f"{name}.{member} does not exist; choose from: {', '.join(f'{name}.{one}' for one in MEMBERS[name])}"
     return ""
 
 

@@ -133,8 +133,8 @@ def _unknown(fields: dict[str, Any], known: Collection[str], where: str) -> Iter
     for name in fields:
         if name not in known:
             near = difflib.get_close_matches(str(name), known, 1)
-            meant = f"did you mean {near[0]}?" if near else f"there are: {', '.join(known)}"
-            yield f"{where}{name}: there is no such field; {meant}"
+            meant = f"did you mean {near[0]}?" if near else f"choose from: {', '.join(known)}"
+            yield f"{where}{name}: unknown field; {meant}"
 
 
 def _span(given: object, where: str, faults: list[str]) -> timedelta:
@@ -152,7 +152,7 @@ def _worded(error: msgspec.ValidationError) -> str:
     if found is None or not found["field"]:
         return str(error).removesuffix(" - at `$`")
     words = _CHOICES.get(found["field"])
-    known = f"; there are: {', '.join(words)}" if words and "enum" in found["why"] else ""
+    known = f"; choose from: {', '.join(words)}" if words and "enum" in found["why"] else ""
     return f"{found['field']}: {found['why']}{known}"
 
 
