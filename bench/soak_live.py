@@ -1,22 +1,22 @@
 """Keep 500 runs alive for an hour, kill their processes, and count their effects outside: `make soak-live`.
 
-One worker is never killed: its memory is sampled, and must not grow. The others are killed with SIGKILL, one after the
-other, and started again; their runs are taken over. A witness in this process receives every effect. At the end what is
-left is driven, and every run is compared with what the witness received. Exit status 0 when all holds, 1 when not.
+One worker is never killed: it weighs its memory after a collection, and what it keeps must not grow. The others are
+killed with SIGKILL, one after the other, and started again; their runs are taken over. A witness in this process
+receives every effect. At the end what is left is driven, and every run is compared with what the witness received. Exit
+status 0 when all holds, 1 when not.
 """
 
 import argparse
 import asyncio
 import json
 import random
-import resource
 import signal
 import statistics
 import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -26,8 +26,16 @@ SAMPLE_S: Final = 2.0
 JUDGED_FROM_MINUTES: Final = 5.0
 """A shorter soak says nothing about memory: Python takes its own from the system in the first minutes."""
 WARM_UP_SHARE: Final = 1 / 3
+KEPT: Final[Mapping[str, str]] = {
+    "blocks": "blocks that Python has allocated",
+    "objects": "objects that the collector visits",
+    "heap_kib": "KiB in use outside Python's arenas, SQLite's included",
+}
 GROWTH_AT_MOST: Final = 0.05
-"""Of the resident memory, over the time that is judged: the line through the samples may rise by so much."""
+"""The line through the samples of what is kept may rise by so much over the time that is judged."""
+RESIDENT_GROWTH_AT_MOST: Final = 0.15
+"""The same for resident memory. It grows with each new peak of live objects, since Python gives an arena back only when
+nothing in it is in use; a process that keeps nothing can therefore grow, and less each time."""
 END_S: Final = 60.0
 
 
@@ -38,12 +46,15 @@ class Witness:
     keyed: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     plain: dict[str, Counter[str]] = field(default_factory=lambda: defaultdict(Counter))
     live: dict[int, int] = field(default_factory=dict[int, int])
+    weighed: list[tuple[float, dict[str, float]]] = field(default_factory=list[tuple[float, dict[str, float]]])
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while line := await line_of(reader):
             told: dict[str, Any] = json.loads(line)
             if "live" in told:
                 self.live[told["pid"]] = told["live"]
+            elif "weighed" in told:
+                self.weighed.append((time.monotonic(), told["weighed"]))
             else:
                 effects = self.keyed if told["effect"] == "keyed" else self.plain
                 effects[told["run"]][told["key"]] += 1
@@ -79,13 +90,12 @@ class Witness:
 
 @dataclass
 class Soak:
-    """The workers, and the samples of the one that is never killed."""
+    """The workers, of which the first is never killed and weighs its memory."""
 
     directory: Path
     options: argparse.Namespace
     witness: Witness = field(default_factory=Witness)
     workers: list[asyncio.subprocess.Process] = field(default_factory=list[asyncio.subprocess.Process])
-    samples: list[tuple[float, float]] = field(default_factory=list[tuple[float, float]])
     live: list[int] = field(default_factory=list[int])
     kills: int = 0
 
@@ -94,7 +104,9 @@ class Soak:
         async with server:
             share = self.options.runs // self.options.workers
             try:
-                self.workers = [await self._start("--runs", str(share)) for _ in range(self.options.workers)]
+                others = range(1, self.options.workers)
+                self.workers = [await self._start("--weigh", "--runs", str(share))]
+                self.workers += [await self._start("--runs", str(share)) for _ in others]
                 await self._soak(share)
                 for worker in self.workers:
                     worker.send_signal(signal.SIGTERM)
@@ -118,7 +130,6 @@ class Soak:
         killed = start
         while (now := time.monotonic()) - start < self.options.minutes * 60:
             await asyncio.sleep(min(SAMPLE_S, self.options.kill_every / 2))
-            self.samples.append((now - start, resident_kib(self.workers[0].pid)))
             self.live.append(sum(self.witness.live.get(worker.pid, 0) for worker in self.workers))
             if now - killed >= self.options.kill_every:
                 killed, victim = now, chance.randrange(1, len(self.workers))
@@ -141,10 +152,9 @@ class Soak:
 
     def _figures(self, audited: dict[str, Any], failed: Sequence[int | None]) -> dict[str, Any]:
         statuses: Counter[str] = Counter(audited["runs"].values())
-        memory = judged(self.samples, self.options.minutes)
+        memory = judged(self.witness.weighed, self.options.minutes)
         faults = [*self.witness.faults(audited), *(f"a worker ended with status {status}" for status in failed)]
-        if memory["flat"] is False:
-            faults.append(f"memory grew by {memory['growth']:.1%} while {memory['minutes']:.0f} minutes were judged")
+        faults += grown(memory)
         return {
             "minutes": self.options.minutes,
             "live_runs": statistics.median(self.live),
@@ -157,22 +167,34 @@ class Soak:
         }
 
 
-def judged(samples: list[tuple[float, float]], minutes: float) -> dict[str, Any]:
-    """The line through the samples after the warm-up: its slope, and what it rises by."""
-    kept = [one for one in samples if one[0] >= samples[-1][0] * WARM_UP_SHARE]
+def judged(samples: Sequence[tuple[float, Mapping[str, float]]], minutes: float) -> dict[str, Any]:
+    """The line through the samples of each figure after the warm-up: its middle, and what it rises by."""
+    span = samples[-1][0] - samples[0][0] if samples else 0.0
+    kept = [one for one in samples if one[0] >= samples[0][0] + span * WARM_UP_SHARE]
     if len(kept) < 2:
         return {"flat": None}
-    fit = statistics.linear_regression([at for at, _ in kept], [kib for _, kib in kept])
-    took, middle = kept[-1][0] - kept[0][0], statistics.median(kib for _, kib in kept)
-    growth = fit.slope * took / middle
-    flat = growth <= GROWTH_AT_MOST if minutes >= JUDGED_FROM_MINUTES else None
-    return {
-        "flat": flat,
-        "resident_mib": round(middle / 1024, 1),
-        "kib_per_minute": round(fit.slope * 60, 1),
-        "growth": round(growth, 4),
-        "minutes": round(took / 60, 1),
-    }
+    found: dict[str, Any] = {"minutes": round((kept[-1][0] - kept[0][0]) / 60, 1), "samples": len(kept)}
+    for name in kept[0][1]:
+        values = [figures[name] for _, figures in kept]
+        fit = statistics.linear_regression([at for at, _ in kept], values)
+        middle = statistics.median(values)
+        found[name] = round(middle, 1)
+        found[f"{name}_growth"] = round(fit.slope * (kept[-1][0] - kept[0][0]) / middle, 4)
+    found["flat"] = not grown({**found, "flat": False}) if minutes >= JUDGED_FROM_MINUTES else None
+    return found
+
+
+def grown(memory: Mapping[str, Any]) -> list[str]:
+    """What has grown by more than it may; empty where the time was too short to judge."""
+    bounds = {**dict.fromkeys(KEPT, GROWTH_AT_MOST), "resident_kib": RESIDENT_GROWTH_AT_MOST}
+    says = {**KEPT, "resident_kib": "KiB of resident memory"}
+    if memory["flat"] is None:
+        return []
+    return [
+        f"memory: {says[name]} grew by {growth:.1%} while {memory['minutes']:.0f} minutes were judged"
+        for name, most in bounds.items()
+        if (growth := memory.get(f"{name}_growth", 0.0)) > most
+    ]
 
 
 async def line_of(reader: asyncio.StreamReader) -> bytes:
@@ -181,10 +203,6 @@ async def line_of(reader: asyncio.StreamReader) -> bytes:
         return await reader.readline()
     except ConnectionResetError:
         return b""
-
-
-def resident_kib(pid: int) -> float:
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize() / 1024
 
 
 def parse() -> argparse.Namespace:

@@ -223,8 +223,9 @@ def subjectless_lines() -> int:
 MEASURES: Final = (
     # Raised from 53,400 for the names, the suspension and the late bodies of runs that a framework hosts, and for what
     # the ready loop needs of shared files: live text, classes of errors, `on_error=`, and `ScriptedModel`; and for
-    # `holdfast dev`; from 55,500 for queues in the port, in both journals, and where runs are driven.
-    Measure("lines of Python that `pip install holdfast` brings", 55_900, 42_000, lambda: lines(runtime())),
+    # `holdfast dev`; from 55,500 for queues in the port, in both journals, and where runs are driven; from 55,900 for
+    # reads that select records, in the port, its conformance tests and five journals.
+    Measure("lines of Python that `pip install holdfast` brings", 56_030, 42_000, lambda: lines(runtime())),
     Measure("files of them", 300, 240, lambda: len(runtime())),
     # Raised from 1,600 for the checks of what a model returns and of what a caller passes, for names of calls that are
     # unique within an answer, and for the errors' next steps; from 1,710 for the tokens of summaries.

@@ -1,15 +1,20 @@
 """A worker of the soak: keeps so many runs alive until it is killed or asked to stop; a witness receives every effect.
 
-With `--audit` it starts none, drives what is left until nothing goes on, and reports how every run stands.
+With `--weigh` it reports what it keeps in memory. With `--audit` it starts none, drives what is left until nothing goes
+on, and reports how every run stands.
 """
 
 import argparse
 import asyncio
 import contextlib
+import ctypes
+import gc
 import itertools
 import json
 import os
+import resource
 import signal
+import sys
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final
@@ -23,6 +28,8 @@ PLAIN: Final = 1
 PAUSE: Final = timedelta(seconds=2)
 SETTINGS: Final = Settings(recover_every_ms=1_000, grace_ms=2_000)
 BEAT_S: Final = 1.0
+WEIGHED_EVERY: Final = 10
+"""In how many beats memory is weighed once: a full collection takes some of the worker's time."""
 QUIET_LOOKS: Final = 3
 AGAIN: Final = Retry(attempts=6, base=timedelta(milliseconds=5), cap=timedelta(milliseconds=50))
 
@@ -86,17 +93,41 @@ async def soaked(run: Run, name: str) -> str:
     return name
 
 
-async def work(directory: Path, runs: int) -> None:
+class Heap(ctypes.Structure):
+    """`struct mallinfo2` of the GNU C library: what is in use outside the arenas that Python has for small objects."""
+
+    _fields_ = [(name, ctypes.c_size_t) for name in (
+        "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"
+    )]  # fmt: skip
+
+
+def weighed() -> dict[str, float]:
+    """What this process keeps after a collection, and what remains resident once the heap is trimmed."""
+    gc.collect()
+    kept: dict[str, float] = {"blocks": sys.getallocatedblocks(), "objects": len(gc.get_objects())}
+    library = ctypes.CDLL(None)
+    if hasattr(library, "mallinfo2"):
+        library.mallinfo2.restype = Heap
+        library.malloc_trim(0)
+        heap: Heap = library.mallinfo2()
+        kept["heap_kib"] = (heap.uordblks + heap.hblkhd) / 1024
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return {**kept, "resident_kib": pages * resource.getpagesize() / 1024}
+
+
+async def work(directory: Path, runs: int, *, weigh: bool) -> None:
     """Keep so many runs alive until SIGTERM."""
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
-    names = itertools.count()
+    names, beats = itertools.count(), itertools.count()
     async with Holdfast(directory / "soak.db", agents=[soaked], settings=SETTINGS) as desk:
         active = desk.engine.active_runs
         while not stop.is_set():
             for _ in range(min(runs - len(active), runs // 4 + 1)):  # not all at the same moment
                 desk.start(soaked, f"soak-{os.getpid()}-{next(names)}")
             await line.send(live=len(active))
+            if weigh and next(beats) % WEIGHED_EVERY == 0:
+                await line.send(weighed=weighed())
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), BEAT_S)
 
@@ -121,13 +152,14 @@ async def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--directory", type=Path, required=True)
     parser.add_argument("--runs", type=int, default=0)
+    parser.add_argument("--weigh", action="store_true")
     parser.add_argument("--audit", action="store_true")
     options = parser.parse_args()
     await line.open(options.directory / "witness")
     if options.audit:
         print(json.dumps(await audit(options.directory)))
     else:
-        await work(options.directory, options.runs)
+        await work(options.directory, options.runs, weigh=options.weigh)
     await line.close()
 
 

@@ -9,10 +9,12 @@ from holdfast import Run, agent, tool
 from holdfast.engine.caches import WORTH_KEEPING
 from holdfast.errors import RunSuspended
 from holdfast.inspect.reader import JournalReader
+from holdfast.journal import record_codec
 from holdfast.journal.memory import MemoryJournal
+from holdfast.model import records as r
 from holdfast.model.run_history import RunHistory
 from holdfast.people import answers as a
-from holdfast.people.dossier import dossier
+from holdfast.people.dossier import dossier, dossier_of
 from holdfast.people.idempotent_answers import answer_idempotently
 from holdfast.people.loaded_item import load_item
 from holdfast.policies import Gate
@@ -35,8 +37,8 @@ class Counted:
             self.records += 1
             add(history, record)
 
-        async def counted_read(journal: MemoryJournal, *args: Any) -> Any:
-            rows = await read(journal, *args)
+        async def counted_read(journal: MemoryJournal, *args: Any, **options: Any) -> Any:
+            rows = await read(journal, *args, **options)
             self.rows += len(rows)
             return rows
 
@@ -124,6 +126,25 @@ async def test_a_page_folds_the_run_once(lab: Lab, monkeypatch: pytest.MonkeyPat
                 assert page.status_code == 200
                 assert counted.folds == folds
                 assert counted.rows <= reads * len(before)
+
+
+@virtual
+async def test_a_dossier_of_a_long_run_decodes_few_of_its_records(lab: Lab, monkeypatch: pytest.MonkeyPatch):
+    decoded: list[bytes] = []
+    decode = record_codec.decode
+
+    def counted(body: bytes) -> r.Record:
+        decoded.append(body)
+        return decode(body)
+
+    desk = desk_with(lab, STEPS)
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+        item = await load_item(app.service.reader, PAY)
+        monkeypatch.setattr(record_codec, "decode", counted)
+        await dossier_of(app.service.reader, item)
+    assert 0 < len(decoded) < 10, "the fold has read them all; what is shown is about one step"
 
 
 @virtual

@@ -45,10 +45,31 @@ def test_a_soak_that_cannot_be_had_is_refused_by_name(arguments: tuple[str, ...]
     assert named in done.stderr
 
 
-def test_memory_is_judged_by_the_line_through_its_samples():
-    judged: Any = runpy.run_path(str(SOAK))["judged"]
-    flat = [(second * 1.0, 50_000.0 + second % 7) for second in range(600)]
-    grown = [(second * 1.0, 50_000.0 + 20 * second) for second in range(600)]
-    assert judged(flat, 10)["flat"] is True
-    assert judged(grown, 10)["flat"] is False
-    assert judged(grown, 1)["flat"] is None
+def samples(**rises: float) -> list[tuple[float, dict[str, float]]]:
+    """Ten minutes of samples, of which each named figure rises by so much of itself."""
+    figures = {"blocks": 200_000.0, "objects": 70_000.0, "heap_kib": 9_000.0, "resident_kib": 60_000.0}
+
+    def at(second: int) -> dict[str, float]:
+        return {
+            name: value * (1 + rises.get(name, 0) * second / 600 + second % 7 / 1000) for name, value in figures.items()
+        }
+
+    return [(1_000.0 + second, at(second)) for second in range(0, 600, 10)]
+
+
+@pytest.mark.parametrize("figure", ["blocks", "objects", "heap_kib"])
+def test_what_a_process_keeps_is_judged_by_the_line_through_its_samples(figure: str):
+    module = runpy.run_path(str(SOAK))
+    judged, grown = module["judged"], module["grown"]
+    flat, rising = judged(samples(), 10), judged(samples(**{figure: 0.2}), 10)
+    assert flat["flat"] is True
+    assert grown(flat) == []
+    assert rising["flat"] is False
+    assert len(grown(rising)) == 1
+    assert judged(samples(**{figure: 0.2}), 1)["flat"] is None, "a minute says nothing"
+
+
+def test_arenas_that_a_peak_took_are_no_growth_and_those_of_a_leak_are():
+    judged = runpy.run_path(str(SOAK))["judged"]
+    assert judged(samples(resident_kib=0.1), 10)["flat"] is True
+    assert judged(samples(resident_kib=0.4), 10)["flat"] is False

@@ -4,13 +4,24 @@ import asyncio
 import gc
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Self
 
 import pytest
+from click.testing import CliRunner
 
 from holdfast import Holdfast
+from holdfast.cli import apps
+from holdfast.cli.main import main
 from holdfast.engine.settings import Settings
 
 TUNED = Settings(gc_threshold=50_000)
+PROGRAM = """
+from holdfast import Run, agent
+
+@agent(run_id="order-{number}")
+async def desk(run: Run, number: int) -> int:
+    return number
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -74,3 +85,25 @@ def test_an_app_that_could_not_be_opened_leaves_it_alone(tmp_path: Path):
         assert (gc.get_threshold(), gc.get_freeze_count()) == before
 
     asyncio.run(body())
+
+
+def test_a_command_that_may_have_many_live_runs_tunes_it_and_one_of_a_single_run_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    program, journal = tmp_path / "desk.py", tmp_path / "desk.db"
+    program.write_text(PROGRAM)
+    seen: list[int] = []
+
+    class Watched(Holdfast):
+        async def __aenter__(self) -> Self:
+            opened = await super().__aenter__()
+            seen.append(gc.get_threshold()[0])
+            return opened
+
+    monkeypatch.setattr(apps, "Holdfast", Watched)
+    before = gc.get_threshold()[0]
+    for command in (["run", f"{program}:desk", "1"], ["worker", f"{program}:desk", "--once"]):
+        ended = CliRunner().invoke(main, ["--journal", str(journal), *command])
+        assert ended.exit_code == 0, ended.output
+    assert seen == [before, apps.MANY_RUNS_GC]
+    assert gc.get_threshold()[0] == before

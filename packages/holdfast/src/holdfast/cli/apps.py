@@ -201,6 +201,8 @@ __all__ = [
 
 AnyTool = Tool[Any, Any]
 _LISTED: Final = 200
+MANY_RUNS_GC: Final = 50_000
+"""The garbage collector's threshold in a command that may have many live runs, and whose process is its own."""
 
 
 @asynccontextmanager
@@ -211,13 +213,16 @@ async def app_of(
     create: bool = False,
     private_webhooks: bool = False,
     reach: Reachable | None = None,
+    many_runs: bool = False,
 ) -> AsyncGenerator[Holdfast]:
     """An open app over the journal of this call, under the policy that is named or set.
+
+    With `many_runs`, Python's garbage collector runs less often, since each of its visits costs what all live runs are.
 
     Raises `JournalDistrusted` before anything is driven, and `UsageError` for an invalid policy.
     """
     address = journal_address(call.journal) if create else existing_journal(call.journal)
-    settings = Settings(private_webhooks=private_webhooks)
+    settings = Settings(private_webhooks=private_webhooks, gc_threshold=MANY_RUNS_GC if many_runs else 0)
     rules = policy_source(call.policy)
     async with Holdfast(
         address, agents=agents, policy=rules, settings=settings, recover=False, reach=reach, queues=project_queues()

@@ -130,7 +130,8 @@ async def worker(call: CommandCall, targets: tuple[str, ...], concurrency: int, 
             next_step="holdfast worker desk.py:refund_desk, or [tool.holdfast] agents in pyproject.toml",
         )
     reach = reach_of(given["reach"])
-    async with app_of(call, agents, create=True, private_webhooks=given["private_webhooks"], reach=reach) as app:
+    private = given["private_webhooks"]
+    async with app_of(call, agents, create=True, private_webhooks=private, reach=reach, many_runs=True) as app:
         return await work(call, app, concurrency, once=once)
 
 
@@ -262,7 +263,7 @@ async def run_many(call: CommandCall, agent: AnyAgent, inputs: str, concurrency:
     """Run the agent once per line. The status is the worst of all."""
     ends: list[RunOutput] = []
     total = lines_in(inputs) if inputs == "-" else _counted(agent, inputs)
-    async with app_of(call, [agent], create=True) as app:
+    async with app_of(call, [agent], create=True, many_runs=True) as app:
         with _progress(call.screen, total) as advance:
             calls = (_one(app, agent, line) for line in lines_of(agent, inputs))  # read as there is room for them
             async for ended in gather_bounded(calls, concurrency):

@@ -118,7 +118,8 @@ async def explain(reader: JournalReader, operation: str, now: Now, settings: Set
     `settings` are those of the app, where they are known; else its defaults are used.
     """
     history, state = await reader.operation(operation)
-    records = [record async for _, record in reader.records(history.run)]
+    named = () if state.links.contradicted else (state.step,)  # of a contradicted one, all that came after it is named
+    records = [record async for _, record in reader.records(history.run, naming=named)]
     verdicts = [one for one in records if isinstance(one, r.Verified) and one.step == state.step]
     ruled = [one for one in records if isinstance(one, r.Ruled) and one.step == state.step]
     recorded = await recorded_operation(reader, history, state, now, settings)

@@ -10,7 +10,17 @@ import msgspec
 
 from holdfast.errors import ChainBroken, UnknownRun, Unreadable, UsageError
 from holdfast.journal.entry_codec import readable
-from holdfast.journal.port import Identity, Journal, Row, RunRow, RunStatus, RunWaits, StatusFilter
+from holdfast.journal.port import (
+    EVERY_BODY,
+    BodyFilter,
+    Identity,
+    Journal,
+    Row,
+    RunRow,
+    RunStatus,
+    RunWaits,
+    StatusFilter,
+)
 from holdfast.model.contradiction import ANSWERED, CONTRADICTED, Opened, contradiction_stream
 from holdfast.model.ids import split_operation_id
 from holdfast.model.system import HEALTH, Trouble, is_system, troubles_in
@@ -99,17 +109,21 @@ class JournalReader:
             raise UnknownRun(f"run {run} is not in this journal", next_step="holdfast ps lists the runs")
         return rows[0]
 
-    async def records(self, run: str, after: int = 0, *kinds: type[msgspec.Struct]) -> AsyncIterator[ReadRecord]:
+    async def records(
+        self, run: str, after: int = 0, *kinds: type[msgspec.Struct], naming: tuple[str, ...] = ()
+    ) -> AsyncIterator[ReadRecord]:
         """The records of a run in order, from number `after` + 1 on, each with the row that holds it.
 
-        Given `kinds`, no record of another kind is decoded.
+        Given `kinds` or `naming`, only records of these kinds and those that contain one of these texts (as a value or
+        as the name of a field) are read.
         """
         from holdfast.journal.record_codec import decode, prefixes_of  # noqa: PLC0415 - a list is read without records
 
-        prefixes = prefixes_of(*kinds)
-        while rows := await self.journal.read(run, after, PAGE):
+        texts = tuple(msgspec.json.encode(one) for one in naming)
+        only = BodyFilter(prefixes_of(*kinds), texts) if kinds or texts else EVERY_BODY
+        while rows := await self.journal.read(run, after, PAGE, only=only):
             for row in rows:
-                if not kinds or row.body.startswith(prefixes):
+                if only.fits(row.body):
                     yield row, decode(row.body)
             after = rows[-1].seq
 

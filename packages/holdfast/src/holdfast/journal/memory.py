@@ -36,7 +36,9 @@ from holdfast.journal.backend_rules import (
     wants_worker,
 )
 from holdfast.journal.port import (
+    EVERY_BODY,
     AgentKey,
+    BodyFilter,
     Busy,
     Identity,
     Instant,
@@ -230,12 +232,14 @@ class MemoryJournal:
             raise self._refused.pop(key)
         after()
 
-    async def read(self, run: str, after: int = 0, limit: int = 1000, *, newest: bool = False) -> list[Row]:
+    async def read(
+        self, run: str, after: int = 0, limit: int = 1000, *, newest: bool = False, only: BodyFilter = EVERY_BODY
+    ) -> list[Row]:
         done = self._call("read")
         self._riding_due()
         found = self._runs.get(run)
         done()
-        rows = [row for row in found.rows if row.seq > after] if found else []
+        rows = [row for row in found.rows if row.seq > after and only.fits(row.body)] if found else []
         return rows[max(0, len(rows) - limit) :] if newest else rows[:limit]
 
     async def runs(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -97,6 +97,22 @@ class Row(msgspec.Struct, frozen=True, gc=False):
     body: bytes
     hash: bytes
     token: int = 0
+
+
+class BodyFilter(msgspec.Struct, frozen=True, gc=False):
+    """Selects records by how their bodies begin, or by JSON strings in them. Without any of both it selects all."""
+
+    beginning: tuple[bytes, ...] = ()
+    naming: tuple[bytes, ...] = ()
+
+    def fits(self, body: bytes) -> bool:
+        """True if it selects a record with this body."""
+        if body.startswith(self.beginning) or any(text in body for text in self.naming):
+            return True
+        return not self.beginning and not self.naming
+
+
+EVERY_BODY: Final = BodyFilter()
 
 
 class RunChange(msgspec.Struct, frozen=True, gc=False):
@@ -333,8 +349,13 @@ class Journal(Protocol):
         """
         ...
 
-    async def read(self, run: str, after: int = 0, limit: int = 1000, *, newest: bool = False) -> list[Row]:
-        """Stored rows of a run with `seq > after`, in order: the first `limit` of them, or the `newest`."""
+    async def read(
+        self, run: str, after: int = 0, limit: int = 1000, *, newest: bool = False, only: BodyFilter = EVERY_BODY
+    ) -> list[Row]:
+        """Stored rows of a run with `seq > after`, in order: the first `limit` of them, or the `newest`.
+
+        Rows that `only` does not select may be left out. The limit counts those that are returned.
+        """
         ...
 
     async def runs(

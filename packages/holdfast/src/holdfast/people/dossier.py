@@ -6,7 +6,7 @@ Texts hold what tools, models and people wrote, as it was recorded. A caller tha
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, get_args
 
 import msgspec
 
@@ -43,7 +43,7 @@ from holdfast.model.waits import (
 from holdfast.model.waits import Item as Kind
 from holdfast.people.assignments import Handed, handed
 from holdfast.people.contradictions import undone_together
-from holdfast.people.earlier_answers import Change, Earlier, Precedents, changes_from, earlier_answers, precedents
+from holdfast.people.earlier_answers import Change, Earlier, Precedents, Word, changes_from, earlier_answers, precedents
 from holdfast.people.loaded_item import LoadedItem, load_item
 from holdfast.people.policy.archive import facts_text
 from holdfast.people.shadow_reviews import answer_afterwards
@@ -62,6 +62,9 @@ AGREED: Final = 5
 
 _ASKS: Final = (r.OperationParked, r.QuestionAsked, r.TransactionParked, r.Contradicted)
 """The records with which an item begins to wait for a person."""
+_READ: Final = (*_ASKS, r.DecisionRecorded, r.Verified, *get_args(Word))
+_COST: Final = "cost"
+"""The field of a call's end that says what it spent; it is stored where it is not 0."""
 
 
 class PriorDecision(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -138,11 +141,16 @@ class Dossier(msgspec.Struct, frozen=True):
     frames: tuple[str, ...] = ()
 
 
-async def _records_of(reader: JournalReader, history: RunHistory) -> list[r.Record]:
-    """The records that a history was folded from. Those appended since are left out: an answer names this state."""
+async def _records_of(reader: JournalReader, about: LoadedItem) -> list[r.Record]:
+    """The records of its run that a dossier reads: for a stopped run and a contradicted outcome all of them.
+
+    Those appended since the item was loaded are left out: an answer names this state.
+    """
+    whole = isinstance(about.subject, r.RunStoppedRecord) or about.contradicted
+    texts = () if whole else tuple(filter(None, (_COST, about.step, about.tool)))
     found: list[r.Record] = []
-    async for row, record in reader.records(history.run):
-        if row.seq > history.records:
+    async for row, record in reader.records(about.run, 0, *(() if whole else _READ), naming=texts):
+        if row.seq > about.history.records:
             break
         found.append(record)
     return found
@@ -163,8 +171,8 @@ async def read_dossier(source: ControlService | JournalReader, item: str) -> tup
 async def dossier_of(reader: JournalReader, about: LoadedItem) -> Dossier:
     """The dossier of an item that was loaded."""
     run, step, history, subject = about.run, about.step, about.history, about.subject
-    records = await _records_of(reader, history)
-    begun = next((index for index, record in enumerate(records) if step_of(record) == step), 0)
+    records = await _records_of(reader, about)
+    begun = next((index for index, record in enumerate(records) if step_of(record) == step), 0) if step else 0
     asked = [one.at for one in records if isinstance(one, _ASKS) and step_of(one) == step]
     since_ms = asked[-1] if asked else 0
     operation = subject if isinstance(subject, OperationState) else None

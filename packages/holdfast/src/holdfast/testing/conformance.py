@@ -21,6 +21,7 @@ from pathlib import Path
 from holdfast.errors import JournalUnavailable, LeaseLost, LedgerTaken, RecordRefused
 from holdfast.journal.backend_rules import FOREVER_MS, MAX_BODY
 from holdfast.journal.port import (
+    BodyFilter,
     Busy,
     Journal,
     LeaseGranted,
@@ -364,6 +365,35 @@ class JournalConformance(ListingConformance):
             assert await journal.read("r", limit=2, newest=True) == list(written[1:])
             assert await journal.read("r", after=2, limit=2, newest=True) == [written[2]]
             assert await journal.read("nothing") == []
+
+        self._run(tmp_path, check)
+
+    def test_the_records_that_a_reader_selects_are_read(self, tmp_path: Path) -> None:
+        bodies = [
+            b'{"kind":"a","step":"x","at":1,"up":2}',
+            b'{"kind":"ab","step":"y","at":1,"up":2}',
+            b'{"kind":"b","text":"' + b"x" * 20_000 + b'","step":"y"}',
+            '{"kind":"b","step":"Malmö ☂","at":1,"up":2}'.encode(),
+            b'{"kind":"c","step":"x"}',
+        ]
+        filters = [
+            BodyFilter((b'{"kind":"a"',)),
+            BodyFilter((b'{"kind":"b"', b'{"kind":"c"')),
+            BodyFilter(naming=(b'"y"',)),
+            BodyFilter(naming=(b'"at"',)),
+            BodyFilter((b'{"kind":"c"',), ('"Malmö ☂"'.encode(), b'"ab"')),
+            BodyFilter(),
+        ]
+
+        async def check(journal: Journal) -> None:
+            log = await start_log(journal)
+            written = await log.append(bodies)
+            for only in filters:
+                selected = [row for row in written if only.fits(row.body)]
+                rows = await journal.read("r", only=only)
+                assert [row for row in rows if only.fits(row.body)] == selected, only
+                assert [row for row in rows if row in written] == rows, "others may be left out, and none is changed"
+                assert (await journal.read("r", 1, 1, only=only))[:1] == [row for row in rows if row.seq > 1][:1]
 
         self._run(tmp_path, check)
 

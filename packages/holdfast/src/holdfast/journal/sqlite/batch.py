@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 LARGEST_INLINE = 8 << 10
 """Largest body in bytes that is stored in its row; a larger one is stored beside it, once for equal ones."""
 
-_POINTER = b'{"payload":"'
-POINTER_SIZE = len(_POINTER) + 64 + len(b'"}')
+POINTER = b'{"payload":"'
+POINTER_SIZE = len(POINTER) + 64 + len(b'"}')
 
 _AT, _UP = b',"at":', b',"up":'
 _ZERO = ord("0")
@@ -262,7 +262,7 @@ def _spilled(row: Row, database: Database) -> Row:
     database.change(
         "insert into payload (digest, body) values (?, cast(? as text)) on conflict do nothing", (digest, row.body)
     )
-    return Row(row.seq, _POINTER + digest.encode() + b'"}', row.hash, row.token)
+    return Row(row.seq, POINTER + digest.encode() + b'"}', row.hash, row.token)
 
 
 def _add_values(values: list[Value], write: Write) -> None:
@@ -292,7 +292,7 @@ def read_body(database: Database, body: bytes) -> bytes:
     """The full body of a stored row. Only a body of `POINTER_SIZE` can be a pointer to another."""
     if not _looks_like_pointer(body):
         return body
-    digest = body[len(_POINTER) : -2].decode()
+    digest = body[len(POINTER) : -2].decode()
     found = database.rows("select cast(body as blob) from payload where digest = ?", (digest,))
     if not found:
         return body  # the chain does not hold then, and verify says where
@@ -317,7 +317,7 @@ def out_of_order(write: Write, expected: int) -> RecordRefused:
 
 
 def _looks_like_pointer(body: bytes) -> bool:
-    return len(body) == POINTER_SIZE and body.startswith(_POINTER)
+    return len(body) == POINTER_SIZE and body.startswith(POINTER)
 
 
 def _is_stored(write: Write, database: Database) -> bool:

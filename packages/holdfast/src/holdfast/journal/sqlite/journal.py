@@ -15,7 +15,9 @@ from holdfast.journal.backend_rules import check_post
 from holdfast.journal.fork_safety import belongs_here
 from holdfast.journal.host import JournalClock
 from holdfast.journal.port import (
+    EVERY_BODY,
     AgentKey,
+    BodyFilter,
     Busy,
     Identity,
     Instant,
@@ -142,8 +144,10 @@ class SqliteJournal:
     async def flush(self, lease: Lease) -> None:
         await self._running.flush(lease)
 
-    async def read(self, run: str, after: int = 0, limit: int = 1000, *, newest: bool = False) -> list[Row]:
-        return self._read(lambda database: runs.read(database, run, after, limit, newest=newest))
+    async def read(
+        self, run: str, after: int = 0, limit: int = 1000, *, newest: bool = False, only: BodyFilter = EVERY_BODY
+    ) -> list[Row]:
+        return self._read(lambda database: runs.read(database, run, after, limit, newest=newest, only=only))
 
     async def runs(
         self,

@@ -16,7 +16,9 @@ import msgspec
 
 from holdfast.errors import JournalError, JournalUnavailable
 from holdfast.journal.port import (
+    EVERY_BODY,
     AgentKey,
+    BodyFilter,
     Busy,
     FoundRecord,
     Identity,
@@ -139,8 +141,10 @@ class SqliteReader:
     async def fate(self, worker: str) -> WorkerState:
         return self._read(lambda database: self._roll.fate(database, worker))
 
-    async def read(self, run: str, after: int = 0, limit: int = 1000, *, newest: bool = False) -> list[Row]:
-        return self._read(lambda database: runs.read(database, run, after, limit, newest=newest))
+    async def read(
+        self, run: str, after: int = 0, limit: int = 1000, *, newest: bool = False, only: BodyFilter = EVERY_BODY
+    ) -> list[Row]:
+        return self._read(lambda database: runs.read(database, run, after, limit, newest=newest, only=only))
 
     async def runs(
         self,

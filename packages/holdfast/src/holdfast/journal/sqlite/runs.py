@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Collection, Sequence
 from typing import Final, cast
 
@@ -12,7 +13,9 @@ from msgspec.structs import replace
 from holdfast.journal.backend_rules import FOREVER_MS, due_since, first_write, page, wants_look, wants_worker
 from holdfast.journal.host import HostFacts
 from holdfast.journal.port import (
+    EVERY_BODY,
     AgentKey,
+    BodyFilter,
     Busy,
     Fate,
     FoundRecord,
@@ -28,7 +31,7 @@ from holdfast.journal.port import (
     Worker,
     WorkerState,
 )
-from holdfast.journal.sqlite.batch import POINTER_SIZE, read_body, store
+from holdfast.journal.sqlite.batch import POINTER, POINTER_SIZE, read_body, store
 from holdfast.journal.sqlite.driver import Database, Value
 
 _RUN = (
@@ -249,14 +252,20 @@ def waiting(database: Database, status: StatusFilter) -> list[RunWaits]:
 
 _RECORDS: Final = (
     "select seq, cast(body as blob), hash, token from record"
-    " where run = (select id from run where name = ?) and seq > ? order by seq limit ?"
+    " where run = (select id from run where name = ?) and seq > ?"
 )
-_NEWEST: Final = _RECORDS.replace("order by seq", "order by seq desc")
+
+_MOMENTS: Final = frozenset((b'"at"', b'"up"'))
+_LAST: Final = chr(sys.maxunicode)
 
 
-def read(database: Database, run: str, after: int, limit: int, *, newest: bool = False) -> list[Row]:
-    """Stored rows with `seq > after`, in order: the first ones, or the newest."""
-    found = database.rows(_NEWEST if newest else _RECORDS, (run, after, limit))
+def read(
+    database: Database, run: str, after: int, limit: int, *, newest: bool = False, only: BodyFilter = EVERY_BODY
+) -> list[Row]:
+    """Stored rows with `seq > after`, in order: the first ones, or the newest. `only`: see `_selecting`."""
+    chosen, values = _selecting(only) if only.beginning or only.naming else ("", [])
+    order = "desc" if newest else "asc"
+    found = database.rows(f"{_RECORDS}{chosen} order by seq {order} limit ?", (run, after, *values, limit))
     if newest:
         found.reverse()
     # Not checked row by row, for replay reads them all: an odd number or hash breaks the chain, which readers verify.
@@ -265,6 +274,19 @@ def read(database: Database, run: str, after: int, limit: int, *, newest: bool =
         Row(seq, body if len(body) != POINTER_SIZE else read_body(database, body), digest, token)
         for seq, body, digest, token in stored
     ]
+
+
+def _selecting(only: BodyFilter) -> tuple[str, list[Value]]:
+    """The condition for the bodies that a filter selects. Large bodies pass, since they are stored elsewhere.
+
+    `content` is stored, and `body` is computed anew each time that it is named. It lacks only the two moments.
+    """
+    if not _MOMENTS.isdisjoint(only.naming):
+        return "", []
+    beginnings = [one.decode() for one in (POINTER, *only.beginning)]
+    conditions = ["(content >= ? and content < ?)"] * len(beginnings) + ["instr(content, ?)"] * len(only.naming)
+    ranges = [bound for one in beginnings for bound in (one, one + _LAST)]
+    return f" and ({' or '.join(conditions)})", [*ranges, *(one.decode() for one in only.naming)]
 
 
 def _record(database: Database, row: tuple[Value, ...]) -> Row:

@@ -15,7 +15,9 @@ import msgspec
 from holdfast.errors import JournalUnavailable
 from holdfast.journal.memory import MemoryJournal
 from holdfast.journal.port import (
+    EVERY_BODY,
     AgentKey,
+    BodyFilter,
     Busy,
     Identity,
     Instant,
@@ -196,10 +198,12 @@ class Disk:
         """See `Journal.flush`."""
         await self._soon("flush", self._taken(), lease)
 
-    async def read(self, run: str, after: int = 0, limit: int = 1000, *, newest: bool = False) -> list[Row]:
+    async def read(
+        self, run: str, after: int = 0, limit: int = 1000, *, newest: bool = False, only: BodyFilter = EVERY_BODY
+    ) -> list[Row]:
         """See `Journal.read`."""
         await self._reach("read")
-        return await self._world.store.read(run, after, limit, newest=newest)
+        return await self._world.store.read(run, after, limit, newest=newest, only=only)
 
     async def runs(
         self,

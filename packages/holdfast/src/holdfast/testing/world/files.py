@@ -17,7 +17,9 @@ from typing import Final, Protocol
 from holdfast.errors import JournalUnavailable
 from holdfast.journal.host import HostFacts
 from holdfast.journal.port import (
+    EVERY_BODY,
     AgentKey,
+    BodyFilter,
     Busy,
     Fate,
     Identity,
@@ -366,10 +368,12 @@ class SqliteDisk:
         await self._journal.flush(lease)
         await self._end("flush")
 
-    async def read(self, run: str, after: int = 0, limit: int = 1000, *, newest: bool = False) -> list[Row]:
+    async def read(
+        self, run: str, after: int = 0, limit: int = 1000, *, newest: bool = False, only: BodyFilter = EVERY_BODY
+    ) -> list[Row]:
         """See `Journal.read`."""
         self._begin("read")
-        return await self._journal.read(run, after, limit, newest=newest)
+        return await self._journal.read(run, after, limit, newest=newest, only=only)
 
     async def runs(
         self,
