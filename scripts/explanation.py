@@ -57,7 +57,7 @@ final: evidence, a late report or a person can settle it, and only a person can 
 ## The diagram
 
 Drawn by trying every record in every state that records can reach. Records that leave the phase as it is are not
-shown. There is no state "compensated": a compensation is another operation, which points back.
+shown. A compensated operation keeps its state: the compensation is another operation, which points back.
 
 ```mermaid
 stateDiagram-v2

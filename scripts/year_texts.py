@@ -100,7 +100,7 @@ LIMITS: Final = """## What this cannot show
 - Errors cost the same on every day. If one error can end the business, a mean over a year is the wrong measure: ask
   always, under two names.
 - Reviewers do not learn from each other, do not delegate, and read everything equally well.
-- There is no attacker. Sampling sees what is frequent; an attacker who can choose the moment waits for a case
+- The simulation has no attacker. Sampling sees what is frequent; an attacker who can choose the moment waits for a case
   that is not reviewed. Taint and amounts, not samples, protect against that.
 - A threshold is tested every week. Some of its moves come from chance; each is one step, and within its bounds.
 """

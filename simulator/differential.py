@@ -26,13 +26,14 @@ from msgspec.structs import replace
 
 from holdfast.engine.driven_operation import DrivenOperation
 from holdfast.journal.port import Row
+from holdfast.testing.world.stage import without_warnings
 from simulator.campaign import on_all_cores
 from simulator.generator.plans import draw
 from simulator.mutations.mutation import Mutant, planted
 from simulator.plan import Fault, Plan
 from simulator.processes.nemesis import Place
 from simulator.services.network import STOPS
-from simulator.world import Conditions, Report, World, in_silence
+from simulator.world import Conditions, Report, World
 
 BATCH: Final = 10
 CONTEXT: Final = 12
@@ -114,7 +115,7 @@ def _count(traces: Traces, prefix: str) -> int:
 def _traces(plan: Plan, conditions: Conditions, mutant: Mutant | None, *, story: bool) -> Traces:
     taken: Counter[str] = Counter()
     counted = Mutant("counted", "", "holdfast.engine.fast_path:attempt_at_once", functools.partial(_counting, taken))
-    with planted(mutant) if mutant is not None else contextlib.nullcontext(), planted(counted), in_silence():
+    with planted(mutant) if mutant is not None else contextlib.nullcontext(), planted(counted), without_warnings():
         world = World(plan, story=story, conditions=conditions)
         report = world.simulate()
     stored = world.store.backup()

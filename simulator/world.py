@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import contextvars
 import functools
-import logging
 import random
-import warnings
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,6 +19,7 @@ from holdfast.testing.clock import EPOCH_MS
 from holdfast.testing.world.disk import Backup, Disk, Store
 from holdfast.testing.world.files import Files, SqliteDisk
 from holdfast.testing.world.loop import ACTOR, Actor, Died, SimLoop, Stuck
+from holdfast.testing.world.stage import without_warnings
 from simulator.checkers.checker import Checker, Violation
 from simulator.coverage import Reach
 from simulator.draws import Draws
@@ -359,24 +357,11 @@ def simulate(
     plan: Plan, *, story: bool = False, journal: Journal = "memory", conditions: Conditions = ORDINARY
 ) -> Report:
     """Simulate one plan."""
-    with in_silence():
+    with without_warnings():
         if journal == "memory":
             return World(plan, story=story, conditions=conditions).simulate()
         with TemporaryDirectory(prefix="holdfast-", dir=QUICK if QUICK.is_dir() else None) as place:
             return _on_files(World(plan, story=story, directory=Path(place), conditions=conditions))
-
-
-@contextlib.contextmanager
-def in_silence() -> Generator[None]:
-    """Without the product's own log and warnings: what it warns of is done to it on purpose."""
-    log = logging.getLogger("holdfast")
-    before, log.disabled = log.disabled, True
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)  # its process died
-            yield
-    finally:
-        log.disabled = before
 
 
 def _on_files(world: World) -> Report:

@@ -7,21 +7,9 @@ import pytest
 
 from tests.crash import desks
 from tests.crash.forks import Forks
-from tests.crash.stage import Case, Witness, Zygote
+from tests.crash.stage import Case, session_fixtures
 
-
-@pytest.fixture(scope="session")
-def witness(tmp_path_factory):
-    running = Witness(tmp_path_factory.mktemp("witness") / "requests.jsonl")
-    yield running
-    running.close()
-
-
-@pytest.fixture(scope="session")
-def zygote():
-    running = Zygote("tests.crash.program")
-    yield running
-    running.close()
+witness, zygote = session_fixtures("tests.crash.program")
 
 
 @pytest.fixture

@@ -12,6 +12,8 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
+
 from holdfast.journal.port import Row
 from holdfast.journal.record_codec import decode
 from holdfast.journal.run_log import genesis, verify_chain
@@ -224,3 +226,21 @@ class Stored:
         for record in self.records(run):
             history.add(record)
         return history
+
+
+def session_fixtures(program):
+    """The fixtures of a session (of a worker process of it, under xdist): a witness, and a zygote of this program."""
+
+    @pytest.fixture(scope="session", name="witness")
+    def running_witness(tmp_path_factory):
+        running = Witness(tmp_path_factory.mktemp("witness") / "requests.jsonl")
+        yield running
+        running.close()
+
+    @pytest.fixture(scope="session", name="zygote")
+    def running_zygote():
+        running = Zygote(program)
+        yield running
+        running.close()
+
+    return running_witness, running_zygote

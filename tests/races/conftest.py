@@ -2,21 +2,9 @@
 
 import pytest
 
-from tests.crash.stage import Case, Witness, Zygote
+from tests.crash.stage import Case, session_fixtures
 
-
-@pytest.fixture(scope="session")
-def witness(tmp_path_factory):
-    running = Witness(tmp_path_factory.mktemp("witness") / "requests.jsonl")
-    yield running
-    running.close()
-
-
-@pytest.fixture(scope="session")
-def zygote():
-    running = Zygote("tests.races.program")
-    yield running
-    running.close()
+witness, zygote = session_fixtures("tests.races.program")
 
 
 @pytest.fixture

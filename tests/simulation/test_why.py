@@ -23,8 +23,9 @@ from holdfast.model.decision.moves import Move, Wait
 from holdfast.model.decision.situation import Now
 from holdfast.model.operation import OperationState
 from holdfast.model.run_history import RunHistory
+from holdfast.testing.world.stage import without_warnings
 from simulator.generator.plans import draw
-from simulator.world import World, in_silence
+from simulator.world import World
 
 SEEDS = range(40)
 SHARED = {"paused", "breaker"}
@@ -120,7 +121,7 @@ def test_why_says_what_the_engine_decides(monkeypatch: pytest.MonkeyPatch):
         readers = Readers(world)
         monkeypatch.setattr(executor, "next_move", readers.next_move)
         monkeypatch.setattr(executor, "account_for_previous_owners", readers.account)
-        with in_silence():
+        with without_warnings():
             world.simulate()
         asked += readers.asked
         others += [f"seed {seed}: {one}" for one in readers.others]

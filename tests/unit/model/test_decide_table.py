@@ -20,7 +20,7 @@ from tests.unit.model.decision_rows import (
     Row,
 )
 
-PROMISES: Final[dict[str, dict[str, str]]] = {
+IN_EACH_TABLE: Final[dict[str, dict[str, str]]] = {
     "nothing was sent yet": {
         "*": "send: first attempt",
     },
@@ -47,6 +47,8 @@ PROMISES: Final[dict[str, dict[str, str]]] = {
     "refused, and nothing else was sent": {
         "*": "failed(402): refused, and nothing landed",
     },
+}
+PROMISES: Final[dict[str, dict[str, str]]] = IN_EACH_TABLE | {
     "refused after an attempt that may have landed": {
         "*": "unknown: nothing can prove it",
         "read": "failed(402): refused, and nothing landed",
@@ -144,33 +146,7 @@ PROMISES: Final[dict[str, dict[str, str]]] = {
         "read": "send: a read may be repeated",
     },
 }
-READ_BACK_PROMISES: Final[dict[str, dict[str, str]]] = {
-    "nothing was sent yet": {
-        "*": "send: first attempt",
-    },
-    "every attempt is proven unsent": {
-        "*": "wait for retry: full jitter before the next attempt",
-    },
-    "every attempt is proven unsent, and the pause is over": {
-        "*": "send: nothing landed: attempt again",
-    },
-    "an attempt returned": {
-        "*": "succeeded: returned",
-    },
-    "an earlier attempt returned after all (late report)": {
-        "*": "succeeded: returned",
-        "natural": "wait for end: an attempt without an answer may still run",
-    },
-    "an attempt returned after one that may have landed": {
-        "*": "succeeded: returned",
-        "natural": "wait for end: an attempt without an answer may still land",
-    },
-    "an attempt returned, and the window of the earlier one is over": {
-        "*": "succeeded: returned",
-    },
-    "refused, and nothing else was sent": {
-        "*": "failed(402): refused, and nothing landed",
-    },
+READ_BACK_PROMISES: Final[dict[str, dict[str, str]]] = IN_EACH_TABLE | {
     "refused after an attempt that may have landed": {
         "*": "verify: read back at once: presence can be believed",
     },

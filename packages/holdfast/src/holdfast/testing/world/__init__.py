@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
-import warnings
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, Generic, Literal, TypeVar
 
@@ -29,7 +27,7 @@ from holdfast.testing.wire import is_tool
 from holdfast.testing.world.explore import MOST_PAIRS, Contracts, Performed, Rules, Same, search, seen
 from holdfast.testing.world.outside import Outside, Service, stub
 from holdfast.testing.world.processes import in_processes
-from holdfast.testing.world.stage import StageEnded, Task, in_this_process
+from holdfast.testing.world.stage import StageEnded, Task, in_this_process, without_warnings
 from holdfast.testing.world.story import Crash, Exploration, Finding
 
 T = TypeVar("T")
@@ -204,7 +202,7 @@ class World:
     def _perform(self, task: Task, kills: Sequence[int], way: Way) -> tuple[StageEnded, list[Effect]]:
         outside = self._outside
         outside.begin_anew()
-        with _quiet(), outside.around(task.agent):
+        with without_warnings(), outside.around(task.agent):
             end = way(task, outside, kills)
         return end, outside.happened()
 
@@ -225,16 +223,3 @@ def _check(agent: object) -> None:
         raise UsageError(
             "a world has time of its own", next_step="call it from a plain `def` test, not from async code"
         )
-
-
-@contextlib.contextmanager
-def _quiet() -> Generator[None]:
-    """Suppress what the runtime logs about the simulated crashes."""
-    log = logging.getLogger("holdfast")
-    before, log.disabled = log.disabled, True
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)  # its process died
-            yield
-    finally:
-        log.disabled = before

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection
 from typing import Final, NamedTuple, Protocol
 
@@ -21,6 +22,7 @@ from holdfast.journal.port import (
     Busy,
     Identity,
     Instant,
+    Journal,
     Lease,
     LeaseGranted,
     LedgerEntry,
@@ -45,16 +47,11 @@ from holdfast.testing.world.loop import Actor, Died
 RIDE_S: Final = 0.005
 
 
-class DiskSetup(Protocol):
-    """The disk under simulated processes: one store, one machine, and a fault at any point."""
+class Machine(Protocol):
+    """The machine under simulated processes, with a fault at any point."""
 
     boot: str
     contained: dict[str, bool]
-
-    @property
-    def store(self) -> MemoryJournal:
-        """The shared journal."""
-        ...
 
     def now_ms(self) -> int:
         """Milliseconds since the beginning."""
@@ -78,6 +75,15 @@ class DiskSetup(Protocol):
 
     def acknowledged(self, write: Write) -> None:
         """Called when a process has been notified that this write is durable."""
+        ...
+
+
+class DiskSetup(Machine, Protocol):
+    """A machine with one store for all processes."""
+
+    @property
+    def store(self) -> MemoryJournal:
+        """The shared journal."""
         ...
 
 
@@ -120,8 +126,148 @@ class Store(MemoryJournal):
         self.stored(write)
 
 
-class Disk:
-    """The journal port of one process."""
+class FaultyJournal(ABC):
+    """The journal port of one simulated process: the calls of the stored journal, with fault points around them.
+
+    A subclass adds the calls that wait for the disk, or that show who is alive.
+    """
+
+    _actor: Actor
+
+    @property
+    @abstractmethod
+    def _stored(self) -> Journal:
+        """The journal behind the fault points."""
+
+    @abstractmethod
+    async def _reach(self, call: str, *, writing: bool = False) -> None:
+        """The call is on its way to the disk. Raises `JournalUnavailable` where it does not arrive."""
+
+    @abstractmethod
+    async def _committed_point(self, call: str) -> None:
+        """The write is durable; the process does not know yet."""
+
+    def _alive(self) -> None:
+        if not self._actor.alive:
+            raise Died
+
+    async def confirm(self, trust: Trust, by: str) -> Identity:
+        """See `Journal.confirm`."""
+        await self._reach("confirm")
+        return await self._stored.confirm(trust, by)
+
+    async def claim(self, run: str, worker: str, new: NewRun | None = None) -> LeaseGranted | Busy | None:
+        """See `Journal.claim`."""
+        await self._reach("claim", writing=True)
+        claimed = await self._stored.claim(run, worker, new)
+        await self._committed_point("claim")
+        return claimed
+
+    async def read(
+        self, run: str, after: int = 0, limit: int = 1000, *, newest: bool = False, only: BodyFilter = EVERY_BODY
+    ) -> list[Row]:
+        """See `Journal.read`."""
+        await self._reach("read")
+        return await self._stored.read(run, after, limit, newest=newest, only=only)
+
+    async def runs(
+        self,
+        *,
+        run: str | None = None,
+        status: StatusFilter | None = None,
+        wakeable: bool = False,
+        limit: int = 1000,
+        after: str = "",
+        newest: bool = False,
+    ) -> list[RunRow]:
+        """See `Journal.runs`."""
+        await self._reach("runs")
+        return await self._stored.runs(
+            run=run, status=status, wakeable=wakeable, limit=limit, after=after, newest=newest
+        )
+
+    async def due(self, agents: Collection[AgentKey], limit: int, skip: Collection[str] = frozenset()) -> list[RunRow]:
+        """See `Journal.due`."""
+        await self._reach("due")
+        return await self._stored.due(agents, limit, skip)
+
+    async def take(
+        self,
+        worker: str,
+        agents: Collection[AgentKey],
+        room: int,
+        limits: DeclaredLimits,
+        skip: Collection[str] = frozenset(),
+    ) -> list[LeaseGranted]:
+        """See `Journal.take`."""
+        await self._reach("take", writing=True)
+        granted = await self._stored.take(worker, agents, room, limits, skip)
+        await self._committed_point("take")
+        return granted
+
+    async def queues(self) -> list[QueueState]:
+        """See `Journal.queues`."""
+        await self._reach("queues")
+        return await self._stored.queues()
+
+    async def counts(self) -> dict[tuple[str, RunStatus], int]:
+        """See `Journal.counts`."""
+        await self._reach("counts")
+        return await self._stored.counts()
+
+    async def waiting(self, status: StatusFilter) -> list[RunWaits]:
+        """See `Journal.waiting`."""
+        await self._reach("waiting")
+        return await self._stored.waiting(status)
+
+    async def post(self, post: Post) -> LedgerEntry:
+        """See `Journal.post`."""
+        await self._reach("post", writing=True)
+        entry = await self._stored.post(post)
+        await self._committed_point("post")
+        return entry
+
+    async def post_all(self, posts: tuple[Post, ...]) -> list[LedgerEntry]:
+        """See `Journal.post_all`."""
+        await self._reach("post_all", writing=True)
+        entries = await self._stored.post_all(posts)
+        await self._committed_point("post_all")
+        return entries
+
+    async def entries(self, stream: str, after: int = 0) -> list[LedgerEntry]:
+        """See `Journal.entries`."""
+        await self._reach("entries")
+        return await self._stored.entries(stream, after)
+
+    def mark(self) -> None:
+        return None
+
+    async def news(self, after: int | None) -> LedgerNews:
+        """See `Journal.news`."""
+        await self._reach("news")
+        return await self._stored.news(after)
+
+    async def head(self) -> Head:
+        """See `Journal.head`."""
+        await self._reach("head")
+        return await self._stored.head()
+
+    async def hint(self, name: str) -> bytes | None:
+        """See `Journal.hint`."""
+        await self._reach("hint")
+        return await self._stored.hint(name)
+
+    async def put_hint(self, name: str, body: bytes, previous: bytes | None) -> bool:
+        """See `Journal.put_hint`."""
+        await self._reach("put_hint", writing=True)
+        return await self._stored.put_hint(name, body, previous)
+
+    def sidecar(self, suffix: str) -> None:  # noqa: B027 - this is its whole body: files beside it are not simulated
+        """See `Journal.sidecar`."""
+
+
+class Disk(FaultyJournal):
+    """The journal of one process on the store that all share."""
 
     def __init__(self, world: DiskSetup, actor: Actor, *, contained: bool) -> None:
         self._world = world
@@ -136,6 +282,10 @@ class Disk:
         self.workers: list[str] = []
         self.broken = False
 
+    @property
+    def _stored(self) -> MemoryJournal:
+        return self._world.store
+
     def die(self) -> None:
         """Kill its process, and lose the riding writes with it."""
         self._riding.clear()
@@ -149,11 +299,6 @@ class Disk:
         """Flush the riding writes. The store stays open for other processes."""
         if self._actor.alive and not self.broken:
             await self._start("close", self._taken(), None)
-
-    async def confirm(self, trust: Trust, by: str) -> Identity:
-        """See `Journal.confirm`."""
-        await self._reach("confirm")
-        return await self._world.store.confirm(trust, by)
 
     def now(self) -> Instant:
         """The machine's monotonic clock: all processes of one boot share it."""
@@ -176,13 +321,6 @@ class Disk:
             return WorkerState("unknown", state.silent_ms)
         return state
 
-    async def claim(self, run: str, worker: str, new: NewRun | None = None) -> LeaseGranted | Busy | None:
-        """See `Journal.claim`."""
-        await self._reach("claim", writing=True)
-        claimed = await self._world.store.claim(run, worker, new)
-        await self._committed_point("claim")
-        return claimed
-
     async def append(self, write: Write) -> None:
         """See `Journal.append`. A commit continues even if its caller is cancelled."""
         await self._soon("append", self._taken(), write)
@@ -198,113 +336,7 @@ class Disk:
         """See `Journal.flush`."""
         await self._soon("flush", self._taken(), lease)
 
-    async def read(
-        self, run: str, after: int = 0, limit: int = 1000, *, newest: bool = False, only: BodyFilter = EVERY_BODY
-    ) -> list[Row]:
-        """See `Journal.read`."""
-        await self._reach("read")
-        return await self._world.store.read(run, after, limit, newest=newest, only=only)
-
-    async def runs(
-        self,
-        *,
-        run: str | None = None,
-        status: StatusFilter | None = None,
-        wakeable: bool = False,
-        limit: int = 1000,
-        after: str = "",
-        newest: bool = False,
-    ) -> list[RunRow]:
-        """See `Journal.runs`."""
-        await self._reach("runs")
-        return await self._world.store.runs(
-            run=run, status=status, wakeable=wakeable, limit=limit, after=after, newest=newest
-        )
-
-    async def due(self, agents: Collection[AgentKey], limit: int, skip: Collection[str] = frozenset()) -> list[RunRow]:
-        """See `Journal.due`."""
-        await self._reach("due")
-        return await self._world.store.due(agents, limit, skip)
-
-    async def take(
-        self,
-        worker: str,
-        agents: Collection[AgentKey],
-        room: int,
-        limits: DeclaredLimits,
-        skip: Collection[str] = frozenset(),
-    ) -> list[LeaseGranted]:
-        """See `Journal.take`."""
-        await self._reach("take", writing=True)
-        granted = await self._world.store.take(worker, agents, room, limits, skip)
-        await self._committed_point("take")
-        return granted
-
-    async def queues(self) -> list[QueueState]:
-        """See `Journal.queues`."""
-        await self._reach("queues")
-        return await self._world.store.queues()
-
-    async def counts(self) -> dict[tuple[str, RunStatus], int]:
-        """See `Journal.counts`."""
-        await self._reach("counts")
-        return await self._world.store.counts()
-
-    async def waiting(self, status: StatusFilter) -> list[RunWaits]:
-        """See `Journal.waiting`."""
-        await self._reach("waiting")
-        return await self._world.store.waiting(status)
-
-    async def post(self, post: Post) -> LedgerEntry:
-        """See `Journal.post`."""
-        await self._reach("post", writing=True)
-        entry = await self._world.store.post(post)
-        await self._committed_point("post")
-        return entry
-
-    async def post_all(self, posts: tuple[Post, ...]) -> list[LedgerEntry]:
-        """See `Journal.post_all`."""
-        await self._reach("post_all", writing=True)
-        entries = await self._world.store.post_all(posts)
-        await self._committed_point("post_all")
-        return entries
-
-    async def entries(self, stream: str, after: int = 0) -> list[LedgerEntry]:
-        """See `Journal.entries`."""
-        await self._reach("entries")
-        return await self._world.store.entries(stream, after)
-
-    def mark(self) -> None:
-        return None
-
-    async def news(self, after: int | None) -> LedgerNews:
-        """See `Journal.news`."""
-        await self._reach("news")
-        return await self._world.store.news(after)
-
-    async def head(self) -> Head:
-        """See `Journal.head`."""
-        await self._reach("head")
-        return await self._world.store.head()
-
-    async def hint(self, name: str) -> bytes | None:
-        """See `Journal.hint`."""
-        await self._reach("hint")
-        return await self._world.store.hint(name)
-
-    async def put_hint(self, name: str, body: bytes, previous: bytes | None) -> bool:
-        """See `Journal.put_hint`."""
-        await self._reach("put_hint", writing=True)
-        return await self._world.store.put_hint(name, body, previous)
-
-    def sidecar(self, suffix: str) -> None:
-        """See `Journal.sidecar`: what lies beside this one is not simulated."""
-
     # --- inside ----------------------------------------------------------------------------------------------
-
-    def _alive(self) -> None:
-        if not self._actor.alive:
-            raise Died
 
     async def _reach(self, call: str, *, writing: bool = False) -> None:
         """The call is on its way to the disk. A write takes its time, and is a point where a fault may strike."""
@@ -319,7 +351,6 @@ class Disk:
             raise JournalUnavailable(f"{call}: {why}", next_step="free the disk")
 
     async def _committed_point(self, call: str) -> None:
-        """The write is durable; the process does not know yet."""
         if self._world.point(self._actor, f"after {call}"):
             await asyncio.sleep(0)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from sqlite3 import SQLITE_FULL, SQLITE_IOERR_FSYNC
 from typing import Final, Protocol
@@ -17,26 +17,13 @@ from typing import Final, Protocol
 from holdfast.errors import JournalUnavailable
 from holdfast.journal.host import HostFacts
 from holdfast.journal.port import (
-    EVERY_BODY,
-    AgentKey,
-    BodyFilter,
-    Busy,
     Fate,
     Identity,
     Instant,
     Lease,
-    LeaseGranted,
     LedgerEntry,
-    LedgerNews,
-    NewRun,
-    Post,
-    QueueState,
     Row,
     RunRow,
-    RunStatus,
-    RunWaits,
-    StatusFilter,
-    Trust,
     Worker,
     WorkerState,
     Write,
@@ -46,46 +33,18 @@ from holdfast.journal.sqlite.driver import DatabaseFailure, StandardDatabase, Va
 from holdfast.journal.sqlite.group_commit import Committer
 from holdfast.journal.sqlite.journal import SqliteJournal
 from holdfast.journal.sqlite.opening import Parts
-from holdfast.model.heads import Head
-from holdfast.queues.limits import DeclaredLimits
 from holdfast.testing.clock import EPOCH_MS
-from holdfast.testing.world.disk import RIDE_S
-from holdfast.testing.world.loop import Actor, Died
+from holdfast.testing.world.disk import RIDE_S, FaultyJournal, Machine
+from holdfast.testing.world.loop import Actor
 
 ANCHOR_S: Final = 1.0
 
 
-class WorkingCopy(Protocol):
-    """The disk under simulated processes, as a copy of real files; see `disk.DiskSetup`."""
+class WorkingCopy(Machine, Protocol):
+    """A machine whose disk is a copy of real files."""
 
-    boot: str
-    contained: dict[str, bool]
     skew_ms: int
     full_until: int
-
-    def now_ms(self) -> int:
-        """Milliseconds since the beginning."""
-        ...
-
-    def point(self, actor: Actor, label: str) -> bool:
-        """A process reached a point. Returns true if it has to stop there, and raises `Died` if it dies."""
-        ...
-
-    def disk_s(self) -> float:
-        """The duration of a write, in seconds."""
-        ...
-
-    def unreachable(self, actor: Actor, *, writing: bool) -> str:
-        """The reason why the journal cannot be reached, or an empty text."""
-        ...
-
-    def hidden(self, worker: str, contained: bool) -> bool:
-        """True if that process cannot be observed from here."""
-        ...
-
-    def acknowledged(self, write: Write) -> None:
-        """Called when a process has been notified that this write is durable."""
-        ...
 
 
 class Files:
@@ -282,7 +241,7 @@ class Afterwards:
 # --- the journal as one simulated process sees it, with fault points -------------------------------------------------
 
 
-class SqliteDisk:
+class SqliteDisk(FaultyJournal):
     """The journal port of one process: the product's journal, with fault points around it."""
 
     def __init__(self, files: Files, actor: Actor, *, contained: bool) -> None:
@@ -302,6 +261,10 @@ class SqliteDisk:
             return "unknown"
         return "dead" if worker.id in self._files.dead else "alive"
 
+    @property
+    def _stored(self) -> SqliteJournal:
+        return self._journal
+
     def die(self) -> None:
         """Kill its process: no queued write is committed any more."""
         for one in self._made:
@@ -309,7 +272,7 @@ class SqliteDisk:
 
     async def open(self) -> Identity:
         """See `Journal.open`."""
-        self._begin("open")
+        await self._reach("open")
         return await self._journal.open()
 
     async def close(self) -> None:
@@ -318,20 +281,14 @@ class SqliteDisk:
             await self._journal.close()
             self._files.observe()
 
-    async def confirm(self, trust: Trust, by: str) -> Identity:
-        """See `Journal.confirm`."""
-        self._begin("confirm")
-        return await self._journal.confirm(trust, by)
-
     def now(self) -> Instant:
         """See `Journal.now`."""
-        if not self._actor.alive:
-            raise Died
+        self._alive()
         return Instant(self._boot, self._world.now_ms())
 
     async def beat(self, worker: Worker, lease_ms: int) -> None:
         """See `Journal.beat`."""
-        self._begin("beat")
+        await self._reach("beat")
         if worker.id not in self.workers:
             self.workers.append(worker.id)
             self._world.contained[worker.id] = self._contained
@@ -339,151 +296,39 @@ class SqliteDisk:
 
     async def fate(self, worker: str) -> WorkerState:
         """See `Journal.fate`."""
-        self._begin("fate")
+        await self._reach("fate")
         return await self._journal.fate(worker)
-
-    async def claim(self, run: str, worker: str, new: NewRun | None = None) -> LeaseGranted | Busy | None:
-        """See `Journal.claim`."""
-        self._begin("claim", writing=True)
-        claimed = await self._journal.claim(run, worker, new)
-        await self._end("claim")
-        return claimed
 
     async def append(self, write: Write) -> None:
         """See `Journal.append`."""
-        self._begin("append", writing=True)
+        await self._reach("append", writing=True)
         await self._journal.append(write)
         self._world.acknowledged(write)
-        await self._end("append")
+        await self._committed_point("append")
 
     def ride(self, write: Write) -> None:
         """See `Journal.ride`."""
-        if not self._actor.alive:
-            raise Died
+        self._alive()
         self._journal.ride(write)
 
     async def flush(self, lease: Lease) -> None:
         """See `Journal.flush`."""
-        self._begin("flush", writing=True)
+        await self._reach("flush", writing=True)
         await self._journal.flush(lease)
-        await self._end("flush")
-
-    async def read(
-        self, run: str, after: int = 0, limit: int = 1000, *, newest: bool = False, only: BodyFilter = EVERY_BODY
-    ) -> list[Row]:
-        """See `Journal.read`."""
-        self._begin("read")
-        return await self._journal.read(run, after, limit, newest=newest, only=only)
-
-    async def runs(
-        self,
-        *,
-        run: str | None = None,
-        status: StatusFilter | None = None,
-        wakeable: bool = False,
-        limit: int = 1000,
-        after: str = "",
-        newest: bool = False,
-    ) -> list[RunRow]:
-        """See `Journal.runs`."""
-        self._begin("runs")
-        return await self._journal.runs(
-            run=run, status=status, wakeable=wakeable, limit=limit, after=after, newest=newest
-        )
-
-    async def due(self, agents: Collection[AgentKey], limit: int, skip: Collection[str] = frozenset()) -> list[RunRow]:
-        """See `Journal.due`."""
-        self._begin("due")
-        return await self._journal.due(agents, limit, skip)
-
-    async def take(
-        self,
-        worker: str,
-        agents: Collection[AgentKey],
-        room: int,
-        limits: DeclaredLimits,
-        skip: Collection[str] = frozenset(),
-    ) -> list[LeaseGranted]:
-        """See `Journal.take`."""
-        self._begin("take", writing=True)
-        granted = await self._journal.take(worker, agents, room, limits, skip)
-        await self._end("take")
-        return granted
-
-    async def queues(self) -> list[QueueState]:
-        """See `Journal.queues`."""
-        self._begin("queues")
-        return await self._journal.queues()
-
-    async def counts(self) -> dict[tuple[str, RunStatus], int]:
-        """See `Journal.counts`."""
-        self._begin("counts")
-        return await self._journal.counts()
-
-    async def waiting(self, status: StatusFilter) -> list[RunWaits]:
-        """See `Journal.waiting`."""
-        self._begin("waiting")
-        return await self._journal.waiting(status)
-
-    async def post(self, post: Post) -> LedgerEntry:
-        """See `Journal.post`."""
-        self._begin("post", writing=True)
-        entry = await self._journal.post(post)
-        await self._end("post")
-        return entry
-
-    async def post_all(self, posts: tuple[Post, ...]) -> list[LedgerEntry]:
-        """See `Journal.post_all`."""
-        self._begin("post_all", writing=True)
-        entries = await self._journal.post_all(posts)
-        await self._end("post_all")
-        return entries
-
-    async def entries(self, stream: str, after: int = 0) -> list[LedgerEntry]:
-        """See `Journal.entries`."""
-        self._begin("entries")
-        return await self._journal.entries(stream, after)
-
-    def mark(self) -> None:
-        return None
-
-    async def news(self, after: int | None) -> LedgerNews:
-        """See `Journal.news`."""
-        self._begin("news")
-        return await self._journal.news(after)
-
-    async def head(self) -> Head:
-        """See `Journal.head`."""
-        self._begin("head")
-        return await self._journal.head()
-
-    async def hint(self, name: str) -> bytes | None:
-        """See `Journal.hint`."""
-        self._begin("hint")
-        return await self._journal.hint(name)
-
-    async def put_hint(self, name: str, body: bytes, previous: bytes | None) -> bool:
-        """See `Journal.put_hint`."""
-        self._begin("put_hint", writing=True)
-        return await self._journal.put_hint(name, body, previous)
-
-    def sidecar(self, suffix: str) -> None:
-        """See `Journal.sidecar`: what lies beside this one is not simulated."""
+        await self._committed_point("flush")
 
     # --- inside ----------------------------------------------------------------------------------------------
 
-    def _begin(self, call: str, *, writing: bool = False) -> None:
+    async def _reach(self, call: str, *, writing: bool = False) -> None:
         """The call begins. Nothing waits before it: writes are queued in the order in which they are requested."""
-        if not self._actor.alive:
-            raise Died
+        self._alive()
         if writing:
             self._world.point(self._actor, f"before {call}")
         why = self._world.unreachable(self._actor, writing=False)
         if why:
             raise JournalUnavailable(f"{call}: {why}", next_step="wait until it is back")
 
-    async def _end(self, call: str) -> None:
-        """The write is durable; the process does not know yet."""
+    async def _committed_point(self, call: str) -> None:
         self._files.observe()
         if self._world.point(self._actor, f"after {call}"):
             await asyncio.sleep(0)

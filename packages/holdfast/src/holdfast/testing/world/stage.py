@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
+import logging
 import random
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -340,3 +342,16 @@ def _unknown(run: str, rows: Sequence[Row]) -> tuple[str, str]:
         history.add(decode(row.body))
     left = ((step, one.intent.tool) for step, one in history.operations.items() if one.phase == "unknown")
     return next(left, ("", ""))
+
+
+@contextlib.contextmanager
+def without_warnings() -> Generator[None]:
+    """Suppress what the runtime logs about the simulated crashes."""
+    log = logging.getLogger("holdfast")
+    before, log.disabled = log.disabled, True
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "coroutine .* was never awaited", RuntimeWarning)  # its process died
+            yield
+    finally:
+        log.disabled = before
