@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from holdfast.engine.exceptions.call_end import clean
 from holdfast.engine.operation_driver import decoded, plan
-from holdfast.engine.tool_protocol import PolicyCode, ToolCode, words_of
+from holdfast.engine.tool_protocol import PolicyCode, ToolCode, tool_of, words_of
 from holdfast.errors import ArgumentError, UsageError
 from holdfast.journal.entry_codec import read, values_in, written
 from holdfast.journal.port import Journal, LedgerEntry, Post
@@ -208,7 +208,7 @@ def verdict_of(operation: OperationState, record: Verdict, codes: AnswerContext)
         raise UsageError(f"what {record.step} asks about has changed since")
     if isinstance(record, r.ApprovalGranted) and is_among(record.by, operation.approval.approvers):
         raise UsageError(f"{record.by} approved {record.step} already")
-    tool = codes.tools.get(operation.intent.tool)
+    tool = tool_of(operation.intent, codes.tools)
     if isinstance(record, r.ArgumentsEdited):
         _checked_editable(operation)
         assert tool is not None, "an edit waits for its tool's code"

@@ -22,7 +22,7 @@ from holdfast.engine.environment import Stamp
 from holdfast.engine.exceptions.call_end import clean
 from holdfast.engine.process import Process
 from holdfast.engine.suspension import Ending, ended_by, notify_owner, records_on_stopped, stopped_change
-from holdfast.engine.tool_protocol import ToolCode
+from holdfast.engine.tool_protocol import ToolCode, tool_of
 from holdfast.engine.verification import by_report, opening_posts
 from holdfast.errors import JournalError, LeaseLost, Unreadable, UsageError
 from holdfast.journal.entry_codec import read, set_aside
@@ -429,7 +429,7 @@ def _read(
     operation: OperationState, report: r.LateReport, entry: LedgerEntry, tools: Mapping[str, ToolCode]
 ) -> r.LateReport:
     """A report with an answer from outside, marked if the tool could not have returned it."""
-    tool, end = tools.get(operation.intent.tool), report.end
+    tool, end = tool_of(operation.intent, tools), report.end
     brought = entry.key.startswith(ANSWER_KEY) and end.kind == "returned" and not operation.intent.completes
     misfit = tool.codec.misfit(bytes(end.result)) if brought and tool is not None else ""
     if not misfit:
@@ -441,7 +441,7 @@ def _read(
 
 def _misfit(operation: OperationState, record: r.Resolved, tools: Mapping[str, ToolCode]) -> str:
     """Why the tool could not have returned a person's result; empty if it fits, or this process cannot tell."""
-    tool = tools.get(operation.intent.tool)
+    tool = tool_of(operation.intent, tools)
     if record.word != "happened" or record.result == r.NOTHING or tool is None or operation.intent.completes:
         return ""
     return tool.codec.misfit(bytes(record.result))

@@ -17,7 +17,7 @@ from holdfast.engine.current_operation import CurrentOperation
 from holdfast.engine.operation_driver import PLAIN_TYPES, Findings, approval_asked, decoded
 from holdfast.engine.situation import situation_of
 from holdfast.engine.suspension import Pause
-from holdfast.engine.tool_protocol import ToolCode
+from holdfast.engine.tool_protocol import ToolCode, tool_of
 from holdfast.errors import ArgumentError
 from holdfast.journal.port import Post
 from holdfast.model import records as r
@@ -176,5 +176,5 @@ def driver_of(active: ActiveRun, step: str) -> DrivenOperation:
     if (driver := active.drivers.operations.get(step)) is not None:
         assert isinstance(driver, DrivenOperation), step
         return driver
-    tool = active.process.tools.get(active.history.operations[step].intent.tool)
+    tool = tool_of(active.history.operations[step].intent, active.process.tools)
     return DrivenOperation(active, step, tool, None)

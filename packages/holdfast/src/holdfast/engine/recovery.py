@@ -25,6 +25,7 @@ from holdfast.engine.process import unchanged_listing
 from holdfast.engine.queueing import take_slots
 from holdfast.engine.situation import next_move
 from holdfast.engine.suspension import release_post, stopped_change
+from holdfast.engine.tool_protocol import tool_of
 from holdfast.engine.verification import verify
 from holdfast.engine.waiting import schedule
 from holdfast.errors import HoldfastError, JournalError, LedgerTaken, RunBusy
@@ -287,7 +288,7 @@ async def _read_back(active: ActiveRun, operation: OperationState) -> None:
 
 def _driver(active: ActiveRun, operation: OperationState) -> DrivenOperation | None:
     """The operation, if it may have landed and its tool, or time, can settle that."""
-    tool = active.process.tools.get(operation.intent.tool)
+    tool = tool_of(operation.intent, active.process.tools)
     if tool is None or not operation.may_have_landed:
         return None
     if "verify" not in tool.handlers and not _returned(operation):
