@@ -100,8 +100,10 @@ async def test_inputs_that_name_no_run_are_refused_one_by_one(lab: Lab):
 async def test_a_run_belongs_to_its_agent(lab: Lab):
     async with lab.app(desk, other) as app:
         await app.run(desk, 1)
+        (before,) = await app.engine.journal.runs()
         with pytest.raises(ParameterMismatch, match="belongs to the agent desk, not other"):
             await app.run(other, 1, run_id="n-1")
+        assert await app.engine.journal.runs() == [before]  # it is said before the run is taken
     async with lab.app(other) as app:
         with pytest.raises(UsageError, match="is not known to this app") as unknown:
             await app.drive("n-1")

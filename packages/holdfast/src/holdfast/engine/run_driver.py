@@ -23,6 +23,7 @@ from holdfast.engine.recovery import first_reading_due
 from holdfast.engine.run_start import (
     admitted,
     agent_of,
+    check_agent,
     check_input,
     first_records,
     go_on_after_stop,
@@ -112,6 +113,8 @@ async def drive_run(
     if claimed is None:
         raise UnknownRun(f"run {run} is not in this journal", next_step="holdfast ps lists the runs")
     if isinstance(claimed, Busy):
+        if agent is not None:
+            check_agent(run, agent, claimed.row.agent, claimed.row.program)
         raise RunBusy(
             f"run {run} is driven by another process (pid {claimed.owner.pid})",
             run=run,

@@ -42,14 +42,10 @@ def first_records(engine: Process, agent: AgentCode, given: Input) -> tuple[r.Ru
 
 def agent_of(engine: Engine, history: RunHistory, agent: AgentCode | None) -> AgentCode:
     """The code that drives this run. Raises `ParameterMismatch` for another agent, `UsageError` where it is unknown."""
-    name = history.lifecycle.started.agent if history.lifecycle.started else agent.name if agent else ""
-    if agent is not None and history.lifecycle.started is not None and agent.name != name:
-        raise ParameterMismatch(
-            f"run {history.run} belongs to the agent {name}, not {agent.name}", run=history.run,
-            next_step="give the run another id",
-        )  # fmt: skip
-    if agent is not None and history.lifecycle.started is not None:
-        _check_program(history, agent, history.lifecycle.started.program)
+    started = history.lifecycle.started
+    if agent is not None and started is not None:
+        check_agent(history.run, agent, started.agent, started.program)
+    name = started.agent if started is not None else ""
     found = agent or engine.agents.get(name)
     if found is None:
         known = sorted(name for name in engine.agents if not name.startswith("holdfast:"))  # ours cannot be chosen
@@ -61,12 +57,17 @@ def agent_of(engine: Engine, history: RunHistory, agent: AgentCode | None) -> Ag
     return found
 
 
-def _check_program(history: RunHistory, agent: AgentCode, program: str) -> None:
-    """Raise `ParameterMismatch` for a run of another program: its steps are those of other code."""
+def check_agent(run: str, agent: AgentCode, name: str, program: str) -> None:
+    """Raise `ParameterMismatch` for a run of another agent, or another program: its steps are those of other code."""
+    if agent.name != name:
+        raise ParameterMismatch(
+            f"run {run} belongs to the agent {name}, not {agent.name}", run=run,
+            known="nothing was sent", next_step="give the run another id",
+        )  # fmt: skip
     if program and agent.program and agent.program != program:
         raise ParameterMismatch(
-            f"run {history.run} belongs to the agent {agent.name} of the program {program}, not of {agent.program}",
-            run=history.run,
+            f"run {run} belongs to the agent {agent.name} of the program {program}, not of {agent.program}",
+            run=run,
             known="nothing was sent",
             next_step="give the run another id; where the program was moved or renamed, declare its former name: "
             f"@agent(program={program!r})",

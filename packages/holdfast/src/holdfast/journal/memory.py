@@ -198,7 +198,7 @@ class MemoryJournal:
             after()
             return claimed
         listing = found.listing
-        if new is not None and new.place is not None:
+        if new is not None and not new.takes(listing):
             after()
             return Busy(listing, Worker(listing.owner or ""))
         if listing.owner is not None and (listing.owner == worker or not self._gone(listing.owner)):

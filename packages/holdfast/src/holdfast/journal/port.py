@@ -250,9 +250,14 @@ class NewRun(msgspec.Struct, frozen=True):
     program: str = ""
     place: QueuePlace | None = None
 
+    def takes(self, row: RunRow) -> bool:
+        """True if a claim with this may take the run that exists: the same agent's, which was not submitted."""
+        same_program = not row.program or not self.program or row.program == self.program
+        return self.place is None and row.agent == self.agent and same_program
+
 
 class Busy(msgspec.Struct, frozen=True):
-    """Another living worker drives the run."""
+    """The run was not taken: another living worker drives it, it is in a queue, or it is a run of another agent."""
 
     row: RunRow
     owner: Worker
@@ -321,6 +326,7 @@ class Journal(Protocol):
         """Take the lease of a run whose owner is gone; a new fencing token each time.
 
         With `new` a missing run is created, its first records in the same commit: no crash leaves a run without them.
+        One that exists for another agent, or for another program's agent of this name, is `Busy`: it is not taken.
         None: there is no such run. A claim by the worker that already owns the run is `Busy` too: one process never
         drives a run twice. Raises `RecordRefused` for a first record that is too large; then nothing was created.
         """

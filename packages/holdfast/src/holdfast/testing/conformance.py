@@ -277,6 +277,23 @@ class JournalConformance(ListingConformance):
 
         self._run(tmp_path, check)
 
+    def test_a_run_is_not_taken_as_that_of_another_agent(self, tmp_path: Path) -> None:
+        async def check(journal: Journal) -> None:
+            free = RunChange("suspended", release=True)
+            await journal.claim("r", "alice", NewRun("desk", change=free, program="shop"))
+            for other in (NewRun("clerk", program="shop"), NewRun("desk", program="billing")):
+                refused = await journal.claim("r", "bob", other)
+                assert isinstance(refused, Busy)
+                assert (refused.row.agent, refused.row.program, refused.row.owner) == ("desk", "shop", None)
+            (line,) = await journal.runs()
+            assert (line.token, line.owner) == (1, None)
+            for same in (NewRun("desk", program="shop"), NewRun("desk")):
+                claimed = await journal.claim("r", "bob", same)
+                assert isinstance(claimed, LeaseGranted)
+                await journal.append(Write(claimed.lease, (), free))
+
+        self._run(tmp_path, check)
+
     def test_a_living_owner_is_not_robbed(self, tmp_path: Path) -> None:
         async def check(journal: Journal) -> None:
             await start_log(journal)

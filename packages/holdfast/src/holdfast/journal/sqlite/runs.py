@@ -128,7 +128,7 @@ class RunTables:
         row = find(database, run)
         if row is None:
             return None if new is None else self._create(database, run, worker, new)
-        if new is not None and new.place is not None:
+        if new is not None and not new.takes(row):
             return Busy(row, Worker(row.owner or ""))
         if row.owner is not None:
             owner, state = self._look_up(database, row.owner)
