@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Sequence
 from typing import Any
 
 os.environ.update(CREWAI_DISABLE_TELEMETRY="true", OTEL_SDK_DISABLED="true", CREWAI_TRACING_ENABLED="false")
@@ -12,6 +13,7 @@ from crewai.tools import tool
 
 from holdfast.agent.tool import Tool
 from holdfast.hosts.crewai import durable
+from tests.hosts.script import Offered, Script
 from tests.hosts.world import Scene
 
 
@@ -52,3 +54,37 @@ async def converse(world: Scene, payer: Any, task: str) -> str:
 
 async def without(world: Scene, payer: Any, task: str) -> str:
     return await converse(world._replace(tool="plain"), payer, task)
+
+
+class Following(BaseLLM):
+    """A model that follows a script."""
+
+    script: Any
+
+    def supports_function_calling(self) -> bool:
+        return True
+
+    def call(self, messages: Any, *_: Any, **__: Any) -> Any:
+        ended = [one["content"] for one in messages if one["role"] == "tool"]
+        answer = self.script.answer(sum(one["role"] == "assistant" for one in messages), ended)
+        if answer is None or isinstance(answer, str):
+            return answer
+        return [
+            {"id": one.id, "type": "function", "function": {"name": one.tool, "arguments": json.dumps(one.arguments)}}
+            for one in answer
+        ]
+
+
+async def talk(script: Script, offered: Sequence[Offered], task: str) -> str:
+    desk = Agent(
+        role="desk", goal="pay", backstory="a desk", llm=Following(model="following", script=script),
+        tools=[*map(_tool, offered)],
+    )  # fmt: skip
+    crew = Crew(agents=[desk], tasks=[Task(description=task, expected_output="paid", agent=desk)])
+    approve = tuple(one.name for one in offered if one.asks)
+    clauses = {one.name: one.clauses for one in offered if one.clauses}
+    return str(await durable(crew, approve=approve, clauses=clauses).kickoff_async())
+
+
+def _tool(one: Offered) -> Any:
+    return durable(one.function) if isinstance(one.function, Tool) else tool(one.name)(one.function)

@@ -1,6 +1,6 @@
 """The desk as a user of Google ADK writes it."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any
 
 from google.adk.agents import LlmAgent
@@ -11,6 +11,7 @@ from google.adk.tools import FunctionTool
 from google.genai import types
 
 from holdfast.hosts.google_adk import HoldfastPlugin
+from tests.hosts.script import Call, Offered, Script
 from tests.hosts.world import Scene
 
 
@@ -45,3 +46,40 @@ async def converse(world: Scene, payer: Any, task: str) -> str:
 
 async def without(world: Scene, payer: Any, task: str) -> str:
     return await converse(world._replace(tool="plain"), payer, task)
+
+
+class Following(BaseLlm):
+    """A model that follows a script."""
+
+    script: Any
+
+    async def generate_content_async(
+        self, llm_request: LlmRequest, stream: bool = False
+    ) -> AsyncGenerator[LlmResponse, None]:
+        parts = [part for one in llm_request.contents for part in one.parts]
+        ended = [part.function_response.response for part in parts if part.function_response]
+        texts = [str(one.get("result", one.get("error", one))) for one in ended]
+        answer = self.script.answer(sum(one.role == "model" for one in llm_request.contents), texts)
+        if answer is None:
+            yield LlmResponse()
+            return
+        made = [types.Part(text=answer)] if isinstance(answer, str) else [*map(_part, answer)]
+        yield LlmResponse(content=types.Content(role="model", parts=made))
+
+
+def _part(call: Call) -> types.Part:
+    return types.Part(function_call=types.FunctionCall(name=call.tool, args=dict(call.arguments), id=call.id or None))
+
+
+async def talk(script: Script, offered: Sequence[Offered], task: str) -> str:
+    desk = LlmAgent(name="desk", model=Following(model="following", script=script), tools=[*map(_tool, offered)])
+    plugin = HoldfastPlugin(clauses={one.name: one.clauses for one in offered if one.clauses})
+    events = await InMemoryRunner(app=App(name="desk", root_agent=desk, plugins=[plugin])).run_debug(task, quiet=True)
+    content = events[-1].content if events else None
+    return str(content.parts[0].text) if content is not None and content.parts else ""
+
+
+def _tool(one: Offered) -> FunctionTool:
+    made = FunctionTool(one.function, require_confirmation=one.asks)
+    made.name = one.name
+    return made

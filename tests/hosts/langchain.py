@@ -1,5 +1,6 @@
 """The desk as a user of LangChain writes it."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from langchain.agents import create_agent
@@ -10,6 +11,7 @@ from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import StructuredTool
 
 from holdfast.hosts.langchain import HoldfastMiddleware
+from tests.hosts.script import Offered, Script
 from tests.hosts.world import Scene
 
 
@@ -46,3 +48,46 @@ async def converse(world: Scene, payer: Any, task: str) -> str:
 
 async def without(world: Scene, payer: Any, task: str) -> str:
     return await converse(world, payer, task)
+
+
+class Following(BaseChatModel):
+    """A model that follows a script."""
+
+    script: Any
+
+    @property
+    def _llm_type(self) -> str:
+        return "following"
+
+    def bind_tools(self, tools: Any, **_: Any) -> Any:
+        return self
+
+    def _generate(self, messages: list[Any], *_: Any, **__: Any) -> ChatResult:
+        ended = [str(one.content) for one in messages if isinstance(one, ToolMessage)]
+        answer = self.script.answer(sum(isinstance(one, AIMessage) for one in messages), ended)
+        if isinstance(answer, str):
+            return ChatResult(generations=[ChatGeneration(message=AIMessage(answer))])
+        if answer is None:
+            return ChatResult(generations=[])
+        calls = [{"name": one.tool, "args": dict(one.arguments), "id": one.id} for one in answer]
+        return ChatResult(generations=[ChatGeneration(message=AIMessage("", tool_calls=calls))])
+
+
+async def talk(script: Script, offered: Sequence[Offered], task: str) -> str:
+    tools = [
+        StructuredTool.from_function(
+            coroutine=one.function,
+            name=one.name,
+            description="Pay.",
+            args_schema=None if one.schema is None else dict(one.schema),
+        )
+        for one in offered
+    ]
+    ours = HoldfastMiddleware(
+        approve=tuple(one.name for one in offered if one.asks),
+        clauses={one.name: one.clauses for one in offered if one.clauses},
+    )
+    retries = ToolRetryMiddleware(max_retries=1, initial_delay=0, jitter=False)
+    graph = create_agent(Following(script=script), tools, middleware=[retries, ours])
+    ended = await graph.ainvoke({"messages": [{"role": "user", "content": task}]})
+    return str(ended["messages"][-1].content)

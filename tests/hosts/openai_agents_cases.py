@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-from agents import Agent, Model, ModelResponse, RunConfig, Runner, Usage, function_tool
+from agents import Agent, Model, ModelResponse, RunConfig, Runner, SQLiteSession, Usage, function_tool, handoff
 from openai.types.responses import (
     Response,
     ResponseCompletedEvent,
@@ -18,12 +18,15 @@ from openai.types.responses import (
 )
 
 from holdfast import Holdfast, Key, Run, RunSuspended, agent, current_operation, tool
-from holdfast.errors import UsageError
+from holdfast.errors import ReplayDiverged, UsageError
 from holdfast.hosts.openai_agents import durable
+from tests.hosts.openai_agents import Following
+from tests.hosts.script import Call, Script
 
 CASE, DIRECTORY = sys.argv[1], Path(sys.argv[2])
 SENT: list[str] = []
 QUIET = RunConfig(tracing_disabled=True)
+OTHERWISE = {"an agent behind a handoff object", "a model of the run", "durable twice", "a session on disk"}
 
 
 class Scripted(Model):
@@ -61,7 +64,7 @@ class Scripted(Model):
 async def paying(cents: int) -> str:
     """Pay."""
     SENT.append(str(cents))
-    if CASE == "an exception is no success":
+    if CASE in {"an exception is no success", "a session on disk"}:
         raise OSError("the connection broke")
     return f"paid {cents}"
 
@@ -72,7 +75,31 @@ async def keyed(cents: int) -> str:
     return await paying(cents) if current_operation().key else ""
 
 
+FIVE = Call("call_1", "pay", {"cents": 5})
+
+
+async def converse_otherwise(task: str) -> str:
+    """Conversations whose agent is put together in another way."""
+    pay = function_tool(paying, name_override="pay", needs_approval=CASE == "durable twice")
+    desk = Agent(name="desk", model=Following(Script([FIVE])), tools=[pay])
+    settings: dict[str, Any] = {"run_config": QUIET}
+    match CASE:
+        case "an agent behind a handoff object":
+            hand = Call("hand_1", "transfer_to_desk", {})
+            desk.model = Following(Script([hand], [FIVE]))
+            desk = Agent(name="first", model=Following(Script([hand])), handoffs=[handoff(desk)])
+        case "a model of the run":
+            settings["run_config"] = RunConfig(tracing_disabled=True, model=Following(Script([FIVE])))
+        case "durable twice":
+            desk = durable(desk)
+        case "a session on disk":
+            settings["session"] = SQLiteSession("s1", DIRECTORY / "sessions.db")
+    return str((await Runner.run(durable(desk), task, **settings)).final_output)
+
+
 async def converse(task: str) -> str:
+    if CASE in OTHERWISE:
+        return await converse_otherwise(task)
     wrong = CASE == "arguments that do not fit"
     pay = function_tool(paying, name_override="pay", needs_approval=CASE == "approval")
     one: Any = keyed if CASE == "explored" else pay
@@ -100,8 +127,42 @@ async def run(then: Any = None) -> str:
             return f"waits: {waits.message}"
 
 
+async def refused(kind: type[Exception], text: str) -> None:
+    try:
+        answer = await run()
+    except kind as error:
+        assert text in str(error), error
+    else:
+        raise AssertionError(answer)
+
+
+async def otherwise() -> None:
+    match CASE:
+        case "an agent behind a handoff object":
+            asked = [await run(lambda service: None), await run()]
+            assert [asked, SENT] == [['{"assistant": "desk"}; paid 5'] * 2, ["5"]], (asked, SENT)
+        case "a model of the run":
+            await refused(UsageError, "RunConfig(model=...) replaces the model")
+            assert SENT == []
+        case "durable twice":
+            assert 'may pay {"cents":5} be sent?' in await run(
+                lambda service: service.approve("r1/call_1/pay#1", by="ann")
+            )
+            assert [await run(), SENT] == ["paid 5", ["5"]]
+        case "a session on disk":
+
+            async def happened_once(service: Any) -> None:
+                await service.resolve("r1/call_1/pay#1", "happened", by="ann", result="paid, says ann")
+
+            assert "an attempt may have landed" in await run(happened_once)
+            await refused(ReplayDiverged, "was asked something else")
+            assert SENT == ["5"]
+
+
 async def main() -> None:
     match CASE:
+        case _ if CASE in OTHERWISE:
+            await otherwise()
         case "approval":
             assert 'may pay {"cents":5} be sent?' in await run(
                 lambda service: service.approve("r1/call_1/pay#1", by="ann")

@@ -1,5 +1,6 @@
 """The desk as a user of Pydantic AI writes it."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic_ai import Agent, ModelRetry, Tool
@@ -7,6 +8,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, RetryPromptPart, T
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from holdfast.hosts.pydantic_ai import HoldfastDurability
+from tests.hosts.script import Offered, Script
 from tests.hosts.world import Scene
 
 
@@ -38,3 +40,29 @@ def model_of(world: Scene) -> Any:
         return ModelResponse(parts=[TextPart("; ".join(str(part.content) for part in ended))])
 
     return model
+
+
+async def talk(script: Script, offered: Sequence[Offered], task: str) -> str:
+    def model(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        ended = [part for one in messages for part in one.parts if isinstance(part, ToolReturnPart | RetryPromptPart)]
+        answer = script.answer(
+            sum(isinstance(one, ModelResponse) for one in messages), [str(part.content) for part in ended]
+        )
+        if isinstance(answer, str):
+            return ModelResponse(parts=[TextPart(answer)])
+        return ModelResponse(parts=[ToolCallPart(one.tool, dict(one.arguments), one.id) for one in answer or ()])
+
+    return str(
+        (
+            await Agent(FunctionModel(model), tools=[*map(_tool, offered)], capabilities=[HoldfastDurability()]).run(
+                task
+            )
+        ).output
+    )
+
+
+def _tool(one: Offered) -> Tool:
+    metadata = {"holdfast": dict(one.clauses)} if one.clauses else None
+    if one.schema is not None:
+        return Tool.from_schema(one.function, one.name, None, dict(one.schema))
+    return Tool(one.function, name=one.name, requires_approval=one.asks, metadata=metadata)

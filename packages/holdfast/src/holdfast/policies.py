@@ -103,7 +103,10 @@ class Gate(msgspec.Struct, frozen=True, omit_defaults=True):
     def with_other(self, other: Gate) -> Gate:
         """The gate that asks if one of the two does, with the stricter setting of each."""
         spans = [one.within for one in (self, other) if one.within is not None]
-        when = self.when if self.when == other.when else f"({self.when}) || ({other.when})"
+        if "true" in {self.when, other.when}:
+            when = "true"
+        else:
+            when = self.when if self.when == other.when else f"({self.when}) || ({other.when})"
         return Gate(
             when, max(self.people, other.people), min(spans, default=None), strictest(self.require, other.require)
         )

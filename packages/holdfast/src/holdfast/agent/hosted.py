@@ -12,7 +12,8 @@ import contextlib
 import contextvars
 import hashlib
 import keyword
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterable, Mapping
 from inspect import Parameter, Signature
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
@@ -26,7 +27,18 @@ from holdfast.agent.tool import Tool, tool
 from holdfast.engine import steps
 from holdfast.engine.active_run.scopes import SCOPE, Scope
 from holdfast.engine.current_operation import AT
-from holdfast.errors import ArgumentError, ContractError, HoldfastError, OutsideRun, Rejected, UsageError
+from holdfast.engine.exceptions.call_end import describe
+from holdfast.engine.exceptions.http import status_code
+from holdfast.errors import (
+    AmbiguousStep,
+    ArgumentError,
+    ContractError,
+    HoldfastError,
+    OutsideRun,
+    Rejected,
+    ReplayDiverged,
+    UsageError,
+)
 from holdfast.model.ids import can_name
 from holdfast.model.outcome import Outcome
 from holdfast.model.parameters import parse_arguments
@@ -39,6 +51,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 ALWAYS: Final = Gate("true")
+_KEY: Final = re.compile(r"api[ _-]?key", re.IGNORECASE)
+"""What an exception of a model's client says that has no key, and so no answer of a service."""
 CONTROL: Final = "host:"
 """Begins the code of a call that ended with control flow of its host: nothing landed, and it did not succeed."""
 
@@ -90,6 +104,21 @@ class HostedRun:
     def stop(self, error: HoldfastError) -> BaseException:
         """The exception that ends the run with this error, whatever the host makes of exceptions."""
         return self._scope.active.break_off(error)
+
+    @contextlib.contextmanager
+    def stopping(self) -> Generator[None]:
+        """Inside, wrong use and a replay that differs end the run: a host could tell its model, and go on."""
+        try:
+            yield
+        except (UsageError, AmbiguousStep, ReplayDiverged) as error:
+            raise self.stop(error) from error
+
+    async def on_loop(self, call: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Perform a coroutine on the loop of the run, whichever loop the host awaits it in."""
+        loop = self._scope.active.ending.get_loop()
+        if asyncio.get_running_loop() is loop:
+            return await call()
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(call(), loop))
 
     def step(self, name: str) -> contextlib.AbstractContextManager[Scope]:
         """Name the steps inside after the host's call, in whichever task it is made."""
@@ -196,7 +225,12 @@ class HostedRun:
         """
 
         async def ask() -> Any:
-            return await model()
+            try:
+                return await model()
+            except Exception as error:
+                if status_code(error) is None and _KEY.search(str(error)):
+                    raise self.stop(_without_key(error)) from error
+                raise
 
         ask.__name__ = "model"
         settings = DecisionSettings(
@@ -214,9 +248,19 @@ async def _outcome_of_call(scope: Scope, tool: Tool[..., Any], arguments: dict[s
     return await outcome_of(tool, arguments, None, model=True)
 
 
+def _without_key(error: Exception) -> UsageError:
+    """The error for a model without a key: no record says that it failed, so the run can go on once it has one."""
+    return UsageError(
+        f"the model cannot be asked: {describe(error)}",
+        known="nothing was sent",
+        next_step="give the model its key, then resume the run",
+    )
+
+
 def gated(tool: Tool[..., Any]) -> Tool[..., Any]:
-    """The tool with a gate that always asks, unless it has one."""
-    return tool if tool.contract.gate is not None else tool.with_gate(ALWAYS)
+    """The tool with a gate that always asks. The people and the time limit of its own gate stay."""
+    gate = tool.contract.gate
+    return tool.with_gate(ALWAYS if gate is None else msgspec.structs.replace(gate, when=ALWAYS.when))
 
 
 def has_own_result(outcome: Outcome[Any]) -> bool:
@@ -224,13 +268,16 @@ def has_own_result(outcome: Outcome[Any]) -> bool:
     return outcome.status == "succeeded" and not outcome.code and not outcome.reused
 
 
-def name_calls(turn: str, calls: list[dict[str, Any]], field: str, prefix: str = "call_") -> None:
+def name_calls(
+    turn: str, calls: list[dict[str, Any]], field: str, prefix: str = "call_", before: Iterable[str] = ()
+) -> None:
     """Give each call of a recorded answer an id in `field` that can name a step, and that no other call of it has.
 
-    Usable ids of the model stay. A new one follows from the turn and the place of the call, so it is the same after a
-    crash; it has the letters and the length that the services of models accept. `prefix` marks it for its host.
+    `before` are ids that the host does not accept a second time. Usable ids of the model stay. A new one follows from
+    the turn and the place of the call, so it is the same after a crash; it has the letters and the length that the
+    services of models accept. `prefix` marks it for its host.
     """
-    taken: set[object] = set()
+    taken: set[object] = set(before)
     for place, call in enumerate(calls):
         known: object = call.get(field)
         if not isinstance(known, str) or not can_name(known) or known in taken:
@@ -326,7 +373,7 @@ def late_tool(
     description: str = "",
     asked: bool = False,
 ) -> Tool[..., Any]:
-    """A tool whose body comes with each call (`HostedRun.call_body`). `asked` gives it a gate, unless it has one.
+    """A tool whose body comes with each call (`HostedRun.call_body`). `asked` gives it a gate that always asks.
 
     Given `arguments`, it takes these whatever its parameters say: the host judges them.
     """
@@ -334,10 +381,8 @@ def late_tool(
     if arguments is not None:
         properties = {**{one: {} for one in arguments}, **parameters.get("properties", {})}
         schema = {**parameters, "properties": properties, "required": []}
-    gate = {"gate": ALWAYS} if asked else {}
-    return tool_from_schema(
-        _no_body, name=name, parameters=schema, description=description, late=True, **{**gate, **clauses}
-    )
+    made = tool_from_schema(_no_body, name=name, parameters=schema, description=description, late=True, **clauses)
+    return gated(made) if asked else made
 
 
 async def _no_body() -> None:

@@ -144,7 +144,8 @@ class Tool(Generic[P, R]):
         return configured
 
     def with_gate(self, gate: Gate) -> Tool[P, R]:
-        """The same tool with a gate for one call."""
+        """The same tool with a gate for one call. Raises `ContractError` for a read, which needs no approval."""
+        checked_gate(self.contract, gate, self.shape, self.redact)
         return _Configured(self, msgspec.structs.replace(self.contract, gate=gate), self.step, at_once=False)
 
     # --- handlers ----------------------------------------------------------------------------------------

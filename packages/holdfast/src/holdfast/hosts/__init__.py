@@ -3,20 +3,34 @@
 The extra of a host (`pip install 'holdfast[pydantic-ai]'`) installs a version that its module works with.
 """
 
+import contextlib
 import functools
+import re
+from collections.abc import Generator
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, cast
 
 from holdfast.errors import UsageError
 
 
-def too_old(distribution: str, lowest: str, extra: str) -> UsageError:
-    """The error for a host that is missing, or lacks what its module needs."""
+@contextlib.contextmanager
+def supported(distribution: str, lowest: str, below: str, extra: str) -> Generator[None]:
+    """Import a host inside. Raises `UsageError` for one that is missing, too old or too new for its module."""
     try:
-        found = f"{distribution} {version(distribution)} is installed"
+        found = version(distribution)
     except PackageNotFoundError:
-        found = f"{distribution} is not installed"
-    return UsageError(f"this needs {distribution} {lowest} or newer", known=found, next_step=f"pip install '{extra}'")
+        found = ""
+    if not found or not _numbers(lowest) <= _numbers(found) < _numbers(below):
+        raise UsageError(
+            f"this module needs {distribution} from {lowest}, below {below}",
+            known=f"{distribution} {found} is installed" if found else f"{distribution} is not installed",
+            next_step=f"pip install 'holdfast[{extra}]'",
+        )
+    yield
+
+
+def _numbers(release: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"[0-9]+", release)[:3])
 
 
 def mixed_copy(mixin: Any, part: Any, **state: Any) -> Any:

@@ -20,22 +20,21 @@ import msgspec
 
 from holdfast.agent.hosted import HostedRun, gated, has_own_result, late_tool, name_calls
 from holdfast.agent.tool import Tool
-from holdfast.errors import HoldfastError, UsageError
-from holdfast.hosts import mixed_copy, too_old
+from holdfast.errors import UsageError
+from holdfast.hosts import mixed_copy, supported
 from holdfast.model.outcome import Outcome
 from holdfast.policies import Retry
 
-try:
+with supported("crewai", "1.15.28", "2", "crewai"):
     from crewai import Agent, Crew
     from crewai.flow.async_feedback.types import HumanFeedbackProvider
     from crewai.llms.base_llm import BaseLLM
+    from crewai.tasks.llm_guardrail import LLMGuardrail
     from crewai.tools import BaseTool
     from crewai.tools.base_tool import Tool as FunctionTool
     from crewai.utilities.llm_utils import create_llm
     from crewai.utilities.string_utils import sanitize_tool_name
     from pydantic import BaseModel, TypeAdapter, create_model
-except ImportError as error:
-    raise too_old("crewai", "1.15", "holdfast[crewai]") from error
 
 AnyTool = Tool[..., Any]
 _INSTEAD: Final = "crew.kickoff_async(...)"
@@ -65,12 +64,22 @@ def durable(
     `UsageError` for an object that cannot be recorded.
     """
     turn = functools.partial(HostedRun.turn, differs=differs, timeout=timeout, retry=retry)
-    return _durable(part, _Settings(approve, clauses or {}, turn))
+    settings = _Settings(approve, clauses or {}, turn)
+    made = _durable(part, settings)
+    if unknown := {*settings.approve, *settings.clauses} - _tools_of(made):
+        raise UsageError(
+            f"approve= or clauses= name tools that are not there: {', '.join(sorted(unknown))}",
+            known=f"the tools are: {', '.join(sorted(_tools_of(made))) or 'none'}",
+            next_step="give the names of tools, as tool.name has them",
+        )
+    return made
 
 
 def _durable(part: Any, settings: _Settings) -> Any:
-    if isinstance(part, (_RecordedTool, _RecordedModel)) or part is None:
+    if isinstance(part, _RecordedModel) or part is None:
         return part
+    if isinstance(part, _RecordedTool):
+        return _also(part, settings)
     if isinstance(part, Crew):
         return _crew(part, settings)
     if isinstance(part, Agent):
@@ -87,21 +96,50 @@ def _durable(part: Any, settings: _Settings) -> Any:
     )
 
 
+def _also(tool: Any, settings: _Settings) -> Any:
+    """The recorded tool under these settings too: those that it has already hold as well."""
+    known: _Settings = tool.__dict__["_holdfast_settings"]
+    both = _Settings((*known.approve, *settings.approve), {**known.clauses, **settings.clauses}, known.turn)
+    made = tool.model_copy()
+    made.__dict__["_holdfast_settings"] = both
+    return made
+
+
+def _tools_of(part: Any) -> set[str]:
+    """The names of the tools of a crew, an agent or a tool."""
+    if isinstance(part, BaseTool):
+        return {part.name}
+    parts = [*part.agents, part.manager_agent, *part.tasks] if isinstance(part, Crew) else [part]
+    return {tool.name for one in parts for tool in getattr(one, "tools", None) or ()}
+
+
 def _crew(crew: Any, settings: _Settings) -> Any:
+    _check_crew(crew)
     for agent in [*crew.agents, *([crew.manager_agent] if crew.manager_agent else [])]:
         _agent(agent, settings)
     for name in ("manager_llm", "planning_llm", "function_calling_llm"):
         if getattr(crew, name, None) is not None:
             setattr(crew, name, _durable(create_llm(getattr(crew, name)), settings))
     for task in crew.tasks:
-        if task.human_input:
-            raise _unrecorded("a task asks on the terminal (human_input=True)", "await run.ask(...) beside the crew")
         task.tools = [_durable(one, settings) for one in task.tools or []]
+        for guardrail in [task._guardrail, *task._guardrails]:  # noqa: SLF001 - one that is a text asks a model
+            if isinstance(guardrail, LLMGuardrail):
+                guardrail.llm = _durable(guardrail.llm, settings)
         if task.agent is not None:
             _agent(task.agent, settings)
+    return crew
+
+
+def _check_crew(crew: Any) -> None:
+    """Raise `UsageError` for what a crew does beside its models and tools."""
     if crew.memory:
         raise _unrecorded("the crew has a memory of its own (memory=True)", "memory=False, and receipts or run.facts")
-    return crew
+    if getattr(crew, "checkpoint", None):
+        raise _unrecorded("the crew keeps checkpoints (checkpoint=)", "no checkpoint=; the journal continues it")
+    if crew.planning and crew.planning_llm is None:
+        raise _unrecorded("CrewAI chooses the model that plans (planning=True)", "Crew(planning_llm=...)")
+    if any(task.human_input for task in crew.tasks):
+        raise _unrecorded("a task asks on the terminal (human_input=True)", "await run.ask(...) beside the crew")
 
 
 def _agent(agent: Any, settings: _Settings) -> Any:
@@ -165,7 +203,9 @@ class _RecordedTool(BaseTool):  # type: ignore[misc]  # the checkers do not know
         if hosted is None:
             return await super()._arun(*args, **kwargs)
         host = super()._arun
-        return await self._called(hosted, args, kwargs, lambda given: host(*given[0], **given[1]))
+        return await hosted.on_loop(
+            lambda: self._called(hosted, args, kwargs, lambda given: host(*given[0], **given[1]))
+        )
 
     async def _called(
         self, hosted: HostedRun, args: Any, kwargs: dict[str, Any], body: Callable[[Any], Awaitable[Any]]
@@ -175,7 +215,7 @@ class _RecordedTool(BaseTool):  # type: ignore[misc]  # the checkers do not know
         plain = TypeAdapter(Any).dump_python(arguments, mode="json")
         name = _claimed(hosted, self, plain)
         ours = self.__dict__.get("_holdfast_tool")
-        try:
+        with hosted.stopping():  # the host would turn an exception into a text for the model
             if ours is not None:
                 one = gated(ours) if ours.name in settings.approve else ours
                 return _shown(await hosted.call_checked(name, one, plain))
@@ -189,9 +229,6 @@ class _RecordedTool(BaseTool):  # type: ignore[misc]  # the checkers do not know
 
             outcome, _ = await hosted.call_body(name, described, plain, performed)
             return _shown(outcome)
-        except HoldfastError as error:
-            # The host would turn it into a text for the model.
-            raise hosted.stop(error) from error
 
 
 def _finished(value: Any) -> Any:
@@ -265,7 +302,9 @@ class _RecordedModel(BaseLLM):  # type: ignore[misc]  # as above
         if hosted is None:
             return await super().acall(messages, *args, **kwargs)
         host = super().acall
-        return await self._answer(hosted, messages, args, kwargs, lambda _: host(messages, *args, **kwargs))
+        return await hosted.on_loop(
+            lambda: self._answer(hosted, messages, args, kwargs, lambda _: host(messages, *args, **kwargs))
+        )
 
     async def _answer(
         self, hosted: HostedRun, messages: Any, args: Any, kwargs: Any, ask: Callable[[Any], Awaitable[Any]]
@@ -282,7 +321,8 @@ class _RecordedModel(BaseLLM):  # type: ignore[misc]  # as above
         async def model() -> Any:
             return _stored(await ask(None))
 
-        stored = await self.__dict__["_holdfast_settings"].turn(hosted, name, seen, model)
+        with hosted.stopping():
+            stored = await self.__dict__["_holdfast_settings"].turn(hosted, name, seen, model)
         calls = stored.get("calls", [])
         name_calls(name, calls, "id")
         chosen = [_Call(one["id"], one["function"]["name"], _arguments(one)) for one in calls]
@@ -301,6 +341,8 @@ def _stored(answer: Any) -> dict[str, Any]:
     """An answer as plain JSON: a text, a structured answer, or calls, which services write in four ways."""
     if isinstance(answer, BaseModel):
         return {"model": answer.model_dump(mode="json")}
+    if answer is None:
+        raise ValueError("the model gave no answer")
     if not isinstance(answer, list):
         return {"text": str(answer)}
     return {"calls": [_plain_call(one) for one in answer]}

@@ -20,27 +20,22 @@ import msgspec
 
 from holdfast.agent.hosted import HostControl, HostedRun, as_they_come, gated, has_own_result, late_tool, name_calls
 from holdfast.agent.tool import Tool
-from holdfast.errors import HoldfastError, UsageError
-from holdfast.hosts import mixed_copy, too_old
+from holdfast.errors import UsageError
+from holdfast.hosts import mixed_copy, supported
 from holdfast.model.outcome import Outcome
 from holdfast.policies import Retry
 
-try:
+with supported("google-adk", "2.13", "3", "google-adk"):
     from google.adk.events import EventActions
     from google.adk.models import BaseLlm, LlmResponse
     from google.adk.plugins.base_plugin import BasePlugin
     from google.adk.sessions import InMemorySessionService
     from google.adk.tools.tool_confirmation import ToolConfirmation
-    from google.adk.tools.tool_context import ToolContext
     from pydantic import TypeAdapter
-except ImportError as error:
-    raise too_old("google-adk", "2.13", "holdfast[google-adk]") from error
-
-if not hasattr(ToolContext, "request_confirmation"):
-    raise too_old("google-adk", "2.13", "holdfast[google-adk]")
 
 AnyTool = Tool[..., Any]
 _ACTIONS: Final = "holdfast:actions"
+_CONFIRMATION: Final = "confirmation"
 _STEERING: Final = frozenset({"AgentTool", "TransferToAgentTool", "SetModelResponseTool", "FinishTaskTool", "NodeTool"})
 """Tools of the host that only steer it, or whose own calls are recorded; they run again in a replay."""
 _STEERING_FUNCTIONS: Final = frozenset({"exit_loop", "transfer_to_agent", "get_user_choice", "_request_input_func"})
@@ -116,13 +111,10 @@ class HoldfastPlugin(BasePlugin):  # type: ignore[misc]  # the checkers do not k
         if _steers(tool):
             _WITHIN.set(f"{_WITHIN.get()}{tool_context.function_call_id}.")
             return None
-        try:
+        with hosted.stopping():  # the host would wrap an exception, and an error callback could swallow it
             answer = await _guards(self, tool, tool_args, tool_context)
             if answer is None:
                 answer = await self._call(hosted, tool, tool_args, tool_context)
-        except HoldfastError as error:
-            # The host would wrap it, and an error callback could swallow it.
-            raise hosted.stop(error) from error
         if answer is None:  # None would let the host call the tool
             return {} if tool.is_long_running else {"result": None}
         return answer
@@ -140,10 +132,10 @@ class HoldfastPlugin(BasePlugin):  # type: ignore[misc]  # the checkers do not k
         outcome, control = await hosted.call_body(
             name, self._tool_of(tool, arguments, asked=asked), arguments, lambda: _performed(tool, arguments, context)
         )
-        if control is not None and control.get("confirm") is not None:
+        if control is not None and control["kind"] == _CONFIRMATION:
             context.actions.requested_tool_confirmations.clear()
             context.tool_confirmation = ToolConfirmation(
-                hint=outcome.reason, confirmed=True, payload=control["confirm"]
+                hint=outcome.reason, confirmed=True, payload=control.get("payload") or {}
             )
             outcome, control = await hosted.call_body(
                 f"{name}.confirmed", self._tool_of(tool, arguments, asked=True), arguments,
@@ -164,10 +156,13 @@ class HoldfastPlugin(BasePlugin):  # type: ignore[misc]  # the checkers do not k
 
 def _steers(tool: Any) -> bool:
     function = getattr(tool, "func", None)
-    named = str(getattr(function, "__module__", "")).startswith("google.adk.") and _STEERING_FUNCTIONS
-    return getattr(function, "__name__", "") in (named or ()) or any(
-        kind.__name__ in _STEERING for kind in type(tool).__mro__
-    )
+    if _of_host(function) and getattr(function, "__name__", "") in _STEERING_FUNCTIONS:
+        return True
+    return any(kind.__name__ in _STEERING and _of_host(kind) for kind in type(tool).__mro__)
+
+
+def _of_host(part: Any) -> bool:
+    return str(getattr(part, "__module__", "")).startswith("google.adk.")
 
 
 async def _guards(plugin: HoldfastPlugin, tool: Any, arguments: dict[str, Any], context: Any) -> Any:
@@ -196,13 +191,13 @@ async def _performed(tool: Any, arguments: dict[str, Any], context: Any) -> Any:
     actions = context.actions.model_dump(mode="json", exclude_defaults=True)
     confirmation = actions.pop("requested_tool_confirmations", {}).get(context.function_call_id)
     if confirmation is not None:
-        payload = {"confirm": confirmation.get("payload") or {}}
-        raise HostControl("confirmation", confirmation.get("hint") or "the tool asks for a confirmation", payload)
+        payload = {"kind": _CONFIRMATION, "payload": confirmation.get("payload")}
+        raise HostControl(_CONFIRMATION, confirmation.get("hint") or "the tool asks for a confirmation", payload)
     kept = {_ACTIONS: actions, "result": value} if actions else value
     if "requested_auth_configs" in actions:
-        raise HostControl("credential", "the tool asks for a credential", {"value": kept})
+        raise HostControl("credential", "the tool asks for a credential", {"kind": "credential", "value": kept})
     if isinstance(value, dict) and str(value.get("error", "")).startswith(f"Invoking `{tool.name}()` failed"):
-        raise HostControl("arguments", str(value["error"]), {"value": kept})
+        raise HostControl("arguments", str(value["error"]), {"kind": "arguments", "value": kept})
     return kept
 
 
@@ -251,7 +246,8 @@ class _Recorded(BaseLlm):  # type: ignore[misc]  # the checkers do not know the 
                         whole.append(response.model_dump(mode="json", exclude_none=True))
                 return whole
 
-            return await self.__dict__["_holdfast_turn"](hosted, name, _seen(llm_request), model)
+            with hosted.stopping():
+                return await self.__dict__["_holdfast_turn"](hosted, name, _seen(llm_request), model)
 
         async for last, one in as_they_come(answer):
             if not last:

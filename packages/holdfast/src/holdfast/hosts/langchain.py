@@ -22,26 +22,26 @@ import msgspec
 from holdfast.agent.hosted import HostControl, HostedRun, gated, has_own_result, late_tool, name_calls
 from holdfast.agent.tool import Tool
 from holdfast.errors import ContractError, UsageError
-from holdfast.hosts import too_old
+from holdfast.hosts import supported
 from holdfast.model.outcome import Outcome
 from holdfast.policies import Retry
 
-try:
+with supported("langchain", "1.2.18", "2", "langchain"):
     from typing import NotRequired
 
     from langchain.agents.middleware import AgentMiddleware, AgentState, ModelResponse
     from langchain_core.messages import AIMessage, ToolMessage, messages_from_dict, messages_to_dict
+    from langgraph.config import get_config
     from langgraph.errors import GraphInterrupt
     from langgraph.types import Command
     from pydantic import TypeAdapter
-except ImportError as error:
-    raise too_old("langchain", "1.2.18", "holdfast[langchain]") from error
 
 AnyTool = Tool[..., Any]
 _CONVERSATION: Final = "holdfast_conversation"
 _INSTEAD: Final = "agent.ainvoke(...)"
 _INTERRUPT: Final = "interrupt"
 _COMMAND: Final = "langgraph:command"
+_CHECKPOINTER: Final = "__pregel_checkpointer"
 _SCRATCHPAD: Final = "__pregel_scratchpad"
 """The key under which LangGraph keeps the answers that `interrupt` returns in the configuration of a task."""
 _JSON: Final[Any] = TypeAdapter(Any)
@@ -94,7 +94,11 @@ class HoldfastMiddleware(AgentMiddleware):  # type: ignore[misc]  # as above
         hosted = HostedRun.current()
         if hosted is None:
             return await handler(request)
-        _refuse_checkpoints(request.runtime)
+        with hosted.stopping():
+            return await self._asked(hosted, request, handler)
+
+    async def _asked(self, hosted: HostedRun, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
+        _refuse_checkpoints()
 
         async def model() -> dict[str, Any]:
             answer = await handler(request)
@@ -129,7 +133,11 @@ class HoldfastMiddleware(AgentMiddleware):  # type: ignore[misc]  # as above
         hosted = HostedRun.current()
         if hosted is None:
             return await handler(request)
-        _refuse_checkpoints(request.runtime)
+        with hosted.stopping():
+            return await self._called(hosted, request, handler)
+
+    async def _called(self, hosted: HostedRun, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
+        _refuse_checkpoints()
         call = request.tool_call
         if not call.get("id"):
             raise ContractError(
@@ -269,10 +277,9 @@ def _without_ids(message: Mapping[str, Any]) -> dict[str, Any]:
     return {**message, "data": {name: part for name, part in message["data"].items() if name != "id"}}
 
 
-def _refuse_checkpoints(runtime: Any) -> None:
+def _refuse_checkpoints() -> None:
     """Raise `UsageError` if the host keeps the state of this graph too: after a crash one of the two would be ahead."""
-    info = getattr(runtime, "execution_info", None)
-    if info is not None and info.thread_id is not None:
+    if get_config().get("configurable", {}).get(_CHECKPOINTER) is not None:
         raise UsageError(
             "this agent has a checkpointer and runs in a run of Holdfast: both would keep its state",
             known="nothing was sent",

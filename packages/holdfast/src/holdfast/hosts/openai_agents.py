@@ -22,15 +22,13 @@ from holdfast.agent.hosted import HostControl, HostedRun, as_they_come, has_own_
 from holdfast.agent.model_calls import ToolBox
 from holdfast.agent.tool import Tool
 from holdfast.errors import UsageError
-from holdfast.hosts import too_old
+from holdfast.hosts import supported
 from holdfast.policies import Retry
 
-try:
-    from agents import FunctionTool, Model, ModelBehaviorError, ModelResponse, MultiProvider
+with supported("openai-agents", "0.18.3", "0.25", "openai-agents"):
+    from agents import FunctionTool, Handoff, Model, ModelBehaviorError, ModelResponse, MultiProvider
     from openai.types.responses import Response, ResponseCompletedEvent
     from pydantic import TypeAdapter
-except ImportError as error:
-    raise too_old("openai-agents", "0.18.3", "holdfast[openai-agents]") from error
 
 AgentT = TypeVar("AgentT")
 AnyTool = Tool[..., Any]
@@ -65,6 +63,8 @@ class _Durable:
         self._copies: dict[int, Any] = {}
 
     def agent(self, agent: Any) -> Any:
+        if isinstance(agent.model, _DurableModel):
+            return agent  # a second wrapping would lose the approvals of the first
         if (known := self._copies.get(id(agent))) is not None:
             return known
         if agent.mcp_servers:
@@ -75,8 +75,18 @@ class _Durable:
             )
         model = _DurableModel(agent.model, self._turn)
         made = self._copies[id(agent)] = agent.clone(model=model, tools=[self._tool(one) for one in agent.tools])
-        made.handoffs = [self.agent(one) if hasattr(one, "handoffs") else one for one in agent.handoffs]
+        made.handoffs = [self._handoff(one) for one in agent.handoffs]
         return made
+
+    def _handoff(self, one: Any) -> Any:
+        """The agent, or the `handoff(...)` to one, which makes its agent when the model chooses it."""
+        if not isinstance(one, Handoff):
+            return self.agent(one)
+
+        async def invoke(context: Any, sent: str) -> Any:
+            return self.agent(await one.on_invoke_handoff(context, sent))
+
+        return dataclasses.replace(one, on_invoke_handoff=invoke)
 
     def _tool(self, one: Any) -> Any:
         if isinstance(one, Tool):
@@ -104,6 +114,11 @@ class _Durable:
         hosted = HostedRun.current()
         if hosted is None:
             return await bare.on_invoke_tool(context, sent)
+        with hosted.stopping():
+            _check_model(context)
+            return await self._recorded(hosted, bare, needs_approval, context, sent)
+
+    async def _recorded(self, hosted: HostedRun, bare: Any, needs_approval: Any, context: Any, sent: str) -> Any:
         arguments = _parsed(sent)
         asked = needs_approval
         if callable(needs_approval):
@@ -126,8 +141,20 @@ async def _call_declared(tool: AnyTool, context: Any, sent: str) -> Any:
     hosted = HostedRun.current()
     if hosted is None:
         return await tool(**_parsed(sent))
-    outcome = await hosted.call_checked(context.tool_call_id, tool, sent)
+    with hosted.stopping():
+        _check_model(context)
+        outcome = await hosted.call_checked(context.tool_call_id, tool, sent)
     return outcome.value if has_own_result(outcome) else outcome.as_text()
+
+
+def _check_model(context: Any) -> None:
+    """Raise `UsageError` for a call that a model chose which `RunConfig` has put in the place of the recorded one."""
+    if context.run_config is not None and context.run_config.model is not None:
+        raise UsageError(
+            "RunConfig(model=...) replaces the model of the agent, and its answers are not recorded",
+            known="nothing was sent",
+            next_step="give the model to the agent: durable(agent.clone(model=...))",
+        )
 
 
 async def _performed(bare: Any, context: Any, sent: str) -> Any:
@@ -173,8 +200,11 @@ class _DurableModel(Model):  # type: ignore[misc]  # the checkers do not know th
 
     async def _answer(self, hosted: HostedRun, args: Any, kwargs: Any, model: Callable[[], Awaitable[Any]]) -> Any:
         name = hosted.begin("turn")
-        stored = await self._turn(hosted, name, _seen(args, kwargs), model)
-        name_calls(name, [one for one in stored["output"] if one["type"] == "function_call"], "call_id")
+        seen = _seen(args, kwargs)
+        with hosted.stopping():
+            stored = await self._turn(hosted, name, seen, model)
+        before = [one["call_id"] for one in seen["input"] if isinstance(one, dict) and "call_id" in one]
+        name_calls(name, [one for one in stored["output"] if one["type"] == "function_call"], "call_id", before=before)
         return stored
 
     async def stream_response(self, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:

@@ -20,11 +20,11 @@ import msgspec
 from holdfast.agent.hosted import HostControl, HostedRun, gated, has_own_result, late_tool, name_calls
 from holdfast.agent.tool import Tool
 from holdfast.errors import ContractError
-from holdfast.hosts import too_old
+from holdfast.hosts import supported
 from holdfast.model.outcome import Outcome
 from holdfast.policies import Retry
 
-try:
+with supported("pydantic-ai-slim", "2.68", "3", "pydantic-ai"):
     from pydantic_ai import DeferredToolRequests, DeferredToolResults, RunContext, ToolApproved
     from pydantic_ai.agent import EventStreamHandler
     from pydantic_ai.agent.abstract import AbstractAgent
@@ -47,8 +47,6 @@ try:
     from pydantic_ai.models import Model, ModelRequestParameters
     from pydantic_ai.run import AgentRunResult
     from pydantic_ai.tools import ToolDefinition
-except ImportError as error:
-    raise too_old("pydantic-ai-slim", "2.68", "holdfast[pydantic-ai]") from error
 
 Deps = TypeVar("Deps")
 AnyTool = Tool[..., Any]
@@ -173,16 +171,15 @@ class _Backend(JournalCallableOperationBackend[Any]):
             return await body()
 
         try:
-            match operation_id:
-                case ModelRequestId():
+            with hosted.stopping():
+                if isinstance(operation_id, ModelRequestId):
                     return await self._request(hosted, observed, cache_key)
-                case ToolsetCallToolId():
+                if isinstance(operation_id, ToolsetCallToolId):
                     return await self._call(hosted, observed, cache_key)
-                case _:
-                    context = _context_of(cache_key)
-                    call = "" if context is None else context.tool_call_id or ""
-                    what = "events" if isinstance(operation_id, EventStreamHandlerId) else name
-                    return await hosted.value(f"{what}:{call}" if call else what, observed)
+                context = _context_of(cache_key)
+                call = "" if context is None else context.tool_call_id or ""
+                what = "events" if isinstance(operation_id, EventStreamHandlerId) else name
+                return await hosted.value(f"{what}:{call}" if call else what, observed)
         finally:
             record_durable_unit(executed=bool(executed))
 

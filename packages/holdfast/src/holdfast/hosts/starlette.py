@@ -17,17 +17,15 @@ import msgspec
 
 from holdfast.agent.agent import Agent
 from holdfast.errors import ArgumentError, ParameterMismatch, RunSuspended, UnknownRun, UsageError
-from holdfast.hosts import too_old
+from holdfast.hosts import supported
 from holdfast.hosts.http import HEADER
 from holdfast.model.ids import RUN_ID
 from holdfast.webhooks.incoming import Hooks, WebhookSender
 
-try:
+with supported("starlette", "0.46", "2", "starlette"):
     from starlette.requests import Request
     from starlette.responses import Response
     from starlette.routing import Route, Router
-except ImportError as error:
-    raise too_old("starlette", "0.46", "holdfast[starlette]") from error
 
 if TYPE_CHECKING:
     from holdfast.app import Holdfast
