@@ -33,6 +33,9 @@ INVARIANTS = {
     19: "everything ends, or waits for a person",
     20: "what was acknowledged is there",
     23: "no secret is stored",
+    25: "no limit of a queue is exceeded, and no run of a queue is driven without a slot",
+    26: "slots are given in the declared order, and nothing starves",
+    27: "a submission is stored once, or refused and not stored",
 }
 """The invariants that the checker knows, in one line each; the numbers are those of the documentation."""
 
@@ -43,6 +46,9 @@ def tell(report: Report) -> str:
     lines = [f"seed {plan.seed}: {len(plan.faults)} faults, {plan.schedule} schedule, {report.ms / 1000:.0f} s"]
     lines += [f"  fault: {_fault(fault.kind, fault.at, fault.service, fault.ms)}" for fault in plan.faults]
     lines += [f"  {script.id}: {', '.join(f'{s.kind}({s.thing})' for s in script.steps)}" for script in plan.scripts]
+    lines += [f"  submitted: {plan.scripts[one.script].id} {_fields(one)}" for one in plan.submissions]
+    lines += [f"  declared: {_fields(one)}" for one in plan.declarations]
+    lines += [f"  ordered: {_fields(one)}" for one in plan.orders]
     lines += ["", *report.log]
     for one in broken:
         lines += ["", f"invariant {one.invariant} ({INVARIANTS.get(one.invariant, '')}):", f"  {one.what}"]
@@ -54,6 +60,10 @@ def tell(report: Report) -> str:
 def _fault(kind: str, at: int, service: str, ms: int) -> str:
     where = f"call {at} of {service}" if service else f"point {at}"
     return f"{kind} at {where}" + (f" for {ms} ms" if ms else "")
+
+
+def _fields(one: msgspec.Struct) -> str:
+    return msgspec.json.encode(one).decode()
 
 
 def save(plan: Plan) -> bytes:
@@ -117,6 +127,13 @@ def _simpler(plan: Plan) -> Iterator[Plan]:
     yield replace(plan, policy=False)
     yield replace(plan, reviews=False)
     yield replace(plan, strangers=0)
+    yield replace(plan, undeclared=())
+    for number in range(len(plan.orders)):
+        yield replace(plan, orders=plan.orders[:number] + plan.orders[number + 1 :])
+    for number in range(1, len(plan.declarations)):
+        yield replace(plan, declarations=plan.declarations[:number] + plan.declarations[number + 1 :])
+    for number in range(1, len(plan.submissions)):
+        yield replace(plan, submissions=plan.submissions[:number] + plan.submissions[number + 1 :])
     for number in range(len(plan.tellings)):
         yield replace(plan, tellings=plan.tellings[:number] + plan.tellings[number + 1 :])
     for number in range(len(plan.permits)):

@@ -11,6 +11,8 @@ from typing import Final, Literal
 
 import msgspec
 
+from holdfast.queues.limits import DeclaredLimits
+
 KINDS: Final = ("charge", "pay", "mail", "ticket", "switch", "note", "ship", "order", "book", "transfer", "look")
 """The kinds of tool in the standard world: see `tools.py`."""
 
@@ -141,6 +143,41 @@ class Telling(msgspec.Struct, frozen=True, omit_defaults=True):
     stop: bool = False
 
 
+class Submission(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One run that is submitted to a queue after `at_ms`, by each of these `workers` (by their places in the plan).
+
+    It is about `about`, and does not begin before `delay_ms` more. Who submits it also waits for its result where it
+    `joins`, and where it `differs` submits the same run with another input afterwards, which has to be refused.
+    """
+
+    script: int
+    agent: str
+    queue: str
+    workers: tuple[int, ...]
+    tenant: str = ""
+    priority: int = 0
+    about: str = ""
+    at_ms: int = 0
+    delay_ms: int = 0
+    joins: bool = False
+    differs: bool = False
+
+
+class Declaration(msgspec.Struct, frozen=True):
+    """Limits that somebody declares after `at_ms`. Processes that start from then on declare them, too."""
+
+    limits: DeclaredLimits
+    at_ms: int = 0
+
+
+class QueueOrder(msgspec.Struct, frozen=True):
+    """A command to a submitted run, given after `at_ms`."""
+
+    run: str
+    word: Literal["cancel", "pause", "unpause", "reopen"]
+    at_ms: int
+
+
 class Plan(msgspec.Struct, frozen=True):
     """One simulation, before it is run."""
 
@@ -160,3 +197,18 @@ class Plan(msgspec.Struct, frozen=True):
     """Whether people look at what no rule could decide: see `reviews.py`."""
     strangers: int = 0
     """How many runs of another program are due for ever: see `strangers.py`."""
+    submissions: tuple[Submission, ...] = ()
+    """Runs that are submitted to queues, beside those that are started: see `generator/queues.py`."""
+    declarations: tuple[Declaration, ...] = ()
+    """The limits of these queues, the first of them from the beginning."""
+    orders: tuple[QueueOrder, ...] = ()
+    undeclared: tuple[int, ...] = ()
+    """The workers that have no file of limits."""
+
+    def expected(self) -> tuple[Script, ...]:
+        """The scripts that somebody starts or submits."""
+        if not self.submissions:
+            return self.scripts
+        asked = {number for worker in self.workers for number in worker.scripts}
+        asked |= {one.script for one in self.submissions}
+        return tuple(self.scripts[number] for number in sorted(asked))

@@ -27,6 +27,8 @@ from simulator.people.approvers import People
 from simulator.plan import Fault, Plan, WorkerPlan
 from simulator.processes.nemesis import Nemesis, Place
 from simulator.processes.other_programs import Strangers
+from simulator.processes.queue_history import QueueDisk, QueueFiles, QueueSqliteDisk, QueueStore
+from simulator.processes.submitting import begin_queues
 from simulator.processes.worker import Life, settings_from
 from simulator.services.deferred import Office
 from simulator.services.service import CATALOGUE, Effect, Request, Service
@@ -92,10 +94,10 @@ class World:
         self.nemesis: Final = Nemesis(self, plan.faults, conditions.strikes)
         self.boot = "boot"
         self.skew_ms = plan.skew_ms
-        self.store: Final = Store(self.now_ms, lambda: EPOCH_MS + self.now_ms() + self.skew_ms, namespace="simulated")
+        self.store: Final = self._store()
         self.store.stored = self.checker.stored
         self._place: Final = f"{directory}/" if directory else ""
-        self.files: Final = Files(self, directory, plan.seed, self.checker.stored) if directory else None
+        self.files: Final = self._files(directory) if directory else None
         self.journal: Final = self.files or self.store
         self.settings: Final = settings_from(
             {"poll_ms": 10_000, "recover_every_ms": 20_000, "lease_ms": 30_000} | plan.settings,
@@ -116,6 +118,8 @@ class World:
         """When an old copy was put in the place of the journal."""
         self._copy: Backup | None = None
         self.closing = False
+        self.unsaid = 0
+        """Commands to runs of queues that are still to be given."""
         self._births: dict[str, int] = {}
         self._down = 0
         self._context: Final = contextvars.copy_context()
@@ -125,6 +129,21 @@ class World:
             name: Service(able, self.draws, self.now_ms, self.later, self._happened) for name, able in CATALOGUE.items()
         }
         self.offices: Final = {name: Office(self, self.services[name]) for name in CATALOGUE if CATALOGUE[name].accepts}
+
+    def _store(self) -> Store:
+        def wall() -> int:
+            return EPOCH_MS + self.now_ms() + self.skew_ms
+
+        if not self.plan.submissions:
+            return Store(self.now_ms, wall, namespace="simulated")
+        store = QueueStore(self.now_ms, wall, namespace="simulated")
+        store.listener = self.checker.queues
+        return store
+
+    def _files(self, directory: Path) -> Files:
+        if self.plan.submissions:
+            return QueueFiles(self, directory, self.checker.queues)
+        return Files(self, directory, self.plan.seed, self.checker.stored)
 
     # --- running ---------------------------------------------------------------------------------------------
 
@@ -148,6 +167,7 @@ class World:
             Strangers(self, self.plan.strangers)
         self.checker.permits.begin()
         self.checker.messages.begin()
+        begin_queues(self)
         while not await self._at_rest():
             if self.now_ms() > BOUND_S * 1000:
                 self.checker.broken(19, f"after {BOUND_S / 3600:.0f} h not at rest: {await self._restless()}")
@@ -164,7 +184,7 @@ class World:
     async def _at_rest(self) -> bool:
         offices = any(one.busy() for one in self.offices.values())
         people = self.people.busy() or self.checker.reviews.busy() or self.checker.questions.busy()
-        if self._down or offices or people or self.checker.processes.busy():
+        if self._down or offices or people or self.checker.processes.busy() or self.unsaid:
             return False
         return not await self._restless()
 
@@ -172,9 +192,12 @@ class World:
         """The runs that have not come to rest: to an end, or to a person."""
         listed = {row.run: row for row in await self.journal.runs()}
         wall = EPOCH_MS + self.now_ms() + self.skew_ms
+        resting = {row.run for row in listed.values() if row.status == "suspended" and self._rests(row, wall)}
         found: list[str] = []
-        for script in self.plan.scripts:
+        for script in self.plan.expected():
             row = listed.get(script.id)
+            if self.checker.queues.behind(script.id, resting):
+                continue
             if row is None or not self._rests(row, wall) or self.checker.answers.awaited(script.id):
                 found.append(f"{script.id} {row.status if row else 'never began'} {row.reason if row else ''}".strip())
         return found
@@ -264,9 +287,17 @@ class World:
 
     def disk_of(self, actor: Actor, *, contained: bool) -> Disk | SqliteDisk:
         """The journal as a new process sees it."""
+        disk: Disk | SqliteDisk
+        if not self.plan.submissions:
+            if self.files is not None:
+                return SqliteDisk(self.files, actor, contained=contained)
+            return Disk(self, actor, contained=contained)
         if self.files is not None:
-            return SqliteDisk(self.files, actor, contained=contained)
-        return Disk(self, actor, contained=contained)
+            disk = QueueSqliteDisk(self.files, actor, contained=contained)
+        else:
+            disk = QueueDisk(self, actor, contained=contained)
+        disk.looks = self.checker.queues.looks
+        return disk
 
     def disk_s(self) -> float:
         """How long the disk takes, in seconds."""

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from contextvars import ContextVar
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.agent.agent import Agent, agent
 from holdfast.agent.run import Run
+from holdfast.agent.tool import Tool
 from holdfast.errors import Interrupted, TransactionAborted, UnknownTool
 from holdfast.model.ids import operation_id
 from holdfast.model.outcome import INTERRUPTED, STOPPED, Outcome
@@ -66,26 +68,8 @@ def _make(newer: bool) -> tuple[Agent[Script, list[str]], Agent[str, list[str]]]
 
     @agent(run_id="{script.id}", tools=tools.values(), version="2" if newer else "1", name="scripted")
     async def scripted(run: Run, script: Script) -> list[str]:
-        """Perform the script. What it is told about each step is noted, and returned."""
-        told: list[str] = []
-        ears, life = Ears(run.id), LIFE.get()
-        checker = life.world.checker
-        replays = checker.replays
-        execution = replays.begin()
-        for number, group in enumerate(_groups(script.steps)):
-            PLACE.set((run.id, number))
-            if len(group) == 1:
-                news = [await _perform(run, tools, group[0], ears)]
-            else:
-                branches = ears.branches(len(group))
-                steps = zip(group, branches, strict=True)
-                news = [*await run.gather(*(_perform(run, tools, step, own) for step, own in steps))]
-                ears.join(branches)
-            owned = checker.owned(run.id, run.scope().active.lease.token)
-            if not checker.hosts.forgot(run.id):
-                replays.told(life.actor, execution, (run.id, number), news, owned=owned)
-            told += news
-        return told
+        """Perform the script."""
+        return await perform(run, tools, script)
 
     @agent(tools=[tools[name] for name in people.SPECIALISTS], version="2" if newer else "1", name="specialist")
     async def specialist(run: Run, thing: str) -> list[str]:
@@ -94,6 +78,29 @@ def _make(newer: bool) -> tuple[Agent[Script, list[str]], Agent[str, list[str]]]
         return [await _as_given(run, name, f"{thing}/{name}", ears) for name in ("pay", "dare", "ship")]
 
     return scripted, specialist
+
+
+async def perform(run: Run, tools: Mapping[str, Tool[Any, Any]], script: Script) -> list[str]:
+    """Perform a script. What the code is told about each step is noted, and returned."""
+    told: list[str] = []
+    ears, life = Ears(run.id), LIFE.get()
+    checker = life.world.checker
+    replays = checker.replays
+    execution = replays.begin()
+    for number, group in enumerate(_groups(script.steps)):
+        PLACE.set((run.id, number))
+        if len(group) == 1:
+            news = [await _perform(run, tools, group[0], ears)]
+        else:
+            branches = ears.branches(len(group))
+            steps = zip(group, branches, strict=True)
+            news = [*await run.gather(*(_perform(run, tools, step, own) for step, own in steps))]
+            ears.join(branches)
+        owned = checker.owned(run.id, run.scope().active.lease.token)
+        if not checker.hosts.forgot(run.id):
+            replays.told(life.actor, execution, (run.id, number), news, owned=owned)
+        told += news
+    return told
 
 
 async def _pass_on(run: Run, step: Step, ears: Ears) -> str:

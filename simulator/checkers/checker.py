@@ -22,6 +22,7 @@ from simulator.checkers.deferred import Answers
 from simulator.checkers.hosts import Hosts
 from simulator.checkers.plans import Plans
 from simulator.checkers.processes import Processes
+from simulator.checkers.queues import Queues
 from simulator.checkers.records import Replays, Standing, check_records
 from simulator.checkers.timing import Timing
 from simulator.checkers.transactions import Trips
@@ -73,6 +74,7 @@ class Checker:
         self.timing: Final = Timing(world, self.broken)
         self.processes: Final = Processes(world, self.broken)
         self.hosts: Final = Hosts(world, self.broken)
+        self.queues: Final = Queues(world, self.broken)
         self._told: list[tuple[Outcome[Any], int]] = []
         self._answers: dict[str, list[str]] = {}
         self._tokens: dict[str, int] = {}
@@ -242,6 +244,7 @@ class Checker:
         self.timing.heard(run, record)
         self.processes.heard(run, record)
         self.hosts.heard(run, record)
+        self.queues.heard(run, record)
         self._decisions(run, record)
         step = getattr(record, "step", "")
         if step:

@@ -24,6 +24,7 @@ from simulator.generator.people import (
     with_rests,
 )
 from simulator.generator.processes import of_timing, with_insisting, with_processes, with_timing
+from simulator.generator.queues import QUEUED, with_queues
 from simulator.plan import EXTRAS, KINDS, LATER, PARTS, Act, Fault, Plan, Script, Step, WorkerPlan
 from simulator.services.service import CATALOGUE
 
@@ -74,7 +75,9 @@ HOOK_FAULTS: Final = ("never", "overdue", "twice", "shuffled", "restated", "stra
 
 
 def draw(seed: int) -> Plan:
-    """The plan of a seed. From `HOSTED` on its agents call hosts."""
+    """The plan of a seed. From `HOSTED` on its agents call hosts, and from `QUEUED` on some runs are submitted."""
+    if seed >= QUEUED:
+        return with_queues(_drawn(seed - QUEUED), seed)
     return with_hosts(_drawn(seed - HOSTED), seed) if seed >= HOSTED else _drawn(seed)
 
 

@@ -12,9 +12,21 @@ from simulator.mutations.fast_path import BREAKING
 from simulator.mutations.hosts import HOSTS
 from simulator.mutations.operations import OPERATIONS
 from simulator.mutations.policies import POLICY
+from simulator.mutations.queues import QUEUE_BUGS
 from simulator.mutations.reviews import REVIEWS
 from simulator.mutations.timing_and_processes import PROCESSES, TIMING
 from simulator.mutations.transactions_and_plans import TOGETHER
 
-MUTANTS: Final = (*OPERATIONS, *TOGETHER, *APPROVALS, *REVIEWS, *POLICY, *TIMING, *PROCESSES, *BREAKING, *HOSTS)
+MUTANTS: Final = (
+    *OPERATIONS,
+    *TOGETHER,
+    *APPROVALS,
+    *REVIEWS,
+    *POLICY,
+    *TIMING,
+    *PROCESSES,
+    *BREAKING,
+    *HOSTS,
+    *QUEUE_BUGS,
+)
 """The planted bugs, by the promise that they break."""

@@ -44,7 +44,7 @@ class Mutant(msgspec.Struct, frozen=True):
     """One planted bug: `place` is `module:attribute`, and `twist` what becomes of it.
 
     A bug that is `fast_only` is in the fast path, so the product does without it if that is switched off. One that is
-    `hosted` is looked for where agents call hosts.
+    `hosted` is looked for where agents call hosts, and one that is `queued` where runs are submitted, on real files.
     """
 
     name: str
@@ -53,6 +53,7 @@ class Mutant(msgspec.Struct, frozen=True):
     twist: Twist
     fast_only: bool = False
     hosted: bool = False
+    queued: bool = False
 
 
 @contextlib.contextmanager

@@ -21,9 +21,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from simulator.generator.hosts import HOSTED
 from simulator.generator.plans import draw
+from simulator.generator.queues import QUEUED
 from simulator.mutations.catalogue import MUTANTS
 from simulator.mutations.mutation import Mutant, planted
-from simulator.world import ORDINARY, Conditions, simulate
+from simulator.world import ORDINARY, Conditions, Journal, simulate
 
 MOST: Final = 20_000
 ROUNDS: Final = (50, 500, 3_000)
@@ -47,10 +48,11 @@ def hunt(
     for seed in range(first, most):
         if until is not None and time.monotonic() > until:
             return Find(mutant.name, mutant.breaks, seed)
-        plan = draw(seed + HOSTED if mutant.hosted else seed)
+        plan = draw(seed + (HOSTED if mutant.hosted else QUEUED if mutant.queued else 0))
+        journal: Journal = "sqlite" if mutant.queued else "memory"
         with planted(mutant):
-            broken = simulate(plan, conditions=conditions).violations
-        if broken and not simulate(plan, conditions=conditions).violations:
+            broken = simulate(plan, conditions=conditions, journal=journal).violations
+        if broken and not simulate(plan, conditions=conditions, journal=journal).violations:
             return Find(mutant.name, mutant.breaks, seed + 1, broken[0].invariant, broken[0].what)
     return Find(mutant.name, mutant.breaks, most)
 

@@ -6,10 +6,11 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
+from holdfast.agent.agent import Agent
 from holdfast.app import Holdfast
 from holdfast.control.service import ControlService
 from holdfast.engine.deferred import ArrivedAnswer
@@ -20,11 +21,13 @@ from holdfast.journal.port import Worker
 from holdfast.model.records import NOTHING, Raw
 from holdfast.testing.clock import EPOCH_MS, InlineThreads, SeededRng
 from holdfast.testing.world.loop import Actor, Died
+from simulator.agents.queued import queued_agents
 from simulator.agents.scripted import LIFE, agent_of
 from simulator.agents.tools import NETWORK
 from simulator.people.approvers import Errand
 from simulator.people.policies import POLICIES
 from simulator.plan import Script, WorkerPlan
+from simulator.processes.submitting import declared_by, submitting
 from simulator.services.deferred import ANSWERED, Message
 from simulator.services.network import Traffic
 
@@ -32,6 +35,7 @@ if TYPE_CHECKING:
     from simulator.world import World
 
 
+T = TypeVar("T")
 ANSWER_MS: Final = 30 * 60_000
 FEW: Final = 20
 """Runs that a process recovers at once: fewer than the other program has, which could take all places."""
@@ -86,16 +90,23 @@ class Life:
         NETWORK.set(Traffic(world, self.actor))
         chance = SeededRng(random.Random(f"{world.plan.seed}/{self.actor.name}").getrandbits(64))  # noqa: S311 - a seed
         environment = Environment(WallClock(world), chance, InlineThreads(), _Points(world, self.actor))
+        agents: list[Agent[Any, Any]] = [agent_of(self.newer)]
+        if world.plan.submissions:
+            agents += queued_agents(newer=self.newer)
         app = Holdfast(
-            self.disk, agents=[agent_of(self.newer)], environment=environment, settings=world.settings,
-            worker=self._worker,
+            self.disk, agents=agents, environment=environment, settings=world.settings,
+            worker=self._worker, queues=declared_by(self),
             policy=POLICIES[self.newer] if world.plan.policy else None,
         )  # fmt: skip
         try:
             async with app:
                 app.engine.resolver = world.secret
                 self.app, self.hooks = app, app.service
-                asking = [asyncio.create_task(self._ask(app, world.plan.scripts[n])) for n in self.plan.scripts]
+                asking = [
+                    asyncio.create_task(self.ask(app, agent_of(self.newer), script, script))
+                    for script in (world.plan.scripts[n] for n in self.plan.scripts)
+                ]
+                asking += [asyncio.create_task(one) for one in submitting(self, app)]
                 await self.leaving.wait()
                 for task in asking:
                     task.cancel()
@@ -108,12 +119,12 @@ class Life:
     def _worker(self, token: str) -> Worker:
         return Worker(token, machine="m", boot=self.world.boot, pid=self.number, pid_namespace=self.plan.name)
 
-    async def _ask(self, app: Holdfast, script: Script) -> None:
+    async def ask(self, app: Holdfast, agent: Agent[T, list[str]], given: T, script: Script) -> None:
         """Call as often as it takes: the same id is the same run."""
         world = self.world
         while True:
             try:
-                result = await app.run(agent_of(self.newer), script)
+                result = await app.run(agent, given)
             except RunSuspended as waits:
                 world.tell(self.actor, f"run {script.id} waits: {waits.message}")
                 return  # whoever recovers goes on with it

@@ -28,7 +28,7 @@ async def filled(path: Path, count: int) -> None:
         for first in range(0, count, 500):
             some = range(first, min(count, first + 500))
             await asyncio.gather(*(app.submit(job, n, queue="mail", tenant=f"t{n % TENANTS}") for n in some))
-        taken = await app.engine.journal.take(app.engine.worker.id, [("job", "shop")], 99, LIMITS)
+        taken = await app.engine.journal.take(app.engine.worker.id, [("job", "shop")], 99, app.engine.queues.newest)
         assert len(taken) == 3
 
 
@@ -63,6 +63,7 @@ LOOKS = {
     "first in lane": (queues.FIRST_IN_LANE, (*LANE, 2**52, 5)),
     "slots": (queues.SLOTS, ()),
     "holders": (queues.HOLDERS, ("mail", "k1")),
+    "limits": (queues.NEWEST_LIMITS, ("queues",)),
     "served": (queues.SERVED, ("mail", "t1")),
     "oldest": (queues.OLDEST, LANE),
     "depth": ("select waiting from queue where name = ?", ("mail",)),
@@ -89,7 +90,7 @@ def test_a_look_makes_as_many_statements_for_many_runs_as_for_few(journals):
                     made += 1
                     return rows(sql, values)
 
-            request = queues.TakeRequest("bob", [("job", "shop")], 1, LIMITS, ())
+            request = queues.TakeRequest("bob", [("job", "shop")], 1, app.engine.queues.newest, ())
             app.engine.journal._slots.wants(Counting(), request)
             return made
 

@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast, Run, agent
+from holdfast.engine.process import newest_limits
 from holdfast.errors import JournalUnavailable, ParameterMismatch, QueueFull, RunQueued, UsageError
-from holdfast.queues.limits import ConcurrencyLimit, DeclaredLimits, LimitsError, QueueLimits
+from holdfast.journal.port import Post
+from holdfast.queues.limits import ConcurrencyLimit, Declaration, DeclaredLimits, LimitsError, QueueLimits
 
 began: list[str] = []
 most: list[int] = [0, 0]
@@ -217,6 +219,35 @@ async def test_the_newest_declaration_holds_for_every_process(tmp_path):
         assert len(await first.engine.journal.entries("queues")) == 2
     async with Holdfast(journal, agents=[desk], queues=two) as third:
         assert len(await third.engine.journal.entries("queues")) == 2
+
+
+@in_a_loop
+async def test_limits_that_another_process_declares_hold_for_the_next_submission(tmp_path):
+    """This process has not read them yet. Its submission has their key and capacity, and does not replace them."""
+    journal = str(tmp_path / "runs.db")
+    async with Holdfast(journal, agents=[desk], recover=False) as before:
+        async with Holdfast(journal, agents=[desk], queues=ONE_AT_A_TIME, recover=False):
+            pass
+        for name in "abc":
+            await before.submit(desk, ticket(name), queue="mail")
+        with pytest.raises(QueueFull):
+            await before.submit(desk, ticket("d"), queue="mail")
+        stricter = DeclaredLimits({"post": QueueLimits(concurrency=1)})
+        async with Holdfast(journal, agents=[desk], queues=stricter, recover=False):
+            pass
+        await before.submit(desk, ticket("d"), queue="post")
+        with pytest.raises(UsageError, match="no queue 'mail'"):
+            await before.submit(desk, ticket("e"), queue="mail")
+
+
+@in_a_loop
+async def test_a_first_submission_replaces_no_limits_that_come_at_the_same_time(tmp_path):
+    journal = str(tmp_path / "runs.db")
+    async with Holdfast(journal, agents=[desk], recover=False) as first:
+        await first.submit(desk, ticket("a"))
+        async with Holdfast(journal, agents=[desk], queues=ONE_AT_A_TIME, recover=False) as second:
+            await second.engine.journal.post(Post("queues", "late", b"{}"))
+            assert await newest_limits(second.engine.journal) == Declaration(ONE_AT_A_TIME, 3)
 
 
 @in_a_loop

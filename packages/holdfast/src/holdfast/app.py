@@ -56,7 +56,7 @@ from holdfast.model.waits import PEOPLE, answer_with
 from holdfast.model.webhooks import TOOL as WEBHOOK
 from holdfast.people.policy.judge import threshold_positions
 from holdfast.people.policy.policy_files import judge_of
-from holdfast.queues.limits import DEFAULT, DeclaredLimits
+from holdfast.queues.limits import DEFAULT
 from holdfast.webhooks.notifier import Notifier, Tools
 
 if TYPE_CHECKING:
@@ -317,9 +317,11 @@ class Holdfast:
         check("by", by, str)
         name = checked_run_id(key) if key is not None else agent.run_id_for(given)
         stored = msgspec.structs.replace(agent.stored_input(given, self.engine.identity.secret), by=by)
-        template = (self.engine.queues.limits or DeclaredLimits()).queue(queue).key
-        about = agent.named(template, given, f"the key of queue {queue}", "use another queue") if template else ""
-        return await submit(self.engine, name, agent, stored, Submission(queue, priority, at, tenant, about))
+
+        def about(template: str) -> str:
+            return agent.named(template, given, f"the key of queue {queue}", "use another queue") if template else ""
+
+        return await submit(self.engine, name, agent, stored, Submission(queue, priority, at, tenant), about)
 
     def map(self, agent: Agent[T, R], inputs: Iterable[T], *, concurrency: int = 20) -> AsyncGenerator[RunResult[T, R]]:
         """Run the agent over many inputs, `concurrency` at a time, in the order in which they end.
@@ -368,8 +370,11 @@ class Holdfast:
         return Undone(run_id, whole.phase, whole.undone, whole.still_standing, waits)
 
     async def drive(self, run_id: str) -> Conclusion:
-        """Drive an existing run once, and return its conclusion. Workers call it."""
-        return await self._conclude(run_id, None, None)
+        """Drive an existing run once, and return its conclusion. Workers call it.
+
+        Raises `RunQueued` for a run of a queue that has no slot: who drives waits for none, or it would never be given.
+        """
+        return await self._conclude(run_id, None, None, waits=False)
 
     # --- inside --------------------------------------------------------------------------------------------------
 
@@ -388,7 +393,7 @@ class Holdfast:
             return RunResult(name, given, error=error)
 
     async def _conclude(
-        self, run: str, agent: AnyAgent | None, given: Input | None, *, reopener: str = ""
+        self, run: str, agent: AnyAgent | None, given: Input | None, *, reopener: str = "", waits: bool = True
     ) -> Conclusion:
         """Join the run in this process, or drive it; while another process has it, wait for that one."""
         while True:
@@ -406,10 +411,10 @@ class Holdfast:
             try:
                 return await shielded(task)
             except RunQueued:
-                if not self._recovers:
+                if not (self._recovers and waits):
                     raise
-                if (waits := await self._until_begun(run)) is not None:
-                    return waits
+                if (rests := await self._until_begun(run)) is not None:
+                    return rests
             except RunBusy:
                 await self.engine.environment.clock.sleep(self._settings.poll_ms / 1000)
 

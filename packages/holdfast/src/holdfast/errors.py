@@ -21,6 +21,7 @@ from holdfast.model.errors import (
     KeyInProgress,
     LeaseLost,
     LedgerTaken,
+    LimitsChanged,
     LoopStopped,
     ModelError,
     MustHold,
@@ -127,6 +128,7 @@ __all__ = [  # noqa: RUF022  # in the order of the reference, which takes its se
     "Unreadable",
     "LeaseLost",
     "LedgerTaken",
+    "LimitsChanged",
     "RecordRefused",
     # --- signals that user code must not swallow -----------------------------------------------------------
     "Sealed",

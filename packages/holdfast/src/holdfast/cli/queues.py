@@ -14,12 +14,12 @@ from holdfast.cli.common import CommandCall, by_option, command
 from holdfast.cli.exit_status import DONE, FAILED, CommandProblem, problem_of
 from holdfast.cli.inputs import InputLine, lines_of, one_input, parsed, read_moment
 from holdfast.engine.environment import gather_bounded
+from holdfast.engine.process import newest_limits
 from holdfast.errors import JournalError, UsageError
 from holdfast.inspect.text import ago, count
-from holdfast.journal.entry_codec import readable
 from holdfast.journal.host import wall_ms
 from holdfast.journal.port import QueueState
-from holdfast.queues.limits import DEFAULT, STREAM, DeclaredLimits, QueueLimits
+from holdfast.queues.limits import DEFAULT, Declaration, DeclaredLimits, QueueLimits
 
 _AT_ONCE: Final = 500  # submissions that share a commit
 _SHOWN: Final = 20
@@ -145,9 +145,9 @@ def queues(call: CommandCall) -> None:
 async def _listed(call: CommandCall) -> tuple[DeclaredLimits, list[ListedQueue]]:
     async with call.reader() as reader:
         journal = reader.journal
-        found = await readable(journal, await journal.entries(STREAM), DeclaredLimits)
+        newest = await newest_limits(journal) or Declaration()
         states = {state.queue: state for state in await journal.queues()}
-    limits, now = found[-1][1] if found else DeclaredLimits(), wall_ms()
+    limits, now = newest.limits, wall_ms()
     names = sorted({*limits.queues, *states})
     return limits, [_queue(states.get(name, QueueState(name, 0, 0)), limits.queue(name), now) for name in names]
 

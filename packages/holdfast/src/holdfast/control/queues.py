@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import TypeAlias, TypedDict
@@ -13,7 +14,7 @@ from holdfast.control.input_checks import check
 from holdfast.engine.engine import Engine
 from holdfast.engine.queueing import store_submitted
 from holdfast.engine.tool_protocol import AgentCode, Input
-from holdfast.errors import UsageError
+from holdfast.errors import LimitsChanged, UsageError
 from holdfast.journal.port import QueuePlace
 from holdfast.model.ids import NAME_LIMIT, can_name
 from holdfast.people.policy.judge import PolicyError
@@ -24,13 +25,12 @@ LimitsSource: TypeAlias = "str | os.PathLike[str] | DeclaredLimits"
 
 
 class Submission(msgspec.Struct, frozen=True):
-    """How a run is submitted. It does not begin before `at`; `about` is what its queue counts by key."""
+    """How a run is submitted. It does not begin before `at`."""
 
     queue: str = DEFAULT
     priority: int = 0
     at: datetime | None = None
     tenant: str = ""
-    about: str = ""
 
 
 class SubmitOptions(TypedDict, total=False):
@@ -64,24 +64,37 @@ def limits_of(source: LimitsSource) -> DeclaredLimits:
         raise LimitsError(os.fspath(source), error.faults) from error
 
 
-async def submit(engine: Engine, run: str, agent: AgentCode, given: Input, how: Submission) -> Submitted:
-    """Store a run in its queue, to be started by a worker.
+async def submit(
+    engine: Engine, run: str, agent: AgentCode, given: Input, how: Submission, about: Callable[[str], str]
+) -> Submitted:
+    """Store a run in its queue, to be started by a worker. `about` makes the run's key from the template of the queue.
 
     Raises `UsageError` for a queue, tenant or priority that does not exist, `QueueFull`, and `ParameterMismatch` where
     the run exists with another input.
     """
-    limits = _checked(engine, how)
-    if engine.queues.limits is None:  # the first submission: other processes begin to look for submitted runs
-        await engine.queues.declare(engine.journal, limits)
-    place = QueuePlace(how.queue, how.tenant, how.about, how.priority, limits.queue(how.queue).capacity)
+    _check(how)
+    newest = engine.queues.newest or await engine.queues.begin(engine.journal)
     now = engine.environment.clock.wall_ms()
     due = now if how.at is None else max(now, int(how.at.timestamp() * 1000))
-    new = await store_submitted(engine, run, agent, given, place, due)
-    engine.came_due.set()
-    return Submitted(run, how.queue, new)
+    while True:
+        try:
+            newest.limits.check_names(how.queue, how.tenant)
+            queue = newest.limits.queue(how.queue)
+            place = QueuePlace(how.queue, how.tenant, about(queue.key), how.priority, queue.capacity, newest.entry)
+            new = await store_submitted(engine, run, agent, given, place, due)
+        except LimitsChanged:  # the key, the capacity and the names are those of the limits in force
+            newest = await engine.queues.begin(engine.journal)
+        except UsageError:
+            before, newest = newest, await engine.queues.begin(engine.journal)
+            if newest == before:  # it is refused under the limits in force
+                raise
+        else:
+            engine.came_due.set()
+            return Submitted(run, how.queue, new)
 
 
-def _checked(engine: Engine, how: Submission) -> DeclaredLimits:
+def _check(how: Submission) -> None:
+    """Raise `UsageError` for what no declaration makes right."""
     for name, value, kind in (("queue", how.queue, str), ("tenant", how.tenant, str), ("priority", how.priority, int)):
         check(name, value, kind)
     if how.at is not None:
@@ -95,6 +108,3 @@ def _checked(engine: Engine, how: Submission) -> DeclaredLimits:
             f"{how.tenant[:NAME_LIMIT]!r} cannot name a tenant",
             next_step=f"use 1 to {NAME_LIMIT} printable characters without / ~ and #",
         )
-    limits = engine.queues.limits or DeclaredLimits()
-    limits.check_names(how.queue, how.tenant)
-    return limits

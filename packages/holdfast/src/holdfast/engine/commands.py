@@ -307,9 +307,15 @@ async def take_commands(active: ActiveRun) -> None:
 
 
 async def _take_new(active: ActiveRun) -> None:
-    for entry in await active.process.journal.entries(command_stream(active.run), active.history.entry_seen):
-        if entry.id > active.history.entry_seen and active.sealed is None:
-            await _take(active, entry)
+    entries = await active.process.journal.entries(command_stream(active.run), active.history.entry_seen)
+    try:
+        for entry in entries:
+            if entry.id > active.history.entry_seen and active.sealed is None:
+                await _take(active, entry)
+    finally:
+        # Once all are applied: a run that was paused and continued since would be suspended with nothing to wake it.
+        if (paused := active.history.lifecycle.paused) is not None:
+            active.end(Ending("suspended", f"paused by {paused.by}: holdfast unpause {active.run}"))
 
 
 async def _take(active: ActiveRun, entry: LedgerEntry) -> None:
@@ -353,8 +359,6 @@ def _act(active: ActiveRun, command: r.CommandApplied) -> None:
     match command.command:
         case "resolve" | "late" if command.refused:
             _LOG.warning("run %s: the answer of %s was %s", active.run, command.by, command.summary)
-        case "pause":
-            active.end(Ending("suspended", f"paused by {command.by}: holdfast unpause {active.run}"))
         case word if reason_of(word) is not None:
             active.end(ended_by(command))
         case _:

@@ -37,7 +37,7 @@ from holdfast.journal.port import (
 )
 from holdfast.model.run_history import RunHistory
 from holdfast.model.secret import resolver_from
-from holdfast.queues.limits import STREAM, DeclaredLimits
+from holdfast.queues.limits import BEGUN, STREAM, Declaration, DeclaredLimits
 
 T = TypeVar("T")
 LOG: Final = logging.getLogger("holdfast")
@@ -220,22 +220,43 @@ class Queues:
     """
 
     def __init__(self) -> None:
-        self.limits: DeclaredLimits | None = None
+        self.newest: Declaration | None = None
         self.slots: dict[str, LeaseGranted] = {}
         self.taking = asyncio.Lock()
         self.in_doubt = False
 
+    @property
+    def limits(self) -> DeclaredLimits | None:
+        """The limits in force, as far as this process knows."""
+        return None if self.newest is None else self.newest.limits
+
     async def refresh(self, journal: Journal) -> None:
         """Read the newest declaration."""
-        for _, limits in (await readable(journal, await journal.entries(STREAM), DeclaredLimits))[-1:]:
-            self.limits = limits
+        self.newest = await newest_limits(journal)
 
     async def declare(self, journal: Journal, limits: DeclaredLimits) -> None:
         """Make these the limits of every process over this journal, if they are not already."""
         await self.refresh(journal)
         if limits != self.limits:
             await journal.post(Post(STREAM, "", written(limits)))
-            self.limits = limits
+            await self.refresh(journal)
+
+    async def begin(self, journal: Journal) -> Declaration:
+        """The limits in force. Where none are declared an entry is made, so that all processes look for runs."""
+        await self.refresh(journal)
+        if self.newest is None:
+            # Its key keeps it from replacing limits that another process declares at the same time.
+            await journal.post(Post(STREAM, BEGUN, written(DeclaredLimits())))
+            await self.refresh(journal)
+        return self.newest or Declaration()
+
+
+async def newest_limits(journal: Journal) -> Declaration | None:
+    """The limits in force; None where no limits were declared and no run was ever submitted."""
+    entries = await journal.entries(STREAM)
+    found = [(entry.key, limits) for entry, limits in await readable(journal, entries, DeclaredLimits)]
+    declared = [limits for key, limits in found if not key] or [limits for _, limits in found]
+    return Declaration(declared[-1], entries[-1].id) if declared else None
 
 
 class Leases:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from holdfast.engine.process import Process
 from holdfast.engine.run_start import check_input, first_records
 from holdfast.engine.tool_protocol import Input
-from holdfast.errors import ParameterMismatch, RunQueued
+from holdfast.errors import LimitsChanged, ParameterMismatch, RunQueued
 from holdfast.journal.port import LeaseGranted, QueuePlace, RunChange, RunRow, RunStatus
 from holdfast.journal.record_codec import decode, encode
 from holdfast.journal.run_log import beginning
@@ -31,7 +31,7 @@ async def take_slots(process: Process, room: int, skip: Collection[str]) -> list
     Each of them has to be driven: a lease that is held and not driven keeps its slot as long as this process lives.
     """
     queues = process.queues
-    if queues.limits is None or room <= 0:
+    if queues.newest is None or room <= 0:
         return []
     agents = [(name, agent.program) for name, agent in process.agents.items() if not is_system(name)]
     async with queues.taking:  # two looks at once would both count the same room
@@ -39,7 +39,11 @@ async def take_slots(process: Process, room: int, skip: Collection[str]) -> list
             await _give_back_unknown(process)
             queues.in_doubt = False
         try:
-            granted = await process.journal.take(process.worker.id, agents, room, queues.limits, skip)
+            granted = await process.journal.take(process.worker.id, agents, room, queues.newest, skip)
+        except LimitsChanged:  # nothing was taken; the next look is under the new limits
+            await queues.refresh(process.journal)
+            process.came_due.set()
+            return []
         except BaseException:
             queues.in_doubt = True
             raise

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.errors import ArgumentError, QueueFull, RecordRefused
+from holdfast.errors import ArgumentError, LimitsChanged, QueueFull, RecordRefused
 from holdfast.journal.port import Lease, NewRun, Post, Row, RunRow, StatusFilter, Trust, Write
 
 MAX_BODY = 64 << 20
@@ -116,6 +116,11 @@ def wants_look(line: RunRow, wall_ms: int, gone: Callable[[str], bool]) -> bool:
     """True if a worker should verify again what a stopped run left unknown: it is due and no living worker owns it."""
     due = line.due_ms is not None and line.due_ms <= wall_ms
     return line.status == "stopped" and due and (line.owner is None or gone(line.owner))
+
+
+def limits_changed() -> LimitsChanged:
+    """The error of a process that has not read the newest limits of queues."""
+    return LimitsChanged("other limits of queues are in force", next_step="read them, and try again")
 
 
 def queue_full(queue: str, waiting: int) -> QueueFull:

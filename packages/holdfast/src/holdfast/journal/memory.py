@@ -28,6 +28,7 @@ from holdfast.journal.backend_rules import (
     due_since,
     first_write,
     ledger_hash,
+    limits_changed,
     page,
     queue_full,
     stands,
@@ -64,7 +65,7 @@ from holdfast.journal.port import (
 )
 from holdfast.model.heads import Head, first_head, over_entries, over_records
 from holdfast.queues.choose import Candidate, Lane, Snapshot, choose
-from holdfast.queues.limits import DeclaredLimits
+from holdfast.queues.limits import STREAM, Declaration
 
 RIDE_MS = 5
 
@@ -288,14 +289,15 @@ class MemoryJournal:
         worker: str,
         agents: Collection[AgentKey],
         room: int,
-        limits: DeclaredLimits,
+        newest: Declaration,
         skip: Collection[str] = frozenset(),
     ) -> list[LeaseGranted]:
         after = self._call("take")
         self._riding_due()
-        wall, snapshot = self._wall(), self._queued(agents, skip)
+        self._check_newest(newest.entry)
+        wall, snapshot = self._wall(), self._queued(agents, skip, worker)
         granted: list[LeaseGranted] = []
-        for row in choose(limits, snapshot, room).start:
+        for row in choose(newest.limits, snapshot, room).start:
             run = self._runs[self._names[row]]
             run.holds, run.served_ms, line = bool(run.place.key), wall, run.listing
             if line.status == "queued":
@@ -306,8 +308,8 @@ class MemoryJournal:
         after()
         return granted
 
-    def _queued(self, agents: Collection[AgentKey], skip: Collection[str]) -> Snapshot:
-        """Everything that `choose` judges. Runs behind others of their key stay in their lanes here."""
+    def _queued(self, agents: Collection[AgentKey], skip: Collection[str], worker: str = "") -> Snapshot:
+        """Everything that `choose` judges for this worker. Runs behind others of their key stay in their lanes here."""
         lanes: defaultdict[tuple[str, str, str, int], list[Candidate]] = defaultdict(list)
         driven, holders = Counter[tuple[str, str, str]](), Counter[tuple[str, str]]()
         served: dict[tuple[str, str], int] = {}
@@ -315,7 +317,7 @@ class MemoryJournal:
             line, place = run.listing, run.place
             if not place.queue:
                 continue
-            share, gone = (place.queue, place.tenant), line.owner is not None and self._gone(line.owner)
+            share, gone = (place.queue, place.tenant), line.owner not in {None, worker} and self._gone(str(line.owner))
             served[share] = max(run.served_ms, served.get(share, 0))
             driven[place.queue, line.agent, place.tenant] += line.owner is not None and not gone
             holders[place.queue, place.key] += run.holds
@@ -510,8 +512,10 @@ class MemoryJournal:
         write = first_write(lease, new)
         place = new.place or QueuePlace("")
         waiting = sum(one.place.queue == place.queue for one in self._runs.values() if one.listing.status == "queued")
-        if new.place is not None and waiting >= place.capacity:
-            raise queue_full(place.queue, waiting)
+        if new.place is not None:
+            self._check_newest(place.declared)
+            if waiting >= place.capacity:
+                raise queue_full(place.queue, waiting)
         listing = RunRow(
             run, lease.row, new.agent, new.program, "running", "", None, b"[]", lease.token, worker, wall, wall,
             place.queue, place.tenant,
@@ -520,6 +524,10 @@ class MemoryJournal:
         self._runs[run] = found = _Run(listing, place=place)
         self._commit(write)
         return LeaseGranted(lease, listing, found.rows[-1] if found.rows else None, fresh=True)
+
+    def _check_newest(self, declared: int) -> None:
+        if declared != max((entry.id for entry in self._ledger if entry.stream == STREAM), default=0):
+            raise limits_changed()
 
     def _fate(self, worker: str) -> WorkerState:
         if worker not in self._workers:

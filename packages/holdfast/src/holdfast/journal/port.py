@@ -16,7 +16,7 @@ import msgspec
 from holdfast.model.heads import Head
 
 if TYPE_CHECKING:  # commands that only read import no queues
-    from holdfast.queues.limits import DeclaredLimits
+    from holdfast.queues.limits import Declaration
 
 RunStatus = Literal["queued", "running", "suspended", "completed", "stopped", "undone"]
 StatusFilter: TypeAlias = RunStatus | Literal["halted"]
@@ -215,13 +215,17 @@ class LeaseGranted(msgspec.Struct, frozen=True):
 
 
 class QueuePlace(msgspec.Struct, frozen=True):
-    """The place of a submitted run. `key` names what it is about; the queue takes no more than `capacity` such runs."""
+    """The place of a submitted run. `key` names what it is about; the queue takes no more than `capacity` such runs.
+
+    Both follow from the limits of the ledger entry `declared`.
+    """
 
     queue: str
     tenant: str = ""
     key: str = ""
     priority: int = 0
     capacity: int = 2**53
+    declared: int = 0
 
 
 class QueueState(msgspec.Struct, frozen=True):
@@ -239,7 +243,7 @@ class NewRun(msgspec.Struct, frozen=True):
     `program` is the program that the agent belongs to; empty for the runtime's own agents.
 
     With a `place` it is in a queue: only `take` finds it a worker. The claim raises `QueueFull` where there is no room,
-    and is `Busy` where the run exists: a submission takes no lease.
+    `LimitsChanged` where other limits are in force, and is `Busy` where the run exists: a submission takes no lease.
     The rows are numbered from 1 under the token 1. With a `change` that releases the lease, any worker may claim the
     run at once.
     """
@@ -394,10 +398,12 @@ class Journal(Protocol):
         worker: str,
         agents: Collection[AgentKey],
         room: int,
-        limits: DeclaredLimits,
+        newest: Declaration,
         skip: Collection[str] = frozenset(),
     ) -> list[LeaseGranted]:
         """Claim runs of queues that may start now, at most `room`, in one commit; see `holdfast.queues.choose`.
+
+        Raises `LimitsChanged` where `newest` is not the newest declaration any more.
 
         Runs of queues are found here and never by `due`: those that have not begun, and those that came due or lost
         their owner later. The slot of a run is its lease, so a process that dies gives back all of its slots.

@@ -429,6 +429,10 @@ class LedgerTaken(JournalError):
         self.stream, self.key, self.body = stream, key, body
 
 
+class LimitsChanged(JournalError):
+    """Other limits of queues were declared since this process read them; no slot was given, and nothing was stored."""
+
+
 class RecordRefused(JournalError):
     """One record of a batch cannot be stored; the rest of the batch is not affected."""
 

@@ -129,9 +129,13 @@ class _Usage:
         )
 
     def key_is_taken(self, lane: Lane, candidate: Candidate) -> bool:
-        """True if others of this key have begun and not ended, and are as many as may be at once."""
-        others = self._holders[lane.queue, candidate.key] - candidate.holds
-        return bool(candidate.key) and others >= self._limits.queue(lane.queue).per_key
+        """True if others of this key have begun and not ended, and are as many as may be at once.
+
+        A run that has its key keeps it: where `per_key` was lowered, those that have begun would wait for each other.
+        """
+        if not candidate.key or candidate.holds:
+            return False
+        return self._holders[lane.queue, candidate.key] >= self._limits.queue(lane.queue).per_key
 
     def take(self, lane: Lane, candidate: Candidate) -> None:
         """Count one more slot. Later ones of the same snapshot see it as served last."""

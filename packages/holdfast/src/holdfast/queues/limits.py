@@ -20,6 +20,8 @@ LOWEST, HIGHEST = -9, 9
 """The range of priorities. It is small because each priority in use is a lane of its own in the journal's index."""
 STREAM: Final = "queues"
 """The ledger stream of declarations; the newest one holds."""
+BEGUN: Final = "begun"
+"""The key of the entry that a first submission makes where no limits are declared. It holds only if it is alone."""
 
 
 class QueueLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -69,6 +71,16 @@ class DeclaredLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
             raise _unknown("queue", queue, [*self.queues, DEFAULT])
         if tenant and self.tenants and tenant not in self.tenants and ANY not in self.tenants:
             raise _unknown("tenant", tenant, list(self.tenants))
+
+
+class Declaration(msgspec.Struct, frozen=True):
+    """The limits in force. `entry` is the number of the newest ledger entry of `STREAM`, 0 where there is none.
+
+    A journal compares it in the transaction that gives slots or stores a run, so limits hold from their commit on.
+    """
+
+    limits: DeclaredLimits = DeclaredLimits()
+    entry: int = 0
 
 
 _UNLIMITED: Final = QueueLimits()

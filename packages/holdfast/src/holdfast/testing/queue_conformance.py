@@ -6,20 +6,21 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 
-from holdfast.errors import QueueFull
+from holdfast.errors import LimitsChanged, QueueFull
 from holdfast.journal.port import (
     Busy,
     Journal,
     Lease,
     LeaseGranted,
     NewRun,
+    Post,
     QueuePlace,
     QueueState,
     RunChange,
     Worker,
     Write,
 )
-from holdfast.queues.limits import ConcurrencyLimit, DeclaredLimits, QueueLimits
+from holdfast.queues.limits import STREAM, ConcurrencyLimit, Declaration, DeclaredLimits, QueueLimits
 
 ALICE, BOB = Worker("alice"), Worker("bob")
 LONG_MS, OVER_MS = 3_600_000, -60_000  # a lease of the second length has ended before it began
@@ -41,7 +42,9 @@ async def names(
     journal: Journal, worker: str, room: int, limits: DeclaredLimits | None = None, skip: Collection[str] = ()
 ) -> list[str]:
     """The runs that this worker gets now."""
-    return [one.lease.run for one in await journal.take(worker, AGENTS, room, limits or DeclaredLimits(), skip)]
+    return [
+        one.lease.run for one in await journal.take(worker, AGENTS, room, Declaration(limits or DeclaredLimits()), skip)
+    ]
 
 
 async def end(journal: Journal, run: str, change: RunChange | None = None) -> None:
@@ -67,7 +70,7 @@ class QueueConformance:
             again = await journal.claim("r", "bob", NewRun("desk", (), place=QueuePlace("mail")))
             assert isinstance(again, Busy)
             assert again.row == line
-            (granted,) = await journal.take("bob", AGENTS, 9, DeclaredLimits())
+            (granted,) = await journal.take("bob", AGENTS, 9, Declaration())
             assert (granted.row.status, granted.row.owner, granted.fresh) == ("running", "bob", False)
             assert granted.lease.token > line.token
             await journal.append(Write(granted.lease))
@@ -146,6 +149,68 @@ class QueueConformance:
 
         self._run(tmp_path, check)
 
+    def test_runs_that_have_their_key_do_not_wait_for_each_other(self, tmp_path: Path) -> None:
+        async def check(journal: Journal) -> None:
+            two = DeclaredLimits({"mail": QueueLimits(key="order-{order}", per_key=2)})
+            for number in range(3):
+                await submit(journal, f"r{number}", QueuePlace("mail", key="order-1"))
+            assert await names(journal, "bob", 9, two) == ["r0", "r1"]
+            for run in ("r0", "r1"):
+                await end(journal, run, RunChange("suspended", due_ms=1, release=True))
+            assert sorted(await names(journal, "bob", 9)) == ["r0", "r1"]  # one at a time now, and both have begun
+            for run in ("r0", "r1"):
+                assert await names(journal, "bob", 9) == []
+                await end(journal, run)
+            assert await names(journal, "bob", 9) == ["r2"]
+
+        self._run(tmp_path, check)
+
+    def test_a_higher_limit_lets_those_in_that_wait_for_a_key(self, tmp_path: Path) -> None:
+        async def check(journal: Journal) -> None:
+            two = DeclaredLimits({"mail": QueueLimits(key="order-{order}", per_key=2)})
+            for number in range(3):
+                await submit(journal, f"r{number}", QueuePlace("mail", key="order-1"))
+            assert await names(journal, "bob", 9) == ["r0"]
+            entry = await journal.post(Post(STREAM, "", b"{}"))
+            granted = await journal.take("bob", AGENTS, 9, Declaration(two, entry.id))
+            assert [one.lease.run for one in granted] == ["r1"]
+
+        self._run(tmp_path, check)
+
+    def test_a_run_that_is_paused_behind_its_key_keeps_no_other_waiting(self, tmp_path: Path) -> None:
+        async def change(journal: Journal, run: str, to: RunChange) -> None:
+            claimed = await journal.claim(run, "alice")
+            assert isinstance(claimed, LeaseGranted)
+            await journal.append(Write(claimed.lease, (), to))
+
+        async def check(journal: Journal) -> None:
+            for number in range(3):
+                await submit(journal, f"r{number}", QueuePlace("mail", key="order-1"))
+            assert await names(journal, "bob", 9) == ["r0"]
+            await end(journal, "r0", RunChange("stopped", release=True))
+            assert await names(journal, "bob", 9) == ["r1"]
+            for to in (RunChange("running", release=True), RunChange("suspended", release=True)):
+                await change(journal, "r0", to)  # it is reopened behind r1, and paused there
+                assert await names(journal, "bob", 9) == []
+            await end(journal, "r1")
+            assert await names(journal, "bob", 9) == ["r2"]
+            await change(journal, "r0", RunChange("suspended", due_ms=1, release=True))
+            assert await names(journal, "bob", 9) == []
+            await end(journal, "r2")
+            assert await names(journal, "bob", 9) == ["r0"]
+
+        self._run(tmp_path, check)
+
+    def test_a_process_whose_lease_is_over_takes_each_run_once(self, tmp_path: Path) -> None:
+        async def check(journal: Journal) -> None:
+            await journal.beat(BOB, OVER_MS)
+            for number in range(3):
+                await submit(journal, f"r{number}", QueuePlace("mail", key=f"k{number % 2}"))
+            assert sorted(await names(journal, "bob", 9)) == ["r0", "r1"]
+            assert await names(journal, "bob", 9, skip={"r0", "r1"}) == []
+
+        self._run(tmp_path, check)
+
     def test_runs_whose_key_is_taken_hide_no_others(self, tmp_path: Path) -> None:
         async def check(journal: Journal) -> None:
             for number in range(6):
@@ -190,6 +255,24 @@ class QueueConformance:
             assert len(await journal.runs()) == 2
             assert await names(journal, "bob", 1) == ["r0"]
             await submit(journal, "r2", place)
+
+        self._run(tmp_path, check)
+
+    def test_limits_that_were_replaced_give_no_slot_and_store_no_run(self, tmp_path: Path) -> None:
+        async def check(journal: Journal) -> None:
+            await submit(journal, "r", QueuePlace("mail"))
+            entry = await journal.post(Post(STREAM, "", b"{}"))
+            for read in (0, entry.id):
+                newer = read == entry.id
+                try:
+                    await submit(journal, f"after {read}", QueuePlace("mail", declared=read))
+                    granted = await journal.take("bob", AGENTS, 1, Declaration(entry=read))
+                except LimitsChanged:
+                    assert not newer
+                else:
+                    assert newer
+                    assert [one.lease.run for one in granted] == ["r"]
+            assert len(await journal.runs()) == 2
 
         self._run(tmp_path, check)
 

@@ -48,7 +48,7 @@ from holdfast.journal.sqlite.opening import FileSettings, Mode, Parts
 from holdfast.journal.sqlite.queues import QueueTables, TakeRequest, check_room
 from holdfast.journal.sqlite.runs import Query, RunTables
 from holdfast.model.heads import Head
-from holdfast.queues.limits import DeclaredLimits
+from holdfast.queues.limits import Declaration
 
 T = TypeVar("T")
 
@@ -170,10 +170,10 @@ class SqliteJournal:
         worker: str,
         agents: Collection[AgentKey],
         room: int,
-        limits: DeclaredLimits,
+        newest: Declaration,
         skip: Collection[str] = frozenset(),
     ) -> list[LeaseGranted]:
-        request = TakeRequest(worker, agents, room, limits, skip)
+        request = TakeRequest(worker, agents, room, newest, skip)
         if not self._read(lambda database: self._slots.wants(database, request)):
             return []
         return await self._running.run(lambda database: self._slots.take(database, request))

@@ -12,12 +12,12 @@ from typing import Final, cast
 
 import msgspec
 
-from holdfast.journal.backend_rules import queue_full
+from holdfast.journal.backend_rules import limits_changed, queue_full
 from holdfast.journal.port import AgentKey, LeaseGranted, QueuePlace, QueueState
 from holdfast.journal.sqlite.driver import Database, Value
 from holdfast.journal.sqlite.runs import RunTables, find, granted
 from holdfast.queues.choose import Candidate, Choice, Lane, Snapshot, choose
-from holdfast.queues.limits import LOWEST, DeclaredLimits
+from holdfast.queues.limits import LOWEST, STREAM, Declaration
 
 # Spelled as in the partial indexes, which are only used for what they know.
 _WAITS: Final = "queue <> '' and owner is null and behind = 0 and status in ('queued', 'running', 'suspended')"
@@ -43,6 +43,7 @@ LEFT_BEHIND: Final = (
     "select id, updated_ms, about, holds, name, queue, agent, program, tenant, priority from run"  # noqa: S608 -- constants
     f" where {_HELD} and +status in ('running', 'suspended') and owner = ?"
 )
+NEWEST_LIMITS: Final = "select id from ledger where stream = ? order by id desc limit 1"
 HOLDERS: Final = "select count(*) from run where holds = 1 and queue = ? and about = ?"
 SERVED: Final = (
     "select max(served_ms) from run where queue = ? and tenant = ? and queue <> '' and served_ms is not null"
@@ -65,12 +66,20 @@ class TakeRequest(msgspec.Struct, frozen=True):
     worker: str
     agents: Collection[AgentKey]
     room: int
-    limits: DeclaredLimits
+    newest: Declaration
     skip: Collection[str]
 
 
+def check_newest(database: Database, declared: int) -> None:
+    """Raise `LimitsChanged` where this is not the ledger entry of the limits in force."""
+    found = database.rows(NEWEST_LIMITS, (STREAM,))
+    if declared != (found[0][0] if found else 0):
+        raise limits_changed()
+
+
 def check_room(database: Database, place: QueuePlace) -> None:
-    """Raise `QueueFull` where as many runs wait to begin as the queue takes."""
+    """Raise `QueueFull` where as many runs wait to begin as the queue takes, or `LimitsChanged`."""
+    check_newest(database, place.declared)
     found = database.rows("select waiting from queue where name = ?", (place.queue,))
     waiting = cast("int", found[0][0]) if found else 0
     if waiting >= place.capacity:
@@ -92,7 +101,11 @@ class QueueTables:
         return bool(chosen.start or chosen.behind)
 
     def take(self, database: Database, request: TakeRequest) -> list[LeaseGranted]:
-        """Give slots, inside the transaction in which they were counted: no other process can count them free."""
+        """Give slots, inside the transaction in which they were counted: no other process can count them free.
+
+        The limits are compared there too: a process that has not heard of stricter ones gives no slot under the old.
+        """
+        check_newest(database, request.newest.entry)
         started: list[LeaseGranted] = []
         while (room := request.room - len(started)) > 0:
             chosen = self._chosen(database, msgspec.structs.replace(request, room=room))
@@ -122,7 +135,8 @@ class QueueTables:
         return [QueueState(name, waiting.get(name, 0), running[name], oldest.get(name)) for name in names]
 
     def _chosen(self, database: Database, request: TakeRequest) -> Choice:
-        gone = self._roll.gone_owners(database)
+        # A process whose lease is over is not gone for itself: it would take what it has just taken once more.
+        gone = self._roll.gone_owners(database) - {request.worker}
         lanes = [*self._waiting(database, request), *_left_behind(database, request, gone)]
         if not lanes:
             return Choice()
@@ -134,7 +148,7 @@ class QueueTables:
             {key: _number(database, HOLDERS, key) for key in keys},
             {share: _number(database, SERVED, share) for share in shares},
         )
-        return choose(request.limits, snapshot, request.room)
+        return choose(request.newest.limits, snapshot, request.room)
 
     def _waiting(self, database: Database, request: TakeRequest) -> Iterator[Lane]:
         wall, most = self._roll.wall_ms(), request.room + len(request.skip)

@@ -61,7 +61,7 @@ from holdfast.journal.sqlite.runs import Query, RunTables
 from holdfast.model.heads import Head, first_head
 
 if TYPE_CHECKING:
-    from holdfast.queues.limits import DeclaredLimits
+    from holdfast.queues.limits import Declaration
 
 T = TypeVar("T")
 
@@ -256,10 +256,10 @@ class SqliteReader:
         worker: str,
         agents: Collection[AgentKey],
         room: int,
-        limits: DeclaredLimits,
+        newest: Declaration,
         skip: Collection[str] = frozenset(),
     ) -> list[LeaseGranted]:
-        self._refuse("take", worker, agents, room, limits, skip)
+        self._refuse("take", worker, agents, room, newest, skip)
 
     async def append(self, write: Write) -> None:
         self._refuse("append", write)

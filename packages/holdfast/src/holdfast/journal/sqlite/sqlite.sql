@@ -79,9 +79,13 @@ begin
     on conflict (name) do update set waiting = waiting + excluded.waiting;
 end;
 
--- A run that ends gives its key to the first one behind it.
+-- A run that ends gives its key to the first one behind it. So does one that is paused there, or goes on: it has no key
+-- yet, and its place is found out again, or those behind it would wait for a run that nothing wakes.
 create trigger run_key_freed after update of status on run
-when old.about <> '' and new.status not in ('queued', 'running', 'suspended')
+when old.about <> '' and (
+  new.status not in ('queued', 'running', 'suspended')
+  or (new.holds = 0 and new.owner is null and new.status <> 'queued')
+)
 begin
   update run set holds = 0, behind = 0 where id = old.id;
   update run set behind = 0 where id = (
@@ -130,6 +134,12 @@ create table ledger (
 
 create index ledger_stream on ledger (stream);
 create unique index ledger_key on ledger (stream, key) where key <> '';
+
+-- Under new limits more runs of one key may begin at once: which of them wait is found out again.
+create trigger run_limits_changed after insert on ledger when new.stream = 'queues'
+begin
+  update run set behind = 0 where behind = 1;
+end;
 
 -- worker -- Who drives runs: enough to prove later that the process is dead. The lease ends at a
 -- moment of the boot clock, which nobody sets and which runs on while the machine sleeps.

@@ -41,7 +41,7 @@ from holdfast.journal.port import (
     Write,
 )
 from holdfast.model.heads import Head
-from holdfast.queues.limits import DeclaredLimits
+from holdfast.queues.limits import Declaration
 from holdfast.testing.world.loop import Actor, Died
 
 RIDE_S: Final = 0.005
@@ -196,12 +196,12 @@ class FaultyJournal(ABC):
         worker: str,
         agents: Collection[AgentKey],
         room: int,
-        limits: DeclaredLimits,
+        newest: Declaration,
         skip: Collection[str] = frozenset(),
     ) -> list[LeaseGranted]:
         """See `Journal.take`."""
         await self._reach("take", writing=True)
-        granted = await self._stored.take(worker, agents, room, limits, skip)
+        granted = await self._stored.take(worker, agents, room, newest, skip)
         await self._committed_point("take")
         return granted
 

@@ -1,0 +1,143 @@
+"""From a seed to a plan with submitted runs. These seeds are apart, so that they change no other one."""
+
+from __future__ import annotations
+
+import random
+from typing import Final
+
+from msgspec.structs import replace
+
+from holdfast.queues.limits import HIGHEST, LOWEST, ConcurrencyLimit, DeclaredLimits, QueueLimits
+from simulator.agents.hosts import LATE
+from simulator.generator.calls import dice
+from simulator.plan import KINDS, Declaration, Fault, Plan, QueueOrder, Script, Step, Submission
+
+QUEUED: Final = 2_000_000
+"""The first seed of a plan with queues."""
+QUEUES: Final = ("mail", "bulk", "default")
+TENANTS: Final = ("", "acme", "zeta", "omni")
+KEY: Final = "{job.about}"
+_AGENTS: Final = ("desk", "clerk")
+_APART: Final = frozenset({"backup", "restore"})
+_CALLS: Final = ("pay", "note", "mail", "look", "order", "ship")
+_STRIKES: Final = (
+    *(("kill", 0, 0), ("kill", 0, 0), ("pause", 5_000, 120_000), ("pause", 5_000, 120_000)),
+    *(("shutdown", 0, 0), ("power", 0, 0), ("journal_lost", 1_000, 60_000), ("deploy", 0, 0)),
+)
+_MINUTE: Final = 60_000
+
+
+def with_queues(plan: Plan, seed: int) -> Plan:
+    """The plan with plain steps alone, and with runs that are submitted beside those that are started."""
+    chance = dice("queues", seed)
+    started = tuple(_plain(one) for one in plan.scripts)
+    count = chance.randrange(5, 15)
+    scripts = (*started, *(_script(chance, number) for number in range(count)))
+    submissions = _submissions(chance, len(started), count)
+    declarations = _declarations(chance)
+    used = {step.kind for script in scripts for step in script.steps} | {"people", "review", *LATE}
+    faults = [one for one in plan.faults if one.kind not in _APART and (not one.service or one.service in used)]
+    faults += [_strike(chance) for _ in range(chance.choice((0, 1, 2, 4, 8)))]
+    settings = plan.settings | ({"recover_at_once": chance.randrange(1, 6)} if chance.random() < 0.4 else {})
+    names = [scripts[one.script].id for one in submissions]
+    return replace(
+        plan, seed=seed, scripts=scripts, faults=tuple(faults), permits=(), tellings=(), policy=False, reviews=False,
+        strangers=0, settings=settings, submissions=submissions, declarations=declarations,
+        orders=_orders(chance, names),
+        undeclared=tuple(n for n in range(len(plan.workers)) if chance.random() < 0.25),
+    )  # fmt: skip
+
+
+def _plain(script: Script) -> Script:
+    return Script(script.id, tuple(step for step in script.steps if step.kind in KINDS)[:2])
+
+
+def _script(chance: random.Random, number: int) -> Script:
+    """Few short steps, and now and then a rest: a short one keeps the slot, a long one gives it back."""
+    steps: list[Step] = []
+    for position in range(chance.choice((1, 1, 2, 3))):
+        thing = f"q{number}s{position}"
+        if chance.random() < 0.45:
+            low, high = (200, 20_000) if chance.random() < 0.7 else (_MINUTE, 10 * _MINUTE)
+            steps.append(Step("rest", thing, ms=chance.randrange(low, high)))
+        else:
+            steps.append(Step(chance.choice(_CALLS), thing))
+    return Script(f"queued-{number}", tuple(steps))
+
+
+def _submissions(chance: random.Random, first: int, count: int) -> tuple[Submission, ...]:
+    burst, keys = chance.random() < 0.5, chance.randrange(1, 5)
+    tenants, queues = chance.sample(TENANTS, chance.randrange(1, 4)), chance.sample(QUEUES, chance.randrange(1, 4))
+    return tuple(
+        Submission(
+            first + number,
+            chance.choice(_AGENTS),
+            chance.choice(queues),
+            _workers(chance),
+            tenant=chance.choice(tenants),
+            priority=chance.choice((0, 0, 0, chance.randint(LOWEST, HIGHEST))),
+            about=f"k{chance.randrange(keys)}",
+            at_ms=chance.randrange(2_000 if burst else 4 * _MINUTE),
+            delay_ms=chance.choice((0, 0, 0, 0, chance.randrange(5 * _MINUTE))),
+            joins=chance.random() < 0.25,
+            differs=chance.random() < 0.15,
+        )
+        for number in range(count)
+    )
+
+
+def _workers(chance: random.Random) -> tuple[int, ...]:
+    """Who submits it. Two of them, or one of them twice, submit the same run."""
+    first = chance.randrange(3)
+    return (first,) if chance.random() < 0.7 else (first, chance.randrange(3))
+
+
+def _declarations(chance: random.Random) -> tuple[Declaration, ...]:
+    later = sorted(chance.randrange(1_000, 6 * _MINUTE) for _ in range(chance.choice((0, 0, 1, 1, 2, 3))))
+    return tuple(Declaration(_limits(chance), at) for at in (0, *later))
+
+
+def _limits(chance: random.Random) -> DeclaredLimits:
+    agents = {name: _share(chance, 4) for name in _AGENTS if chance.random() < 0.3}
+    tenants = {name: _share(chance, 3) for name in TENANTS[1:] if chance.random() < 0.25}
+    return DeclaredLimits(
+        {name: _queue(chance) for name in QUEUES}, agents, tenants | {"*": ConcurrencyLimit(chance.choice((3, None)))}
+    )
+
+
+def _share(chance: random.Random, most: int) -> ConcurrencyLimit:
+    return ConcurrencyLimit(chance.randint(1, most))
+
+
+def _queue(chance: random.Random) -> QueueLimits:
+    concurrency = chance.choice((None, 1, 2, 3, 4))
+    per_tenant = chance.choice((None, None, 1, 2))
+    keyed = chance.random() < 0.6
+    per_key = chance.choice((1, 1, 1, 2)) if keyed else 1
+    top = concurrency or 9
+    return QueueLimits(
+        concurrency,
+        None if per_tenant is None else min(per_tenant, top),
+        KEY if keyed else "",
+        min(per_key, top),
+        chance.choice((100_000, 100_000, 1, 2, 4)),
+        chance.choice((1, 1_000, _MINUTE, 10 * _MINUTE)),
+    )
+
+
+def _strike(chance: random.Random) -> Fault:
+    kind, low, high = chance.choice(_STRIKES)
+    return Fault(kind, chance.randrange(1, 600), ms=chance.randint(low, high))
+
+
+def _orders(chance: random.Random, names: list[str]) -> tuple[QueueOrder, ...]:
+    """Some runs are called off, and one of them may be reopened; some are paused for a while."""
+    found: list[QueueOrder] = []
+    for name in names:
+        drawn, at = chance.random(), chance.randrange(5 * _MINUTE)
+        later = at + chance.randrange(1_000, 5 * _MINUTE)
+        if drawn < 0.08:
+            found.append(QueueOrder(name, "cancel", at))
+        elif drawn < 0.2:
+            found += [QueueOrder(name, "pause", at), QueueOrder(name, "unpause", later)]
+    return tuple(found)

@@ -1,0 +1,190 @@
+"""Planted bugs of queues: limits, keys, order, slots of processes that are gone, and submissions."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from holdfast.journal.sqlite.driver import Database
+from holdfast.journal.sqlite.queues import HOLDERS, QueueTables, TakeRequest, check_room
+from holdfast.journal.sqlite.runs import RunTables
+from holdfast.queues.choose import Choice
+from simulator.mutations.mutation import Mutant, always
+
+NO_BOUND: Final = 2**53
+
+
+class _ChosenBefore(QueueTables):
+    """Gives the slots that were chosen before."""
+
+    def __init__(self, roll: RunTables, chosen: Choice) -> None:
+        super().__init__(roll)
+        self._before = chosen
+
+    def _chosen(self, database: Database, request: TakeRequest) -> Choice:  # noqa: ARG002 - as the original
+        chosen, self._before = self._before, Choice()
+        return chosen
+
+
+def counted_before(_original: Any) -> Any:
+    """Slots are counted before the transaction that gives them."""
+
+    async def take(self: Any, worker: str, agents: Any, room: int, newest: Any, skip: Any = frozenset()) -> Any:
+        request = TakeRequest(worker, agents, room, newest, skip)
+        chosen = self._read(lambda database: self._slots._chosen(database, request))  # noqa: SLF001 - as the original
+        slots = _ChosenBefore(self._roll, chosen)
+        return await self._running.run(lambda database: slots.take(database, request)) if chosen.start else []
+
+    return take
+
+
+def key_released_while_waiting(original: Any) -> Any:
+    """A run that is suspended has its key no longer."""
+
+    def number(database: Any, sql: str, values: Any) -> Any:
+        return original(database, f"{sql} and status <> 'suspended'" if sql == HOLDERS else sql, values)
+
+    return number
+
+
+def age_ignored(original: Any) -> Any:
+    """Priority alone decides."""
+
+    def turn(self: Any, lane: Any, candidate: Any) -> Any:
+        return (*original(self, lane, candidate)[:4], -lane.priority, candidate.ready_ms, candidate.row)
+
+    return turn
+
+
+def tenants_not_shared(original: Any) -> Any:
+    """Whoever submits most gets most."""
+
+    def turn(self: Any, lane: Any, candidate: Any) -> Any:
+        found = original(self, lane, candidate)
+        return (*found[:2], 0, 0, *found[4:])
+
+    return turn
+
+
+def slots_of_the_dead(original: Any) -> Any:
+    """A slot is in use although its process is gone."""
+
+    def driven(self: Any, database: Any, _gone: Any) -> Any:
+        return original(self, database, ())
+
+    return driven
+
+
+def capacity_before(original: Any) -> Any:
+    """The capacity is compared before the transaction that stores the run."""
+
+    async def claim(self: Any, run: str, worker: str, new: Any = None) -> Any:
+        if new is None or new.place is None:
+            return await original(self, run, worker, new)
+        self._read(lambda database: check_room(database, new.place))
+        return await original(self, run, worker, replace(new, place=replace(new.place, capacity=NO_BOUND)))
+
+    return claim
+
+
+def mark_kept(original: Any) -> Any:
+    """A run that is stopped lets none of those in that wait behind it."""
+    ends, completes = "new.status not in ('queued', 'running', 'suspended')", "new.status = 'completed'"
+
+    def statements(sql: str) -> list[str]:
+        found: list[str] = original(sql)
+        return [one.replace(ends, completes) for one in found]
+
+    return statements
+
+
+def no_input_compared(_original: Any) -> Any:
+    """The same run with another input is the same run."""
+
+    def check_input(*_args: object) -> None:
+        return
+
+    return check_input
+
+
+QUEUE_BUGS: Final = (
+    Mutant(
+        "limits counted outside",
+        "slots are counted before the transaction that gives them",
+        "holdfast.journal.sqlite.journal:SqliteJournal.take",
+        counted_before,
+        queued=True,
+    ),
+    Mutant(
+        "old limits hold",
+        "limits that were replaced give slots and store runs",
+        "holdfast.journal.sqlite.queues:check_newest",
+        always(None),
+        queued=True,
+    ),
+    Mutant(
+        "key released at suspension",
+        "a run that waits has its key no longer",
+        "holdfast.journal.sqlite.queues:_number",
+        key_released_while_waiting,
+        queued=True,
+    ),
+    Mutant(
+        "ageing ignored",
+        "a low priority waits for ever",
+        "holdfast.queues.choose:_Usage.turn",
+        age_ignored,
+        queued=True,
+    ),
+    Mutant(
+        "tenants do not share",
+        "one tenant's backlog keeps another waiting",
+        "holdfast.queues.choose:_Usage.turn",
+        tenants_not_shared,
+        queued=True,
+    ),
+    Mutant(
+        "slots of the dead kept",
+        "a process that is gone keeps its slots",
+        "holdfast.journal.sqlite.queues:QueueTables._driven",
+        slots_of_the_dead,
+        queued=True,
+    ),
+    Mutant(
+        "runs of the dead forgotten",
+        "a run of a queue whose process is gone is never taken again",
+        "holdfast.journal.sqlite.queues:_left_behind",
+        always(()),
+        queued=True,
+    ),
+    Mutant(
+        "a mark left behind",
+        "a run that is stopped keeps those behind it waiting",
+        "holdfast.journal.sqlite.schema:statements",
+        mark_kept,
+        queued=True,
+    ),
+    Mutant(
+        "capacity compared outside",
+        "the capacity is compared before the transaction that stores the run",
+        "holdfast.journal.sqlite.journal:SqliteJournal.claim",
+        capacity_before,
+        queued=True,
+    ),
+    Mutant(
+        "driven without a slot",
+        "a run of a queue is driven by whoever asks for it",
+        "holdfast.engine.queueing:needs_slot",
+        always(value=False),
+        queued=True,
+    ),
+    Mutant(
+        "another input accepted",
+        "a submission with another input is taken for the same",
+        "holdfast.engine.run_start:check_input",
+        no_input_compared,
+        queued=True,
+    ),
+)
+"""Each is looked for in the seeds with queues, over a journal in a file."""

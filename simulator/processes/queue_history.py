@@ -1,0 +1,263 @@
+"""The history of the listing: each change of a run of a queue, in the order of commits, however the product made it.
+
+In memory the store is asked after each of its calls; in a file triggers note every change of a row, in its transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol, cast
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.journal.host import HostFacts
+from holdfast.journal.port import AgentKey, Busy, Identity, LeaseGranted, LedgerEntry, NewRun, Post, Write
+from holdfast.journal.sqlite.driver import Database, StandardDatabase, Value
+from holdfast.journal.sqlite.opening import Parts
+from holdfast.journal.sqlite.schema import statements
+from holdfast.queues.limits import STREAM, Declaration, DeclaredLimits
+from holdfast.testing.world.disk import Disk, Store
+from holdfast.testing.world.files import Afterwards, Files, SqliteDisk
+
+if TYPE_CHECKING:
+    from simulator.world import World
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One run of a queue at one moment, as its row in the listing has it."""
+
+    row: int
+    run: str
+    queue: str
+    agent: str
+    tenant: str
+    about: str
+    priority: int
+    status: str
+    owner: str | None
+    token: int
+    due_ms: int | None
+    updated_ms: int
+
+    @property
+    def ready_ms(self) -> int | None:
+        """Since when it wants a slot; None where it waits for something else."""
+        return self.updated_ms if self.status == "running" else self.due_ms
+
+
+class Listener(Protocol):
+    """Who hears of each change."""
+
+    def changed(self, line: Line) -> None:
+        """The row of a run changed."""
+        ...
+
+    def taken(self, before: Line, now: Line) -> None:
+        """A worker got a slot for a run."""
+        ...
+
+    def declared(self, limits: DeclaredLimits) -> None:
+        """Limits were declared."""
+        ...
+
+
+# --- in memory --------------------------------------------------------------------------------------------------------
+
+
+class QueueStore(Store):
+    """The shared journal in memory, which says what became of each run of a queue."""
+
+    listener: Listener
+
+    async def claim(self, run: str, worker: str, new: NewRun | None = None) -> LeaseGranted | Busy | None:
+        claimed = await super().claim(run, worker, new)
+        if isinstance(claimed, LeaseGranted) and not claimed.fresh:
+            self._tell(run)
+        return claimed
+
+    async def take(
+        self,
+        worker: str,
+        agents: Collection[AgentKey],
+        room: int,
+        newest: Declaration,
+        skip: Collection[str] = frozenset(),
+    ) -> list[LeaseGranted]:
+        before = {name: self._line(name) for name in self._runs}
+        granted = await super().take(worker, agents, room, newest, skip)
+        for one in granted:
+            self.listener.taken(before[one.row.run], self._line(one.row.run))
+        return granted
+
+    def gone(self, owner: str) -> bool:
+        """Whether the runs of that worker may be taken."""
+        return self._gone(owner)
+
+    def _commit(self, write: Write) -> None:
+        super()._commit(write)
+        if write.change is not None:
+            self._tell(write.lease.run)
+
+    def _insert(self, post: Post) -> LedgerEntry:
+        entry = super()._insert(post)
+        if post.stream == STREAM and entry.fresh:
+            self.listener.declared(msgspec.json.decode(post.body, type=DeclaredLimits))
+        return entry
+
+    def _tell(self, run: str) -> None:
+        if self._runs[run].place.queue:
+            self.listener.changed(self._line(run))
+
+    def _line(self, run: str) -> Line:
+        found = self._runs[run]
+        row, place = found.listing, found.place
+        return Line(
+            row.row, run, place.queue, row.agent, place.tenant, place.key, place.priority, row.status, row.owner,
+            row.token, row.due_ms, row.updated_ms,
+        )  # fmt: skip
+
+
+# --- in a file --------------------------------------------------------------------------------------------------------
+
+
+_COLUMNS: Final = "id, name, queue, agent, tenant, about, priority, status, owner, token, due_ms, updated_ms"
+
+
+def _row(which: str) -> str:
+    return ", ".join(f"{which}.{name.strip()}" for name in _COLUMNS.split(","))
+
+
+_NAMES: Final = [name.strip() for name in _COLUMNS.split(",")]
+_NOTED: Final = ", ".join(f"{which}_{name}" for which in ("old", "new") for name in _NAMES)
+_BOTH: Final = f"{_row('old')}, {_row('new')}"
+_WATCH: Final = f"""
+create table simulated (number integer primary key, kind text, body blob, {_NOTED});
+create trigger simulated_change after update on run when new.queue <> '' and new.served_ms is old.served_ms
+begin insert into simulated select null, 'changed', null, {_BOTH}; end;
+create trigger simulated_slot after update of served_ms on run when new.queue <> ''
+begin insert into simulated select null, 'taken', null, {_BOTH}; end;
+create trigger simulated_limits after insert on ledger when new.stream = '{STREAM}'
+begin insert into simulated (kind, body) values ('declared', cast(new.body as blob)); end;
+"""  # noqa: S608 - constants
+_NEWS: Final = "select * from simulated where number > ? order by number"
+_WIDTH: Final = len(_NAMES)
+
+
+class QueueFiles(Files):
+    """The shared file, with triggers that note what becomes of each run of a queue."""
+
+    def __init__(self, world: World, directory: Path, listener: Listener) -> None:
+        self._listener = listener
+        self._world = world
+        self._noted = 0
+        self._history: StandardDatabase | None = None
+        super().__init__(world, directory, world.plan.seed, world.checker.stored)
+
+    def parts(self, here: HostFacts, strain: Callable[[], int], made: list[Afterwards]) -> Parts:
+        parts = super().parts(here, strain, made)
+        return replace(parts, connect=lambda path, read_only: _Watched(parts.connect(path, read_only), self._committed))
+
+    async def open(self) -> Identity:
+        identity = await super().open()
+        history = StandardDatabase(self.path, read_only=False)
+        for statement in statements(_WATCH):
+            history.rows(statement)
+        self._history = history
+        return identity
+
+    def gone(self, owner: str, taker: str) -> bool:
+        """Whether the runs of that worker may be taken by that one: its lease is over, or it is seen to be dead."""
+        assert self._history is not None, "open comes first"
+        if owner == taker:
+            return False
+        found = self._history.rows("select lease_boot, lease_end_ms from worker where id = ?", (owner,))
+        if not found or found[0][0] != self.world.boot or cast("int", found[0][1]) < self.world.now_ms():
+            return True
+        hidden = self._world.hidden(owner, self._world.contained.get(taker, False))
+        return owner in self.dead and (owner == taker or not hidden)
+
+    def close(self) -> None:
+        super().close()
+        if self._history is not None:
+            self._history.close()
+
+    def _committed(self) -> None:
+        if self._history is None:
+            return
+        for number, kind, body, *lines in self._history.rows(_NEWS, (self._noted,)):
+            self._noted = cast("int", number)
+            if kind == "declared":
+                self._listener.declared(msgspec.json.decode(cast("bytes", body), type=DeclaredLimits))
+                continue
+            before, now = _line(lines[:_WIDTH]), _line(lines[_WIDTH:])
+            if kind == "taken":
+                self._listener.taken(before, now)
+            else:
+                self._listener.changed(now)
+
+
+def _line(values: list[Value]) -> Line:
+    return Line(*cast("tuple[int, str, str, str, str, str, int, str, str | None, int, int | None, int]", values))
+
+
+class _Watched:
+    """A connection that says when a transaction of its is durable."""
+
+    def __init__(self, real: Database, committed: Callable[[], None]) -> None:
+        self._real = real
+        self._committed = committed
+
+    @property
+    def in_transaction(self) -> bool:
+        return self._real.in_transaction
+
+    def rows(self, sql: str, values: Sequence[Value] = ()) -> list[tuple[Value, ...]]:
+        found = self._real.rows(sql, values)
+        if sql == "commit":
+            self._committed()
+        return found
+
+    def change(self, sql: str, values: Sequence[Value] = ()) -> int:
+        return self._real.change(sql, values)
+
+    def close(self) -> None:
+        self._real.close()
+
+
+# --- what a process asks for ------------------------------------------------------------------------------------------
+
+
+class QueueDisk(Disk):
+    """The journal in memory as one process sees it, which notes what the process looks for."""
+
+    looks: Callable[[str, Collection[str]], None]
+
+    async def take(
+        self,
+        worker: str,
+        agents: Collection[AgentKey],
+        room: int,
+        newest: Declaration,
+        skip: Collection[str] = frozenset(),
+    ) -> list[LeaseGranted]:
+        self.looks(worker, skip)
+        return await super().take(worker, agents, room, newest, skip)
+
+
+class QueueSqliteDisk(SqliteDisk):
+    """The journal in the file as one process sees it, which notes what the process looks for."""
+
+    looks: Callable[[str, Collection[str]], None]
+
+    async def take(
+        self,
+        worker: str,
+        agents: Collection[AgentKey],
+        room: int,
+        newest: Declaration,
+        skip: Collection[str] = frozenset(),
+    ) -> list[LeaseGranted]:
+        self.looks(worker, skip)
+        return await super().take(worker, agents, room, newest, skip)

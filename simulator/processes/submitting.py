@@ -1,0 +1,159 @@
+"""What processes submit to queues, and what somebody declares and commands about runs of queues."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+from collections.abc import Awaitable, Callable, Coroutine
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.structs import replace
+
+from holdfast.app import Holdfast
+from holdfast.control.queues import Submitted
+from holdfast.control.service import ControlService
+from holdfast.errors import HoldfastError, JournalUnavailable, ParameterMismatch, QueueFull
+from holdfast.queues.limits import DeclaredLimits
+from holdfast.testing.clock import EPOCH_MS
+from holdfast.testing.world.loop import Actor
+from simulator.agents.queued import agent_named, job_of
+from simulator.people.approvers import Errand
+from simulator.plan import Declaration, QueueOrder, Submission
+
+if TYPE_CHECKING:
+    from simulator.processes.worker import Life
+    from simulator.world import World
+
+FULL_S: Final = 10
+AGAIN_S: Final = 5
+
+
+def declared_by(life: Life) -> DeclaredLimits | None:
+    """The limits in the file of this process: the newest that were declared until it started."""
+    world = life.world
+    names = [worker.name for worker in world.plan.workers]
+    if not world.plan.declarations or names.index(life.plan.name) in world.plan.undeclared:
+        return None
+    return [one.limits for one in world.plan.declarations if one.at_ms <= world.now_ms()][-1]
+
+
+def submitting(life: Life, app: Holdfast) -> list[Coroutine[Any, Any, None]]:
+    """What this process submits: all that its worker has to submit, again after each restart."""
+    plan = life.world.plan
+    number = [worker.name for worker in plan.workers].index(life.plan.name)
+    return [_submit(life, app, one) for one in plan.submissions for worker in one.workers if worker == number]
+
+
+async def _submit(life: Life, app: Holdfast, submission: Submission) -> None:
+    """Submit as often as it takes: the same run is stored once."""
+    world, checker = life.world, life.world.checker.queues
+    script = world.plan.scripts[submission.script]
+    agent, job = agent_named(submission.agent, newer=life.newer), job_of(script, submission)
+    await asyncio.sleep(max(0, submission.at_ms - world.now_ms()) / 1000)
+    while True:
+        checker.submits(script.id)
+        try:
+            found = await _submitted(life, app, submission, job.about)
+        except QueueFull as full:
+            world.tell(life.actor, f"may not submit {script.id}: {full.message}")
+            checker.refused(life.actor, script.id)
+            await asyncio.sleep(FULL_S)
+        except JournalUnavailable as error:
+            checker.failed(script.id)
+            world.tell(life.actor, f"cannot submit {script.id}: {error.message}")
+            life.leaving.set()
+            return
+        except HoldfastError as error:
+            checker.failed(script.id)
+            world.tell(life.actor, f"cannot submit {script.id}: {type(error).__name__}: {error.message}")
+            await asyncio.sleep(AGAIN_S)
+        else:
+            break
+    world.tell(life.actor, f"submitted {script.id}" + ("" if found.new else ", which was submitted before"))
+    checker.acknowledged(script.id, new=found.new)
+    if submission.differs:
+        await _submit_another_input(life, app, submission)
+    if submission.joins:
+        await life.ask(app, agent, job, script)
+
+
+async def _submitted(life: Life, app: Holdfast, one: Submission, about: str) -> Submitted:
+    script = life.world.plan.scripts[one.script]
+    at = None
+    if one.delay_ms:
+        wall_ms = EPOCH_MS + one.at_ms + life.world.plan.skew_ms + one.delay_ms
+        at = datetime.fromtimestamp(wall_ms / 1000, UTC)
+    agent, job = agent_named(one.agent, newer=life.newer), job_of(script, replace(one, about=about))
+    return await app.submit(agent, job, queue=one.queue, priority=one.priority, at=at, tenant=one.tenant)
+
+
+async def _submit_another_input(life: Life, app: Holdfast, submission: Submission) -> None:
+    script, checker = life.world.plan.scripts[submission.script], life.world.checker.queues
+    with contextlib.suppress(HoldfastError):
+        try:
+            await _submitted(life, app, submission, f"not {submission.about}")
+        except ParameterMismatch:
+            checker.refused_another_input()
+        else:
+            checker.took_another_input(script.id)
+
+
+# --- from outside -----------------------------------------------------------------------------------------------------
+
+
+def begin_queues(world: World) -> None:
+    """Whoever declares limits and gives commands sets out."""
+    for declaration in world.plan.declarations[1:]:
+        _set_out(world, "declares limits", functools.partial(_declare, declaration), declaration.at_ms)
+    for run in dict.fromkeys(order.run for order in world.plan.orders):
+        _order(world, [order for order in world.plan.orders if order.run == run])
+
+
+def _order(world: World, orders: list[QueueOrder]) -> None:
+    """Give these commands to one run, one after the other."""
+    if orders:
+        first, *others = orders
+        wait_ms = max(0, first.at_ms - world.now_ms())
+        give = functools.partial(_give, first)
+        _set_out(world, f"says {first.word} to {first.run}", give, wait_ms, lambda: _order(world, others))
+
+
+def _set_out(
+    world: World,
+    what: str,
+    deed: Callable[[ControlService], Awaitable[object]],
+    after_ms: int,
+    then: Callable[[], None] = lambda: None,
+) -> None:
+    said = False
+
+    def told(_actor: Actor, _refused: bool) -> None:
+        nonlocal said
+        if not said:  # who says it twice may be heard twice
+            said = True
+            world.unsaid -= 1
+            then()
+
+    world.unsaid += 1
+    Errand(world, what, deed, told).begin(after_ms)
+
+
+async def _declare(declaration: Declaration, service: ControlService) -> None:
+    await service.engine.queues.declare(service.engine.journal, declaration.limits)
+
+
+async def _give(order: QueueOrder, service: ControlService) -> None:
+    """The command, where there is such a run by then."""
+    if not await service.engine.journal.runs(run=order.run):
+        return
+    match order.word:
+        case "cancel":
+            await service.cancel(order.run, by="ann")
+        case "pause":
+            await service.pause(order.run, by="ann")
+        case "unpause":
+            await service.unpause(order.run, by="ann")
+        case "reopen":
+            await service._order(order.run, "reopen", "ann", "")  # noqa: SLF001 - what `resume` and the inbox post
