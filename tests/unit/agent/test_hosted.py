@@ -366,9 +366,7 @@ async def test_recovery_waits_for_the_host_where_only_the_host_has_the_body(lab:
         return "paid"
 
     desk = paying(lab, body)
-    async with lab.app(desk) as app:
-        with pytest.raises(RunSuspended):
-            await app.run(desk, "x")
+    await lab.until_suspended(desk, "x")
     await lab.pass_time(hours=2)
     async with lab.app(desk) as app:
         assert await app.run(desk, "x") == ["succeeded", "paid", None]

@@ -62,9 +62,7 @@ def charging(lab: Lab, *, block: Any = None, pause: bool = True, **clauses: Any)
 
 
 async def twice(lab: Lab, desk: Any) -> Any:
-    async with lab.app(desk) as app:
-        with pytest.raises(RunSuspended):
-            await app.run(desk, "x")
+    await lab.until_suspended(desk, "x")
     await lab.pass_time(hours=2)
     async with lab.app(desk) as app:
         return await app.run(desk, "x")
@@ -163,9 +161,7 @@ async def test_a_keyed_block_that_never_reads_its_key_is_not_sent_again(lab: Lab
         raise ConnectionResetError("the connection broke")
 
     desk = charging(lab, block=block, idempotency=Key.forever())
-    async with lab.app(desk) as app:
-        with pytest.raises(RunSuspended):
-            await app.run(desk, "x")
+    await lab.until_suspended(desk, "x")
     assert lab.sent == ["paid"]
 
 
@@ -391,9 +387,7 @@ async def test_steps_of_the_run_are_refused_in_the_block_and_named_again_after_i
 @virtual
 async def test_other_arguments_diverge(lab: Lab):
     desk = charging(lab)
-    async with lab.app(desk) as app:
-        with pytest.raises(RunSuspended):
-            await app.run(desk, "x")
+    await lab.until_suspended(desk, "x")
     await lab.pass_time(hours=2)
     lab.changed = True
     async with lab.app(desk) as app:

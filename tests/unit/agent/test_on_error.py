@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast import Key, Rejected, Run, agent, current_operation, tool
-from holdfast.errors import ContractError, ReplayDiverged, RunSuspended
+from holdfast.errors import ContractError, ReplayDiverged
 from tests.unit.engine.lab import Lab, virtual
 
 
@@ -69,9 +69,7 @@ async def test_a_divergence_is_not_its_business(lab: Lab):
         await apologize("bea" if lab.changed else name)
         return await run.ask("and?")
 
-    async with lab.app(odd) as app:
-        with pytest.raises(RunSuspended):
-            await app.run(odd, "ann")
+    await lab.until_suspended(odd, "ann")
     lab.changed = True
     async with lab.app(odd) as app:
         with pytest.raises(ReplayDiverged):

@@ -14,7 +14,9 @@ from collections.abc import AsyncGenerator, Callable, Coroutine
 from datetime import timedelta
 from typing import Any
 
-from holdfast import Holdfast
+import pytest
+
+from holdfast import Holdfast, RunSuspended
 from holdfast.engine.active_run.scopes import stop_numbering
 from holdfast.engine.environment import CrashPoints, Environment, NoCrash, Threads
 from holdfast.engine.settings import Settings
@@ -121,6 +123,12 @@ class Lab:
         finally:
             if not process.dead:
                 await app.aclose()
+
+    async def until_suspended(self, agent: Any, given: object) -> None:
+        """Run the agent in an app of its own, which is closed once the run is suspended."""
+        async with self.app(agent) as app:
+            with pytest.raises(RunSuspended):
+                await app.run(agent, given)
 
     def make(
         self, *agents: Any, tools: Any = (), crash: CrashPoints | None = None, threads: Threads | None = None,

@@ -195,9 +195,7 @@ async def test_nothing_is_reported_as_forgotten_when_a_run_is_torn_down(lab: Lab
         finally:
             await send("cleanup")
 
-    async with lab.app(desk) as app:
-        with pytest.raises(RunSuspended):
-            await app.run(desk, "ann")
+    await lab.until_suspended(desk, "ann")
     gc.collect()
     assert lab.sent == []
     assert caplog.text == ""

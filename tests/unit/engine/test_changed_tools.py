@@ -38,12 +38,8 @@ def version(lab: Lab, answers: list[Exception | str], **clauses: Any):
 async def test_a_key_that_only_the_new_code_declares_does_not_cover_the_old_attempt(lab: Lab):
     old, _ = version(lab, [Ambiguous("no answer")])
     new, _ = version(lab, ["sent"], idempotency=Key.forever())
-    async with lab.app(old) as app:
-        with pytest.raises(RunSuspended):
-            await app.run(old, "ann")
-    async with lab.app(new) as app:
-        with pytest.raises(RunSuspended):
-            await app.run(new, "ann")
+    await lab.until_suspended(old, "ann")
+    await lab.until_suspended(new, "ann")
     assert len(lab.sent) == 1
 
 
@@ -51,13 +47,9 @@ async def test_a_key_that_only_the_new_code_declares_does_not_cover_the_old_atte
 async def test_a_key_that_the_new_code_dropped_is_not_trusted_any_more(lab: Lab):
     old, _ = version(lab, [NotSent("busy"), Ambiguous("no answer")], idempotency=Key.forever())
     new, _ = version(lab, [Ambiguous("no answer"), "sent twice"])
-    async with lab.app(old) as app:
-        with pytest.raises(RunSuspended):
-            await app.run(old, "ann")
+    await lab.until_suspended(old, "ann")
     await lab.pass_time(minutes=6)
-    async with lab.app(new) as app:
-        with pytest.raises(RunSuspended):
-            await app.run(new, "ann")
+    await lab.until_suspended(new, "ann")
     assert len(lab.sent) == 2
     assert len({record.digest for record in lab.of("r-ann", r.ContractStored)}) >= 1
 
@@ -71,9 +63,7 @@ async def test_a_verifier_that_was_added_settles_what_the_old_code_left_unknown(
     async def find(operation: Operation[str]) -> Verdict[str]:
         return Happened("found")
 
-    async with lab.app(old) as app:
-        with pytest.raises(RunSuspended):
-            await app.run(old, "ann")
+    await lab.until_suspended(old, "ann")
     await lab.pass_time(hours=1)
     async with lab.app(new, hold_ms=10**9) as app:
         assert await app.run(new, "ann") == "found"
@@ -89,9 +79,7 @@ async def test_an_effect_whose_tool_is_gone_asks_a_person_until_it_is_back(lab: 
         await run.wait_for("never")
         return "not reached"
 
-    async with lab.app(old) as app:
-        with pytest.raises(RunSuspended):
-            await app.run(old, "ann")
+    await lab.until_suspended(old, "ann")
     await lab.pass_time(minutes=6)
     async with lab.app(without) as app:
         with pytest.raises(RunSuspended, match="the tool send is no longer in this app"):
@@ -143,9 +131,7 @@ async def test_arguments_that_no_longer_fit_are_not_sent(lab: Lab):
         await run.wait_for("never")
         return "not reached"
 
-    async with lab.app(old) as app:
-        with pytest.raises(RunSuspended):
-            await app.run(old, "ann")
+    await lab.until_suspended(old, "ann")
     await lab.pass_time(minutes=6)
     async with lab.app(changed) as app:
         with pytest.raises(RunSuspended, match="its recorded arguments no longer fit the tool"):

@@ -12,7 +12,7 @@ import pytest
 
 from holdfast import Ambiguous, Key, NotSent, Operation, Rejected, Run, agent, current_operation, tool
 from holdfast.engine.exceptions import call_end
-from holdfast.errors import ContractError, KeyInProgress, OperationFailed, RunSuspended
+from holdfast.errors import ContractError, KeyInProgress, OperationFailed
 from holdfast.model import records as r
 from holdfast.policies import Retry
 from tests.unit.engine.lab import Lab, virtual
@@ -101,9 +101,7 @@ async def test_a_key_in_progress_is_asked_for_again(lab: Lab):
 @virtual
 async def test_what_is_ambiguous_or_not_recognized_is_not_sent_again(lab: Lab, kind: str):
     desk = posting(lab, LedgerError(kind))
-    async with lab.app(desk) as app:
-        with pytest.raises(RunSuspended):
-            await app.run(desk, "ann")
+    await lab.until_suspended(desk, "ann")
     assert [end.kind for end in ends_of(lab)] == ["ambiguous"]
     assert lab.sent == ["call"]
 
@@ -112,9 +110,7 @@ async def test_what_is_ambiguous_or_not_recognized_is_not_sent_again(lab: Lab, k
 async def test_it_is_asked_before_the_statuses_and_the_table(lab: Lab):
     """A refused connection is not sent by the table; a tool may know that it speaks to a proxy that had sent already."""
     desk = posting(lab, ConnectionRefusedError(), classify=lambda _: Ambiguous("the proxy may have sent it"))
-    async with lab.app(desk) as app:
-        with pytest.raises(RunSuspended):
-            await app.run(desk, "ann")
+    await lab.until_suspended(desk, "ann")
     assert lab.sent == ["call"]
 
 
@@ -130,9 +126,7 @@ async def test_it_is_asked_before_the_statuses_and_the_table(lab: Lab):
 @virtual
 async def test_a_classifier_that_fails_or_says_nothing_known_proves_nothing(lab: Lab, classify: Any, why: str):
     desk = posting(lab, ConnectionRefusedError(), classify=classify)
-    async with lab.app(desk) as app:
-        with pytest.raises(RunSuspended):
-            await app.run(desk, "ann")
+    await lab.until_suspended(desk, "ann")
     (end,) = ends_of(lab)
     assert (end.kind, why in end.why) == ("ambiguous", True), end.why
     assert lab.sent == ["call"]
@@ -150,9 +144,7 @@ async def test_it_does_not_overrule_an_earlier_send_of_the_same_call(lab: Lab):
     async def desk(run: Run, name: str) -> str:
         return await post(5)
 
-    async with lab.app(desk) as app:
-        with pytest.raises(RunSuspended):
-            await app.run(desk, "ann")
+    await lab.until_suspended(desk, "ann")
     assert [end.kind for end in ends_of(lab)] == ["ambiguous"]
 
 

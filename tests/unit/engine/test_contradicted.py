@@ -168,9 +168,7 @@ async def test_two_answers_before_there_is_an_outcome_are_a_contradiction(
 ):
     """Both are on record before the run goes on: the first one counts, and a person is asked about the second."""
     desk, _ = paying(lab)
-    async with lab.app(desk) as app:
-        with pytest.raises(RunSuspended):
-            await app.run(desk, "ann")
+    await lab.until_suspended(desk, "ann")
     async with lab.app() as clerk:
         await clerk.service.deliver("P-ann", first)
         await clerk.service.deliver("P-ann", then)

@@ -370,9 +370,7 @@ async def test_a_verifier_reads_what_an_unfit_answer_could_not_say(lab: Lab):
 @virtual
 async def test_whoever_brings_it_needs_no_code_and_whoever_has_the_code_checks_it(lab: Lab):
     desk, _ = counting(lab)
-    async with lab.app(desk) as app:
-        with pytest.raises(RunSuspended):
-            await app.run(desk, "ann")
+    await lab.until_suspended(desk, "ann")
     async with lab.app() as bare:
         done = await bare.service.deliver("B-7", WRONG)
         assert done.applied is not None

@@ -390,9 +390,7 @@ async def test_redacted_arguments_that_come_after_the_driver_began_to_wait_for_t
         await asyncio.sleep(5)  # what the code does before it comes back to its call
         return await pay("4111")
 
-    async with lab.app(desk) as app:
-        with pytest.raises(RunSuspended):
-            await app.run(desk, "ann")
+    await lab.until_suspended(desk, "ann")
     busy.clear()
     await lab.pass_time(hours=3)
     async with lab.app(desk) as app:

@@ -75,9 +75,7 @@ async def test_three_of_five_are_sent_and_two_are_awaited_each_under_its_own_key
 @virtual
 async def test_the_whole_and_its_parts_are_one_commit(lab: Lab):
     desk = mailing(lab, "eve")
-    async with lab.app(desk) as app:
-        with pytest.raises(RunSuspended):
-            await app.run(desk, "a")
+    await lab.until_suspended(desk, "a")
     kinds = [type(record) for record in lab.records("m-a")]
     settled = kinds.index(r.OperationSettled)
     assert kinds[settled + 1 : settled + 3] == [r.AttemptStarted, r.OperationDeferred]

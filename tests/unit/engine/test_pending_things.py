@@ -97,9 +97,7 @@ async def test_within_a_run_one_is_sent_and_the_others_are_told_that_it_is_pendi
 @virtual
 async def test_across_runs_and_processes_it_is_not_sent_either(lab: Lab, spelling: str):
     sell, told = sellers(lab, spelling, times=1)
-    async with lab.app(sell) as app:
-        with pytest.raises(RunSuspended):
-            await app.run(sell, "a")
+    await lab.until_suspended(sell, "a")
     async with lab.app(sell) as app:
         assert await app.run(sell, "b") == "pending"
         assert "is delivered to run sell-a, and not here" in told[-1].as_text()  # no answer ever reaches this run
@@ -148,9 +146,7 @@ async def test_other_things_and_other_tools_are_untouched(lab: Lab):
         calls = [follow_up.outcome("ann", "a"), follow_up.outcome("bob", "a"), remind.outcome("ann", "a")]
         return [(await one).status for one in calls]
 
-    async with lab.app(sell) as app:
-        with pytest.raises(RunSuspended):
-            await app.run(sell, "x")
+    await lab.until_suspended(sell, "x")
     assert [one.split()[0] for one in lab.sent] == ["ann", "bob", "remind"]
 
 
@@ -250,9 +246,7 @@ async def test_what_it_is_about_is_named_where_it_is_said(lab: Lab, about: Any, 
         await follow_up.outcome("ann", "first")
         return (await follow_up.outcome(**again)).status
 
-    async with lab.app(sell) as app:
-        with pytest.raises(RunSuspended):
-            await app.run(sell, "x")
+    await lab.until_suspended(sell, "x")
     assert len(lab.sent) == 1 + sent
 
 

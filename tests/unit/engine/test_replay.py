@@ -80,9 +80,7 @@ async def test_a_run_that_was_interrupted_goes_on_without_repeating_anything(lab
         await run.sleep(timedelta(hours=2))
         return f"{seen} {sent} {await send('last')}"
 
-    async with lab.app(desk) as app:
-        with pytest.raises(RunSuspended):
-            await app.run(desk, "ann")
+    await lab.until_suspended(desk, "ann")
     await lab.pass_time(hours=2)
     async with lab.app(desk) as app:
         assert await app.run(desk, "ann") == "7 bob last"
@@ -230,9 +228,7 @@ async def test_journaled_values_are_the_same_on_replay(lab: Lab):
         told.append([await run.now(), await run.random(), await run.uuid(), await run.random()])
         await run.sleep(timedelta(hours=1))
 
-    async with lab.app(desk) as app:
-        with pytest.raises(RunSuspended):
-            await app.run(desk, "ann")
+    await lab.until_suspended(desk, "ann")
     await lab.pass_time(hours=1)
     async with lab.app(desk) as app:
         await app.run(desk, "ann")

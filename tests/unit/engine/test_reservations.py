@@ -75,9 +75,7 @@ async def test_what_confirms_and_releases_is_what_was_declared_and_is_here(
     lab: Lab, later: str, name: str, comes: str, sent: list[str]
 ):
     first, desk = seats(lab, "one"), seats(lab, later)
-    async with lab.app(first) as app:
-        with pytest.raises(RunSuspended):
-            await app.run(first, name)
+    await lab.until_suspended(first, name)
     await lab.pass_time(minutes=1)
     async with lab.app(desk) as app:
         if sent:

@@ -97,9 +97,7 @@ async def test_an_attempt_that_was_never_sent_does_not_vouch_for_those_that_are_
     async def desk(run: Run, name: str) -> str:
         return await ship(name)
 
-    async with lab.app(desk) as app:
-        with pytest.raises(RunSuspended):
-            await app.run(desk, "ann")
+    await lab.until_suspended(desk, "ann")
     restored(lab)
     await lab.pass_time(minutes=11)
     async with lab.app(desk) as app:

@@ -216,9 +216,7 @@ async def test_a_keyed_write_that_is_refused_after_an_ambiguous_attempt_is_not_f
     async def desk(run: Run, name: str) -> str:
         return await refund(name)
 
-    async with lab.app(desk) as app:
-        with pytest.raises(RunSuspended):
-            await app.run(desk, "ann")
+    await lab.until_suspended(desk, "ann")
     assert tried == [1, 2]
 
 

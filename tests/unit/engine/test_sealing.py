@@ -35,9 +35,7 @@ async def test_cleanup_that_would_send_does_nothing_when_the_run_is_suspended(la
         finally:
             await send("from finally")
 
-    async with lab.app(desk) as app:
-        with pytest.raises(RunSuspended):
-            await app.run(desk, "ann")
+    await lab.until_suspended(desk, "ann")
     assert lab.sent == ["ann"]
     assert cleaned == ["CancelledError"]
     assert [started.step for started in lab.of("r-ann", r.AttemptStarted)] == ["send#1"]
@@ -80,9 +78,7 @@ async def test_every_door_of_a_sealed_run_is_closed(lab: Lab):
             except Sealed:
                 tried.append("timeout")
 
-    async with lab.app(desk) as app:
-        with pytest.raises(RunSuspended):
-            await app.run(desk, "ann")
+    await lab.until_suspended(desk, "ann")
     assert tried == ["read", "decide", "now", "sleep", "wait_for", "call", "timeout"]
     assert lab.sent == []
 

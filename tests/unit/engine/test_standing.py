@@ -89,9 +89,7 @@ async def test_what_does_not_fit_is_asked(lab: Lab, change: dict[str, Any], cent
     desk = desk_of(lab, cents, gate="true")
     async with lab.app() as without_the_code:
         await add_standing(without_the_code.engine, wish(**change))
-    async with lab.app(desk) as app:
-        with pytest.raises(RunSuspended):
-            await app.run(desk, "ann")
+    await lab.until_suspended(desk, "ann")
     assert lab.sent == []
 
 

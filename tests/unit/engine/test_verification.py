@@ -193,9 +193,7 @@ async def test_a_verifier_in_trouble_proves_nothing(lab: Lab, trouble: str):
     async def desk(run: Run, name: str) -> str:
         return await send(name)
 
-    async with lab.app(desk) as app:
-        with pytest.raises(RunSuspended):
-            await app.run(desk, "ann")
+    await lab.until_suspended(desk, "ann")
     assert lab.sent == ["ann"]
     words = {
         "raises": "OSError: the folder is closed",
