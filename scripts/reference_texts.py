@@ -230,7 +230,8 @@ SETTINGS: Final[dict[str, str]] = {
     "fast_path": "Whether the first attempt of an ordinary write takes the straight way. The records are the same.",
     "gc_threshold": "While the app is open, Python's garbage collector runs after so many new objects, and does not "
     "visit those that existed when the app was opened; closing it restores both. 0 leaves the collector to the "
-    "application. 50000 suits a process with 100 live runs or more: see [performance](../explanation/performance.md).",
+    "application. 50000 suits a process with 100 live runs or more, and is what `holdfast worker` and `holdfast run "
+    "--inputs` set for theirs: see [performance](../explanation/performance.md).",
 }
 
 NEXT: Final[dict[str, str]] = {

@@ -82,7 +82,7 @@ async def five_seconds(path: Path, statements: list[str], runs: int) -> Counter[
     """The statements of five seconds in which nothing comes in: looks, a renewed lease, a search for due runs."""
     async with Holdfast(path, agents=[desk], settings=QUIET, recover=False) as app:
         engine = app.engine
-        recovery = Recovery(engine, app.drive, app.run_errands)
+        recovery = Recovery(engine, app.drive, app.run_housekeeping)
         waiting = [asyncio.ensure_future(app.run(desk, number)) for number in range(runs)]
         while not all_wait(app, runs):  # noqa: ASYNC110 - no event says so
             await asyncio.sleep(0.01)

@@ -53,7 +53,7 @@ HOMES = (
 )
 
 
-def test_the_world_is_reached_through_seams():
+def test_the_world_is_reached_through_the_environment():
     found = [
         f"{shown(path)}:{line} uses {name}"
         for path in python_files("packages")

@@ -189,7 +189,7 @@ async def test_a_notice_survives_whoever_dies_on_the_way(lab: Lab):
         second = lab.make(greet, private_webhooks=True)
         process = lab.processes[-1]
         await second.open()
-        await second.run_errands()
+        await second.run_housekeeping()
         await lab.bury(second, process)  # it is a run now, and nobody drove it
         assert ops.came == []
         crash = DiesAt("after_send", 1)

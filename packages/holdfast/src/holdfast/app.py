@@ -150,7 +150,7 @@ class Holdfast:
             self._address = address_of(journal)
             journal = self._address.journal()
         self._journal: Journal = journal
-        self._seams = environment or system_environment()
+        self._environment = environment or system_environment()
         self._settings = settings or Settings()
         self._worker = worker or _this_process
         self._recovers = recover
@@ -161,7 +161,7 @@ class Holdfast:
         self.judge = judge_of(policy)
         self._limits = None if queues is None else limits_of(queues)
         self._engine: Engine | None = None
-        self._errands: HousekeepingTasks | None = None
+        self._housekeeping: HousekeepingTasks | None = None
         self._system: dict[str, AnyAgent] = {}  # the system's own agents, whose runs send notices
         self._running: dict[str, asyncio.Task[Conclusion]] = {}
         self.is_inherited = False
@@ -183,7 +183,7 @@ class Holdfast:
             makers[notifications.tool_prefix] = notifications.tool_for
         tools = Tools(self.tools, makers)
         agents = {**self.agents, **self._system}
-        engine = notifier.engine = Engine(self._journal, self._seams, self._settings, tools, agents, self._worker)
+        engine = notifier.engine = Engine(self._journal, self._environment, self._settings, tools, agents, self._worker)
         engine.policy = self.judge
         try:
             await engine.open()
@@ -199,9 +199,9 @@ class Holdfast:
         if self._address is not None and engine.identity.trust == "trusted":
             await note_code(engine.journal, self.agents.values())
         notify = notifications.begin(engine) if notifications is not None else None
-        self._errands = HousekeepingTasks(ControlService(engine), notifier.agent, notify)
+        self._housekeeping = HousekeepingTasks(ControlService(engine), notifier.agent, notify)
         if self._recovers and self.agents:
-            recovery = Recovery(engine, self.drive, self._errands.run)
+            recovery = Recovery(engine, self.drive, self._housekeeping.run)
             self._recovery = engine.housekeeping.keep("the task that looks for abandoned runs", recovery.keep_looking)
         return self
 
@@ -261,10 +261,10 @@ class Holdfast:
         """Refuse every use, in a forked child. The engine's objects are kept, so that none of them is closed."""
         self.is_inherited = True
 
-    async def run_errands(self) -> None:
+    async def run_housekeeping(self) -> None:
         """Send webhook notices and finish interrupted deliveries. Workers and open apps call it."""
-        if self._errands is not None:
-            await self._errands.run()
+        if self._housekeeping is not None:
+            await self._housekeeping.run()
 
     @property
     def service(self) -> ControlService:
@@ -379,7 +379,7 @@ class Holdfast:
     # --- inside --------------------------------------------------------------------------------------------------
 
     def _notifications(self) -> Notifications | None:
-        return None if self._reach is None else notifications_of(self._reach, self._journal, self._seams.rng)
+        return None if self._reach is None else notifications_of(self._reach, self._journal, self._environment.rng)
 
     async def _one(self, agent: Agent[T, R], given: T) -> RunResult[T, R]:
         name = ""

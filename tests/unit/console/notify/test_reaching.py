@@ -164,11 +164,11 @@ async def test_what_is_asked_again_after_an_approval_ended_is_news(lab: Lab):
     with post_office() as office:
         async with lab.app(desk, reach=[mail(office)]) as app:
             await ask(app, "A-17")
-            await app.run_errands()
+            await app.run_housekeeping()
             await app.service.approve("t-A-17/refund#1", by="bea", lasts=timedelta(minutes=5))
             await lab.pass_time(minutes=10)
             await ask(app, "A-17")
-            await app.run_errands()
+            await app.run_housekeeping()
             notices = [row.run for row in await app.engine.journal.runs() if row.agent == "holdfast:notice"]
             for run in notices:
                 await app.drive(run)
@@ -272,7 +272,7 @@ async def test_a_notice_survives_whoever_dies_on_the_way(lab: Lab):
         process = lab.processes[-1]
         await first.open()
         await ask(first, "A-17")
-        await first.run_errands()
+        await first.run_housekeeping()
         await lab.bury(first, process)
         assert office.box == []
         crash = DiesAt("after_send", 1)

@@ -40,10 +40,10 @@ async def test_an_approval_that_ended_and_is_asked_for_anew_is_told_anew(lab: La
             for _ in range(2):
                 with pytest.raises(RunSuspended):
                     await app.run(mover, "ann")
-                await app.run_errands()
+                await app.run_housekeeping()
                 with pytest.raises(RunSuspended):
                     await app.run(mover, "ann")
-                await app.run_errands()
+                await app.run_housekeeping()
                 await app.service.approve("m-ann/move#1", by="bea", lasts=timedelta(minutes=5))
                 await lab.pass_time(minutes=10)
             for row in await app.engine.journal.runs():

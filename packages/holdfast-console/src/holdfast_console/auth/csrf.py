@@ -27,22 +27,22 @@ class RequestOrigin(msgspec.Struct, frozen=True):
     has_token: bool = False
 
 
-def refusal(crossing: RequestOrigin, own: str) -> str:
+def refusal(request: RequestOrigin, own: str) -> str:
     """Why it is refused; empty if it may pass. `own` is the origin under which the server was addressed."""
-    if crossing.method in SAFE:
-        return _of_safe(crossing)
-    if crossing.site is not None and crossing.site not in _OWN:
-        return f"it comes from another site (Sec-Fetch-Site: {crossing.site})"
-    if crossing.origin is not None and crossing.origin.lower() != own:
+    if request.method in SAFE:
+        return _of_safe(request)
+    if request.site is not None and request.site not in _OWN:
+        return f"it comes from another site (Sec-Fetch-Site: {request.site})"
+    if request.origin is not None and request.origin.lower() != own:
         return "it comes from another origin"
-    if crossing.site is None and crossing.origin is None and not crossing.has_token:
+    if request.site is None and request.origin is None and not request.has_token:
         return "it does not say where it comes from: a browser would, and a program sends a token"
     return ""
 
 
-def _of_safe(crossing: RequestOrigin) -> str:
+def _of_safe(request: RequestOrigin) -> str:
     """Check a safe request: links from elsewhere may lead here; other sites may not load our pages into theirs."""
-    if crossing.site is None or crossing.site in _OWN:
+    if request.site is None or request.site in _OWN:
         return ""
-    is_link = crossing.mode == "navigate" and crossing.dest not in _EMBEDDED
-    return "" if is_link else f"it is loaded by another site (Sec-Fetch-Site: {crossing.site})"
+    is_link = request.mode == "navigate" and request.dest not in _EMBEDDED
+    return "" if is_link else f"it is loaded by another site (Sec-Fetch-Site: {request.site})"

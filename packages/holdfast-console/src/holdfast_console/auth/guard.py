@@ -242,7 +242,7 @@ class Guard:
             return asking
         if self._authenticator.closed:
             return Refusal(503, self._authenticator.closed, "holdfast doctor")
-        if why := refusal(_crossing(asking), asking.origin):
+        if why := refusal(_origin_of(asking), asking.origin):
             await self._note(asking, "another site")
             return Refusal(403, f"refused: {why}")
         principal = await self._principal(scope, asking)
@@ -314,7 +314,7 @@ class Guard:
         await self._authenticator.log.note_hourly(access, self._authenticator.now_ms)
 
 
-def _crossing(asking: GuardedRequest) -> RequestOrigin:
+def _origin_of(asking: GuardedRequest) -> RequestOrigin:
     header = asking.headers.get
     site, mode, dest = header("sec-fetch-site"), header("sec-fetch-mode"), header("sec-fetch-dest")
     return RequestOrigin(asking.method, header("origin"), site, mode, dest, has_token="authorization" in asking.headers)

@@ -111,7 +111,7 @@ async def _test_one(app: Holdfast, name: str, by: str) -> NoticeStatus:
         entry = await engine.journal.post(Post(stream_of(name), str(number), written(sent)))
         if entry.fresh:
             break
-    await app.run_errands()
+    await app.run_housekeeping()
     try:
         await app.drive(run_of(name, number))
     except HoldfastError as error:

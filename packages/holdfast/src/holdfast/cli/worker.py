@@ -57,7 +57,7 @@ class WorkerLoop:
         now = self._app.engine.journal.now().ms
         if self._errands_done is None or now - self._errands_done >= self._app.engine.settings.poll_ms:
             self._errands_done = now  # also if places become free more often
-            await self._app.run_errands()
+            await self._app.run_housekeeping()
         self._not_before = {run: until for run, until in self._not_before.items() if until > now}
         if self._looked_up is None or now - self._looked_up >= _STOPPED_EVERY_MS:
             self._looked_up = now

@@ -50,20 +50,20 @@ _LOOK_AGAIN_S: Final = 0.05  # while all places are taken: a run that begins to 
 class Recovery:
     """Looks for runs without a living owner, and for suspended ones that are due, and drives those due first.
 
-    `drive` drives one run to its next end, and `errands` is done every `recover_every_ms`. Runs of an agent that this
-    app does not know, or of another program's agent of the same name, are not read. One that could not
-    be driven is tried again after `recover_every_ms`.
+    `drive` drives one run to its next end, and `housekeeping` is called every `recover_every_ms`. Runs of an agent that
+    this app does not know, or of another program's agent of the same name, are not read. One that could not be driven is
+    tried again after `recover_every_ms`.
     """
 
     def __init__(
         self,
         engine: Engine,
         drive: Callable[[str], Awaitable[Conclusion]],
-        errands: Callable[[], Awaitable[object]] | None = None,
+        housekeeping: Callable[[], Awaitable[object]] | None = None,
     ) -> None:
         self._engine = engine
         self._drive = drive
-        self._errands = errands
+        self._housekeeping = housekeeping
         held = engine.settings.recover_held
         self._runs = _Places(engine.settings.recover_at_once, held)
         self._notices = _Places(NOTICES_AT_ONCE, held)
@@ -84,9 +84,9 @@ class Recovery:
                     await self._engine.housekeeping.round(_TASK, self._fill)
 
     async def look(self) -> list[asyncio.Task[None]]:
-        """Do the errands and start to drive due runs, as far as there are places; return the started tasks."""
-        if self._errands is not None:
-            await self._engine.housekeeping.round("housekeeping failed", self._errands)
+        """Do the housekeeping and start to drive due runs, as far as there are places; return the started tasks."""
+        if self._housekeeping is not None:
+            await self._engine.housekeeping.round("housekeeping failed", self._housekeeping)
         return await self._fill()
 
     async def _fill(self) -> list[asyncio.Task[None]]:

@@ -85,7 +85,7 @@ async def replay_records(
     copy = _Copy(identity, records)
     kept = [record for record in records if not isinstance(record, _LIFE)]
     handlers = _disarm(tools.values())
-    engine = Engine(copy, _seams(copy), _SETTINGS, tools, held, host.this_process)
+    engine = Engine(copy, _environment(copy), _SETTINGS, tools, held, host.this_process)
     await engine.open()
     try:
         await copy.seed(run, history, kept)
@@ -220,7 +220,7 @@ class _Stopped:
         await self._system.sleep(seconds)
 
 
-def _seams(copy: _Copy) -> Environment:
+def _environment(copy: _Copy) -> Environment:
     system = system_environment()
     return Environment(_Stopped(copy.moment), system.rng, system.threads, copy)
 

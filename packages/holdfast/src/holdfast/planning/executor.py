@@ -64,15 +64,17 @@ def known_of(tool: Tool[Any, Any]) -> KnownStep:
 async def execute(context: RunContext, plan: Plan, how: ExecuteOptions) -> PlanResult:
     """Perform a plan as part of this run. See `Run.execute`."""
     tools = context.tools()
-    grounds = PlanDependencies(context.facts, plan, how.given, how.relies_on)
-    check_plan(plan, tools, grounds.facts, inside=context.in_transaction())
+    dependencies = PlanDependencies(context.facts, plan, how.given, how.relies_on)
+    check_plan(plan, tools, dependencies.facts, inside=context.in_transaction())
     await _same_plan(context, plan)
-    if how.approve and not await approved(context, grounds.digest, f"the plan {plan.name} ({grounds.shown_digest})"):
+    if how.approve and not await approved(
+        context, dependencies.digest, f"the plan {plan.name} ({dependencies.shown_digest})"
+    ):
         raise PlanAborted(f"the plan {plan.name} was not approved", run=context.run, plan=plan.name)
     if not plan.together:
-        return await PlanExecution(context.section(plan.name), plan, tools, how.given, grounds).perform()
+        return await PlanExecution(context.section(plan.name), plan, tools, how.given, dependencies).perform()
     async with context.transaction(plan.name):
-        return await PlanExecution(RunContext.current(), plan, tools, how.given, grounds).perform()
+        return await PlanExecution(RunContext.current(), plan, tools, how.given, dependencies).perform()
 
 
 async def _same_plan(context: RunContext, plan: Plan) -> None:
@@ -110,13 +112,13 @@ class PlanExecution:
     """One running plan. `facts` are those known when it was given."""
 
     def __init__(
-        self, context: RunContext, plan: Plan, tools: Mapping[str, AnyTool], given: Any, grounds: PlanDependencies
+        self, context: RunContext, plan: Plan, tools: Mapping[str, AnyTool], given: Any, dependencies: PlanDependencies
     ) -> None:
         self._context = context
         self._plan = plan
         self._tools = tools
         self._given = given
-        self._grounds = grounds
+        self._dependencies = dependencies
         self._results: dict[str, Any] = {}
         self._chosen: dict[str, Chosen] = {}
         self._stopped = False
@@ -127,7 +129,7 @@ class PlanExecution:
         After a failure no step begins, and running steps are awaited: their effects may happen, and which
         of them do must not depend on how fast the failure was noticed. The order of the ends is journaled.
         """
-        self._grounds.begin(self._context.path)
+        self._dependencies.begin(self._context.path)
         self._context.drop_open_steps()
         try:
             failure = await self._steps()
@@ -135,14 +137,14 @@ class PlanExecution:
                 failure = await self._whole(failure)
             if failure is not None:
                 raise failure
-            self._grounds.kept(step.id for step in self._plan.steps if step.hold and step.id in self._results)
+            self._dependencies.kept(step.id for step in self._plan.steps if step.hold and step.id in self._results)
         finally:
-            self._grounds.end()
+            self._dependencies.end()
         return PlanResult(self._plan.name, self._results, tuple(self._chosen[step.id] for step in self._plan.steps))
 
     async def _whole(self, failure: BaseException | None) -> BaseException | None:
         """The effect of corrections on the plan as a whole, including corrections that came with a message."""
-        shaken = await self._grounds.shaken(self._context)
+        shaken = await self._dependencies.shaken(self._context)
         if shaken is None:
             return failure
         needed = self._new_plan(shaken)
@@ -204,7 +206,9 @@ class PlanExecution:
             raise self._aborted(step, held)
         if step.ask_if and self._holds(step, step.ask_if):
             yes = await approved(
-                RunContext.current(), f"{self._grounds.digest}.{step.id}", f"step {step.id}: {self._proposed(step)}"
+                RunContext.current(),
+                f"{self._dependencies.digest}.{step.id}",
+                f"step {step.id}: {self._proposed(step)}",
             )
             await self._still_grounded(step)
             if not yes:
@@ -244,7 +248,7 @@ class PlanExecution:
 
     async def _still_grounded(self, step: PlanStep, *reasons: str) -> None:
         """Raise `NewPlanNeeded` if a fact that this step relies on was corrected since the plan was given."""
-        wrong = await self._grounds.wrong(RunContext.current(), step.id)
+        wrong = await self._dependencies.wrong(RunContext.current(), step.id)
         if wrong:
             why = f"relied on what was corrected: {', '.join(wrong)}"
             await self._chose(Chosen(step.id, DROPPED, why="; ".join([*reasons, why])))
@@ -284,13 +288,13 @@ class PlanExecution:
         await self._fail(step, reasons)
 
     async def _call(self, step: PlanStep, tool: AnyTool, arguments: dict[str, Any]) -> Outcome[Any]:
-        self._grounds.sending(step.id)
+        self._dependencies.sending(step.id)
         outcome = await RunContext.current().call(tool, arguments)
         if message_basis(outcome) is not None:
-            self._grounds.sent(step.id, done=False, effect=False)
+            self._dependencies.sent(step.id, done=False, effect=False)
             raise outcome.error()
         effect = tool.contract.effect == "write" and outcome.status not in {"failed", "cancelled"}
-        self._grounds.sent(step.id, done=outcome.status == "succeeded", effect=effect)
+        self._dependencies.sent(step.id, done=outcome.status == "succeeded", effect=effect)
         return outcome
 
     async def _after_failure(self, step: PlanStep, call: Call, outcome: Outcome[Any], reasons: list[str]) -> None:
@@ -326,7 +330,7 @@ class PlanExecution:
 
     def _arguments(self, tool: AnyTool, call: Call) -> dict[str, Any]:
         try:
-            sent = cast("dict[str, Any]", resolved(call.arguments, self._results, self._grounds.facts))
+            sent = cast("dict[str, Any]", resolved(call.arguments, self._results, self._dependencies.facts))
         except (LookupError, TypeError) as error:
             raise ArgumentError(f"{call.tool}: a result has no such part: {error}") from error
         arguments: dict[str, Any] = tool.shape.bind((), parse_planned(sent, tool.shape.types, tool.shape.required))

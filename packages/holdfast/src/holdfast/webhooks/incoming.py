@@ -97,7 +97,7 @@ class Hooks:
                 next_step="give each sender a secret of its own",
             )
         try:
-            self._checks: Final = [(sender, Webhook(sender.secret)) for sender in senders]
+            self._verifiers: Final = [(sender, Webhook(sender.secret)) for sender in senders]
         except (ValueError, RuntimeError) as error:
             raise UsageError("this is not a webhook secret", next_step="a secret is base64, as in whsec_...") from error
         self._service = service
@@ -106,7 +106,7 @@ class Hooks:
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """One ASGI connection."""
         if scope["type"] == "lifespan":
-            await _live(receive, send)
+            await _lifespan(receive, send)
             return
         if scope["type"] != "http":
             return
@@ -124,7 +124,7 @@ class Hooks:
         if body is None:
             return 413, f"a webhook has {LARGEST} bytes at most"
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
-        sender = self._signer(body, headers)
+        sender = self._verified_sender(body, headers)
         if sender is None:
             return 401, "the signature does not fit, or is too old"
         try:
@@ -160,8 +160,9 @@ class Hooks:
         await self._access.note_hourly(refused, self._service.engine.environment.clock.wall_ms())
         return 403, f"sender {sender.name} is not bound to this {what}; nothing was settled"
 
-    def _signer(self, body: bytes, headers: dict[str, str]) -> WebhookSender | None:
-        for sender, check in self._checks:
+    def _verified_sender(self, body: bytes, headers: dict[str, str]) -> WebhookSender | None:
+        """The sender whose signature this delivery carries; None if no signature is valid."""
+        for sender, check in self._verifiers:
             try:
                 check.verify(body, headers, json_parse=False)
             except Exception:  # noqa: BLE001, S112 - whatever the library says about hostile input, it is not signed
@@ -186,7 +187,7 @@ async def _body(receive: Receive) -> bytes | None:
     return b"".join(parts)
 
 
-async def _live(receive: Receive, send: Send) -> None:
+async def _lifespan(receive: Receive, send: Send) -> None:
     """Lifespan events: the journal is opened and closed by the caller that made the app."""
     while True:
         message = await receive()
