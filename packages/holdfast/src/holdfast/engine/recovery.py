@@ -51,8 +51,8 @@ class Recovery:
     """Looks for runs without a living owner, and for suspended ones that are due, and drives those due first.
 
     `drive` drives one run to its next end, and `housekeeping` is called every `recover_every_ms`. Runs of an agent that
-    this app does not know, or of another program's agent of the same name, are not read. One that could not be driven is
-    tried again after `recover_every_ms`.
+    this app does not know, or of another program's agent of the same name, are not read. One that could not be driven
+    is tried again after `recover_every_ms`.
     """
 
     def __init__(

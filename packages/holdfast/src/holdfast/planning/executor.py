@@ -205,11 +205,8 @@ class PlanExecution:
             await self._chose(Chosen(step.id, ABORTED, why=f"called off before it was sent: {held}"))
             raise self._aborted(step, held)
         if step.ask_if and self._holds(step, step.ask_if):
-            yes = await approved(
-                RunContext.current(),
-                f"{self._dependencies.digest}.{step.id}",
-                f"step {step.id}: {self._proposed(step)}",
-            )
+            asked = f"{self._dependencies.digest}.{step.id}"
+            yes = await approved(RunContext.current(), asked, f"step {step.id}: {self._proposed(step)}")
             await self._still_grounded(step)
             if not yes:
                 raise PlanAborted(f"step {step.id} was not approved", run=self._context.run, plan=self._plan.name)
