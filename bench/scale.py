@@ -94,11 +94,17 @@ class SubjectFailed(Exception):
 # --- the figures -------------------------------------------------------------------------------------------------
 
 
-def step_among_many(scale: Scale) -> float:
+def step_among_many(gc_threshold: int) -> "Callable[[Scale], float]":
     """Processor time of a step among 5,000 live runs to that among 100: medians of turns."""
-    few = [scale.subject("live.py", "--runs", "100", "--steps", "20")["cpu_us_per_step"] for _ in range(3)]
-    many = [scale.subject("live.py", "--runs", "5000", "--steps", "4")["cpu_us_per_step"] for _ in range(3)]
-    return statistics.median(many) / statistics.median(few)
+
+    def measure(scale: Scale) -> float:
+        tuned = "--gc-threshold", str(gc_threshold)
+        few = [scale.subject("live.py", "--runs", "100", "--steps", "20", *tuned) for _ in range(3)]
+        many = [scale.subject("live.py", "--runs", "5000", "--steps", "4", *tuned) for _ in range(3)]
+        cost = "cpu_us_per_step"
+        return statistics.median(one[cost] for one in many) / statistics.median(one[cost] for one in few)
+
+    return measure
 
 
 def memory(scale: Scale) -> float:
@@ -146,7 +152,9 @@ def _processor_time(arguments: list[str], environment: Mapping[str, str]) -> flo
 
 
 GROWTHS: Final = (
-    Growth("live-step", "processor time of a step at 5,000 live runs, to 100", "x", step_among_many, at_most=1.25),
+    Growth("live-step", "processor time of a step at 5,000 live runs, to 100", "x", step_among_many(0), at_most=1.25),
+    Growth("live-step-gc", "the same with the gc_threshold of `holdfast worker`", "x", step_among_many(50_000),
+           at_most=1.25),
     Growth("live-memory", "memory of a live run", "KiB", memory, at_most=25),
     Growth("empty-run", "a run without steps, in raw steps", "x", empty_run, at_most=1.5),
     Growth("recovery", "abandoned runs recovered, one process", "1/s", recovered, at_least=400),

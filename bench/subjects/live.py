@@ -17,8 +17,6 @@ from measure import payload, report
 from holdfast import Holdfast, Run, agent, tool
 from holdfast.engine.settings import Settings
 
-QUIET = Settings(recover_every_ms=600_000)
-
 
 class Gate:
     """Lets all runs go on at once, when each has come here."""
@@ -58,10 +56,15 @@ async def empty(_run: Run, number: int) -> int:
     return number
 
 
-async def among(path: Path, runs: int, steps: int, *, memory: bool) -> dict[str, float]:
+def quiet(gc_threshold: int = 0) -> Settings:
+    """Settings with which nothing looks for runs to recover."""
+    return Settings(recover_every_ms=600_000, gc_threshold=gc_threshold)
+
+
+async def among(path: Path, runs: int, steps: int, gc_threshold: int, *, memory: bool) -> dict[str, float]:
     """Processor time of a step, and memory of a run, among so many live ones."""
     gate.missing = runs
-    async with Holdfast(path, agents=[live], settings=QUIET) as desk:
+    async with Holdfast(path, agents=[live], settings=quiet(gc_threshold)) as desk:
         gc.collect()
         tracked, resident = len(gc.get_objects()), resident_kib()
         if memory:
@@ -89,7 +92,7 @@ def resident_kib() -> int:
 
 async def empties(path: Path, runs: int) -> dict[str, float]:
     """Processor time of a run without steps, one after the other."""
-    async with Holdfast(path, agents=[empty], settings=QUIET) as desk:
+    async with Holdfast(path, agents=[empty], settings=quiet()) as desk:
         await desk.run(empty, -1, run_id="warm-up")
         start, began = time.process_time(), time.perf_counter()
         for number in range(runs):
@@ -103,6 +106,7 @@ def main() -> None:
     parser.add_argument("--directory", type=Path, required=True)
     parser.add_argument("--runs", type=int, default=1000)
     parser.add_argument("--steps", type=int, default=5)
+    parser.add_argument("--gc-threshold", type=int, default=0)
     parser.add_argument("--memory", action="store_true")
     parser.add_argument("--empty", action="store_true")
     options = parser.parse_args()
@@ -110,7 +114,8 @@ def main() -> None:
     if options.empty:
         report(**asyncio.run(empties(path, options.runs)))
     else:
-        report(**asyncio.run(among(path, options.runs, options.steps, memory=options.memory)))
+        threshold, memory = options.gc_threshold, options.memory
+        report(**asyncio.run(among(path, options.runs, options.steps, threshold, memory=memory)))
 
 
 if __name__ == "__main__":

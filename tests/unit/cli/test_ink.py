@@ -5,9 +5,11 @@ import io
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from rich.console import Console
+from rich.text import Text
 
 from holdfast.cli.ink import Ink
-from holdfast.cli.screen import phrase
+from holdfast.cli.screen import folds, phrase
 from holdfast.inspect.text import safe
 
 SIGNS = ("TERM", "NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "COLORTERM", "TTY_INTERACTIVE")
@@ -60,3 +62,19 @@ def test_a_line_is_what_rich_would_print(
 def test_a_style_that_nobody_knows_is_an_error():
     with pytest.raises(KeyError):
         Ink(Stream(terminal=False)).line([("text", "pink")])
+
+
+@pytest.mark.parametrize("room", [8, 13, 40])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "no",
+        "it happened: another one would be a second effect",
+        "a-word-that-is-longer-than-a-line ok",
+        "漢字 漢字漢字漢字漢字",
+    ],
+)
+def test_a_text_is_folded_as_a_table_folds_it(text: str, room: int):
+    table = Text(text).wrap(Console(width=room), room, overflow="fold")
+    assert folds(text, room) == [line.plain.rstrip() for line in table]

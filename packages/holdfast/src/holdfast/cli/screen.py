@@ -80,6 +80,24 @@ class Screen:
             text = last if room is None else short(last, room)
             self.line((signs[row[0]], STYLES[row[0]]), "  ", (name, "bold"), "  ", "  ".join([*rest, text]).rstrip())
 
+    def folded(self, rows: Sequence[Sequence[tuple[str, str]]]) -> None:
+        """A line per row of (text, style) pairs, in columns; the last one is folded at the width of the terminal."""
+        from rich.cells import cell_len  # noqa: PLC0415 - as above; its tables take longer to import than this to show
+
+        cells = [[(safe(text), style) for text, style in row] for row in rows]
+        widths = [max(cell_len(text) for text, _ in column) for column in list(zip(*cells, strict=True))[:-1]]
+        room = max(8, shutil.get_terminal_size().columns - sum(widths) - 2 * len(widths))
+        for row in cells:
+            *first, (last, style) = row
+            for line in folds(last, room):
+                padded = [
+                    (text + " " * (size - cell_len(text)) + "  ", ink)
+                    for (text, ink), size in zip(first, widths, strict=True)
+                ]
+                whole = "".join(text for text, _ in padded)
+                self._ink.line([*padded, (line, style)] if line else [(whole.rstrip(), "")])
+                first = [("", "")] * len(first)
+
     def show(self, what: RenderableType) -> None:
         """Something laid out. In a pipe no line ends in the spaces that fill a column."""
         if self.out.is_terminal:
@@ -121,6 +139,21 @@ class Screen:
         """The sign of a state, in signs that this terminal can show."""
         signs = MARKS if "utf" in self.out.encoding.lower() else PLAIN_MARKS
         return phrase((signs[name], STYLES[name]))
+
+
+def folds(text: str, room: int) -> list[str]:
+    """The lines of a text that is folded between words, or within a word that is longer than a line."""
+    from rich.cells import cell_len, chop_cells  # noqa: PLC0415 - as above
+
+    lines = [""]
+    for word in text.split(" "):
+        longer = f"{lines[-1]} {word}" if lines[-1] else word
+        if cell_len(longer) <= room:
+            lines[-1] = longer
+        else:
+            parts = chop_cells(word, room) if cell_len(word) > room else [word]
+            lines = [*lines, *parts] if lines[-1] else parts
+    return lines
 
 
 def console(*, stderr: bool = False) -> Console:

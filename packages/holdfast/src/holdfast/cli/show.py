@@ -120,11 +120,9 @@ def _show_explanation(screen: Screen, found: Explanation) -> None:
         ("safe to retry", found.retry),
         ("compensation", found.amends),
     ]
-    lines: list[tuple[RenderableType, ...]] = [
-        (phrase(f"  {name}"), phrase((answer.answer, "bold")), phrase(answer.because)) for name, answer in rows
-    ]
-    lines[1:1] = [(phrase(""), phrase(""), phrase((attempt, "dim"))) for attempt in found.attempts]
-    screen.show(grid(lines))
+    lines = [((f"  {name}", ""), (answer.answer, "bold"), (answer.because, "")) for name, answer in rows]
+    lines[1:1] = [(("", ""), ("", ""), (attempt, "dim")) for attempt in found.attempts]
+    screen.folded(lines)
     screen.line("")
     if found.policy is not None:
         _show_ruling(screen, found.policy)

@@ -9,7 +9,6 @@ agent code computes with are left as they are, since a mask in them would be sen
 from __future__ import annotations
 
 import base64
-import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import is_dataclass
@@ -171,6 +170,8 @@ def _leaf(value: object) -> str:
 
 def spellings(value: str) -> set[str]:
     """The value as it usually stands in texts: plain, escaped, for an address, in base64 and in hexadecimal digits."""
+    import json  # noqa: PLC0415 - only a run with secrets needs it
+
     raw = value.encode("utf-8", "surrogatepass")
     found = {value, repr(value)[1:-1], json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1]}
     found |= {

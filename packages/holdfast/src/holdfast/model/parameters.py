@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 import re
 import typing
 from collections.abc import Callable, Collection, Mapping
@@ -131,6 +130,8 @@ def _typed(annotation: Any) -> Any:
 
 
 def _read_json(sent: str | bytes, limit: Limits) -> dict[str, object]:
+    import json  # noqa: PLC0415 - only arguments that a model sent as text need it
+
     if len(sent) > limit.size:
         _refuse("(arguments)", f"they are larger than {limit.size} bytes", "Send less.")
     try:

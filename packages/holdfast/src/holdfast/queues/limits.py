@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from typing import Any, Final, cast
 
 import msgspec
@@ -175,15 +174,22 @@ def _unknown_fields(fields: Mapping[str, Any], kind: type[msgspec.Struct], where
     known = [name.replace("ageing_ms", "ageing") for name in kind.__struct_fields__]
     for name in fields:
         if name not in kind.__struct_fields__:
-            near = get_close_matches(str(name), known, 1)
-            meant = f"did you mean {near[0]}?" if near else f"choose from: {', '.join(known)}"
+            near = _near(str(name), known)
+            meant = f"did you mean {near}?" if near else f"choose from: {', '.join(known)}"
             yield f"{where}{name}: unknown field; {meant}"
 
 
 def _unknown(what: str, name: str, known: list[str]) -> UsageError:
-    near = get_close_matches(name, known, 1)
+    near = _near(name, known)
     return UsageError(
         f"{what} {name!r} does not exist",
         known=f"declared {what}s: {', '.join(sorted(known))}; nothing was submitted",
-        next_step=f"did you mean {near[0]}?" if near else f"declare it in queues.yaml, or name another {what}",
+        next_step=f"did you mean {near}?" if near else f"declare it in queues.yaml, or name another {what}",
     )
+
+
+def _near(name: str, known: list[str]) -> str:
+    """The known name that is spelled most like this one; empty where none is."""
+    from difflib import get_close_matches  # noqa: PLC0415 - only an error needs it
+
+    return next(iter(get_close_matches(name, known, 1)), "")

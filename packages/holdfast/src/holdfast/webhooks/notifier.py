@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from holdfast.agent.agent import Agent, agent
@@ -181,6 +180,8 @@ def _taken(answered: HttpAnswer, at: datetime) -> int:
 
 def pause_s(retry_after: str, at: datetime) -> float | None:
     """Seconds until it asks to be tried again, a day at most; None where it does not say."""
+    from email.utils import parsedate_to_datetime  # noqa: PLC0415 - it imports what parses mail, for one header
+
     try:
         asked: Any = float(retry_after) if retry_after.isdecimal() else parsedate_to_datetime(retry_after) - at
     except (TypeError, ValueError):

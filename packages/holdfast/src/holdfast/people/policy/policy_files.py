@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import os
 import re
 from collections.abc import Collection, Iterator
@@ -130,6 +129,8 @@ def _required(given: dict[str, Any], where: str, faults: list[str]) -> dict[str,
 
 
 def _unknown(fields: dict[str, Any], known: Collection[str], where: str) -> Iterator[str]:
+    import difflib  # noqa: PLC0415 - only an error needs it
+
     for name in fields:
         if name not in known:
             near = difflib.get_close_matches(str(name), known, 1)
