@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 from collections import Counter
 
-from holdfast.demo.scenario import Schedule, ScheduledFault, make_requests
+from holdfast.demo.scenario import FaultSchedule, ScheduledFault, make_requests
 from holdfast.demo.services import serving
 from holdfast.demo.shop import Shop
 from holdfast.demo.world import DemoWorld
@@ -38,7 +38,7 @@ class TurnedClock:
 def world_with(service="payments", first=ScheduledFault.NONE, second=ScheduledFault.NONE, kills=(), **environment):
     spot = (service, FIRST.id)
     return DemoWorld(
-        Schedule({spot: first}, {spot: second}, tuple(kills)), CUSTOMERS, clock=TurnedClock(), **environment
+        FaultSchedule({spot: first}, {spot: second}, tuple(kills)), CUSTOMERS, clock=TurnedClock(), **environment
     )
 
 

@@ -236,7 +236,7 @@ async def test_limits_that_another_process_declares_hold_for_the_next_submission
         async with Holdfast(journal, agents=[desk], queues=stricter, recover=False):
             pass
         await before.submit(desk, ticket("d"), queue="post")
-        with pytest.raises(UsageError, match="no queue 'mail'"):
+        with pytest.raises(UsageError, match="queue 'mail' does not exist"):
             await before.submit(desk, ticket("e"), queue="mail")
 
 

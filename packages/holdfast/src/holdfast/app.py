@@ -24,7 +24,8 @@ from holdfast.cli.config import journal_option, located
 from holdfast.control.code_location import note_code, stop_if_loading
 from holdfast.control.housekeeping import HousekeepingTasks
 from holdfast.control.input_checks import check
-from holdfast.control.queues import LimitsSource, Submission, Submitted, limits_of, submit
+from holdfast.control.queues import LimitsSource, Submission, Submitted, declarations_of, submit
+from holdfast.control.schedules import Scheduler, declare_schedules
 from holdfast.control.service import ControlService
 from holdfast.engine.engine import Engine
 from holdfast.engine.environment import Environment, checked_loop, gather_bounded, shielded, system_environment
@@ -127,8 +128,8 @@ class Holdfast:
     While the app is open, it also drives runs of its agents that were abandoned or are due, unless `recover=False`.
     `reach` says who is notified when a person is asked: channels, a `Reach`, or the path of a `reach.yaml`. It needs
     `holdfast-console`. `queues` are the limits of the queues to which runs are submitted, or the YAML file that
-    declares them; every process that uses this journal applies them. `settings`, `environment` and `worker` are for
-    tests and unusual deployments.
+    declares them and the schedules; every process that uses this journal applies them. `settings`, `environment` and
+    `worker` are for tests and unusual deployments.
     """
 
     def __init__(
@@ -159,7 +160,7 @@ class Holdfast:
         self.agents = gather_agents(agents)
         self.tools = gather_tools(self.agents.values(), tools)
         self.judge = judge_of(policy)
-        self._limits = None if queues is None else limits_of(queues)
+        self._declared = declarations_of(queues)
         self._engine: Engine | None = None
         self._housekeeping: HousekeepingTasks | None = None
         self._system: dict[str, AnyAgent] = {}  # the system's own agents, whose runs send notices
@@ -187,8 +188,10 @@ class Holdfast:
         engine.policy = self.judge
         try:
             await engine.open()
-            if self._limits is not None:
-                await engine.queues.declare(engine.journal, self._limits)
+            if self._declared.limits is not None:
+                await engine.queues.declare(engine.journal, self._declared.limits)
+            if self._declared.schedules is not None:
+                await declare_schedules(engine, self._declared.schedules, self.agents)
             if self.judge is not None:
                 engine.policy = self.judge.moved(await threshold_positions(engine.journal))
         except BaseException:
@@ -199,8 +202,10 @@ class Holdfast:
         if self._address is not None and engine.identity.trust == "trusted":
             await note_code(engine.journal, self.agents.values())
         notify = notifications.begin(engine) if notifications is not None else None
-        self._housekeeping = HousekeepingTasks(ControlService(engine), notifier.agent, notify)
+        scheduler = Scheduler(engine, self.agents)
+        self._housekeeping = HousekeepingTasks(ControlService(engine), notifier.agent, notify, scheduler.fire)
         if self._recovers and self.agents:
+            engine.housekeeping.keep("the task that fires schedules", scheduler.keep_firing)
             recovery = Recovery(engine, self.drive, self._housekeeping.run)
             self._recovery = engine.housekeeping.keep("the task that looks for abandoned runs", recovery.keep_looking)
         return self

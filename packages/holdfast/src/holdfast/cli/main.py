@@ -32,6 +32,7 @@ GROUPS: Final[dict[str, dict[str, tuple[str, str]]]] = {
     "See what happened": {
         "ps": ("ps", "List the runs, the newest first."),
         "queues": ("queues", "List the queues: what waits, what runs, and the limits."),
+        "schedules": ("schedules", "List, preview, pause and resume schedules."),
         "show": ("show", "Show the timeline of a run, or its state at a step."),
         "why": ("show", "Explain what is known about one operation."),
         "effects": ("effects", "Find effects over all runs, by key, recipient or text."),
@@ -82,6 +83,7 @@ SYNONYMS: Final = {
     "explain": "why", "retry": "resume", "restart": "resume", "start": "run", "stop": "cancel", "kill": "cancel",
     "rollback": "undo", "revert": "undo", "compensate": "undo", "send": "tell", "message": "tell", "check": "verify",
     "web": "serve", "enqueue": "submit", "queue": "queues", "ui": "serve", "users": "accounts", "repair": "doctor",
+    "schedule": "schedules", "cron": "schedules",
 }  # fmt: skip
 
 

@@ -32,16 +32,20 @@ class HousekeepingTasks:
         service: ControlService,
         sender: Agent[WebhookMessage, Any],
         reach: Callable[[], Awaitable[None]] | None = None,
+        schedules: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._service = service
         self._sender = sender
         self._reach = reach  # plans notices to people
+        self._schedules = schedules  # fires those that are due
         self._heads = HeadPosts(service.engine)
         self._deliveries = Cursor(service.engine.journal, DELIVERIES)
         self._finished: set[int] = set()  # past an announcement whose message has not come
 
     async def run(self) -> None:
         """Run the tasks that are due. Raises `JournalUnavailable`."""
+        if self._schedules is not None:
+            await self._done(self._schedules())
         await self._done(self._heads.post())
         await self._done(self._service.engine.outbox.hand_out(self._service.engine, self._stored))
         if self._reach is not None:

@@ -19,9 +19,10 @@ from holdfast.journal.port import QueuePlace
 from holdfast.model.ids import NAME_LIMIT, can_name
 from holdfast.people.policy.judge import PolicyError
 from holdfast.people.policy.policy_files import read_yaml
-from holdfast.queues.limits import DEFAULT, HIGHEST, LOWEST, DeclaredLimits, LimitsError, contradictions, read_limits
+from holdfast.queues.limits import DEFAULT, HIGHEST, LOWEST, DeclaredLimits, LimitsError, contradictions
+from holdfast.queues.schedules import QueuesAndSchedules, read_declarations, schedule_faults
 
-LimitsSource: TypeAlias = "str | os.PathLike[str] | DeclaredLimits"
+LimitsSource: TypeAlias = "str | os.PathLike[str] | DeclaredLimits | QueuesAndSchedules"
 
 
 class Submission(msgspec.Struct, frozen=True):
@@ -52,16 +53,24 @@ class Submitted(msgspec.Struct, frozen=True):
     new: bool
 
 
-def limits_of(source: LimitsSource) -> DeclaredLimits:
-    """The limits of an app: themselves, or those of a YAML file. Raises `LimitsError` naming every fault."""
-    if isinstance(source, DeclaredLimits):
-        if faults := contradictions(source):
-            raise LimitsError("queues=", tuple(faults))
-        return source
-    try:
-        return read_limits(read_yaml(Path(source)) or {}, os.fspath(source))
-    except PolicyError as error:
-        raise LimitsError(os.fspath(source), error.faults) from error
+def declarations_of(source: LimitsSource | None) -> QueuesAndSchedules:
+    """The limits and schedules that an app declares, given as such or as a YAML file.
+
+    Raises `LimitsError` naming every fault.
+    """
+    if source is None:
+        return QueuesAndSchedules()
+    if not isinstance(source, (DeclaredLimits, QueuesAndSchedules)):
+        try:
+            return read_declarations(read_yaml(Path(source)) or {}, os.fspath(source))
+        except PolicyError as error:
+            raise LimitsError(os.fspath(source), error.faults) from error
+    given = source if isinstance(source, QueuesAndSchedules) else QueuesAndSchedules(source)
+    faults = contradictions(given.limits) if given.limits is not None else []
+    faults += schedule_faults(given.schedules or {}, given.limits)
+    if faults:
+        raise LimitsError("queues=", tuple(faults))
+    return given
 
 
 async def submit(

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from holdfast.demo.contest import Counts, News, Progress
-from holdfast.demo.scenario import REQUESTS, SERVICES, Schedule, Spot, lane_of
+from holdfast.demo.scenario import REQUESTS, SERVICES, FaultSchedule, Spot, lane_of
 from holdfast.demo.witness import KillNow, WitnessedEffect
 
 TITLES: Final = {"without": "without Holdfast", "holdfast": "with Holdfast"}
@@ -29,7 +29,7 @@ LAST_EVENTS: Final = 8
 class Scoreboard:
     """Counts the news of each side and draws them."""
 
-    def __init__(self, seed: int, schedule: Schedule, prices: Mapping[int, int]) -> None:
+    def __init__(self, seed: int, schedule: FaultSchedule, prices: Mapping[int, int]) -> None:
         self._seed = seed
         self._prices = prices
         self._kill_points = {kill.event: kill for kill in schedule.kills}

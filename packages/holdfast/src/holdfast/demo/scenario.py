@@ -147,7 +147,7 @@ class Kill:
 
 
 @dataclass(frozen=True)
-class Schedule:
+class FaultSchedule:
     """The faults of the first and the second call for each request, and the places where workers die."""
 
     first: dict[Spot, ScheduledFault]
@@ -178,13 +178,13 @@ def event_of(request: int, service: Service) -> int:
     return (request - 1) * len(SERVICES) + SERVICES.index(service) + 1
 
 
-def make_schedule(seed: int) -> Schedule:
+def make_schedule(seed: int) -> FaultSchedule:
     first: dict[Spot, ScheduledFault] = {
         (service, request): fault for service in SERVICES for request, fault in enumerate(_deal(seed, service), 1)
     }
     dice = random.Random(f"second calls/{seed}")
     second = {spot: dice.choice(SECOND_CALL) for spot in first if dice.random() < SECOND_CALL_CHANCE}
-    return Schedule(first, second, tuple(sorted(_kills(seed, first), key=lambda kill: kill.event)))
+    return FaultSchedule(first, second, tuple(sorted(_kills(seed, first), key=lambda kill: kill.event)))
 
 
 def _deal(seed: int, service: Service) -> list[ScheduledFault]:

@@ -15,7 +15,7 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from holdfast.demo.scenario import CustomerRequest, Kill, Moment, Schedule, ScheduledFault, Service
+from holdfast.demo.scenario import CustomerRequest, FaultSchedule, Kill, Moment, ScheduledFault, Service
 
 T = TypeVar("T")
 
@@ -76,7 +76,7 @@ def _ignore(_effect: ServiceEffect) -> None:
 class DemoWorld:
     """One side's services share it. `kill` returns once the worker is dead; `seen` hears of each effect."""
 
-    schedule: Schedule
+    schedule: FaultSchedule
     customers: list[CustomerRequest]
     pace: DemoPace = field(default_factory=DemoPace)
     clock: WorldClock = field(default_factory=LoopClock)

@@ -23,6 +23,7 @@ from holdfast.journal.port import Identity
 from holdfast.model import pending
 from holdfast.model.webhooks import ENDPOINTS
 from holdfast.queues import limits as queues
+from holdfast.queues import schedules
 
 LOG: Final = logging.getLogger("holdfast")
 _LOOK_ANYWAY_MS: Final = 2_000
@@ -41,6 +42,7 @@ class Engine(Process):
         breaker.PAUSES: "could not read which tools are paused",
         ENDPOINTS: "could not read the webhook endpoints",
         queues.STREAM: "could not read the limits of the queues",
+        schedules.STREAM: "could not read the schedules",
     }
 
     # --- open and close ------------------------------------------------------------------------------------
@@ -189,6 +191,8 @@ class Engine(Process):
                     await self.pending_index.refresh(self.journal)
                 case queues.STREAM:
                     await self.queues.refresh(self.journal)
+                case schedules.STREAM:
+                    self.schedules_changed.set()  # they are read by the task that fires them
                 case breaker.PAUSES:
                     await self._read_pauses()
                 case _:

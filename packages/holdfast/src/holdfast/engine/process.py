@@ -82,6 +82,8 @@ class Process:
         self.came_due: Final = asyncio.Event()
         """Set when an answer or command made an idle run due here: it need not wait for the next look for due runs."""
         self.queues: Final = Queues()
+        self.schedules_changed: Final = asyncio.Event()
+        """Set when the ledger has new declarations of schedules, or commands about them."""
         self.live_text: Final = LiveText()
         self.closing = False
         self._beat_up = 0

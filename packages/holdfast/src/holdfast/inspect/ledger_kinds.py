@@ -33,6 +33,8 @@ from holdfast.model.tool_history import HistoryEntry
 from holdfast.model.webhooks import ENDPOINTS, OUTBOX, Note, Notice
 from holdfast.people.assignments import Handing
 from holdfast.queues.limits import STREAM, DeclaredLimits
+from holdfast.queues.schedules import STREAM as SCHEDULES
+from holdfast.queues.schedules import ScheduleEntry
 from holdfast.webhooks.access_log import Access
 
 KINDS: Final[Mapping[str, Any]] = {
@@ -61,6 +63,7 @@ KINDS: Final[Mapping[str, Any]] = {
     STREAM: DeclaredLimits,
     REFUSED: SetAside,
     "run": Command,
+    SCHEDULES: ScheduleEntry,
     "shadow": (Left, Judged),
     GIVEN: (StandingPermission, Use),
     "thresholds": Move,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NoReturn, TypeAlias
 import msgspec
 
 from holdfast.errors import ChainBroken, UnknownRun, Unreadable, UsageError
-from holdfast.journal.entry_codec import readable
+from holdfast.journal.entry_codec import read, readable, set_aside
 from holdfast.journal.port import (
     EVERY_BODY,
     BodyFilter,
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from holdfast.model.operation import OperationState
     from holdfast.model.records import Record
     from holdfast.model.run_history import RunHistory
+    from holdfast.queues.schedules import ScheduleBook, ScheduleEntry
 
 PAGE: Final = 1000
 WHOLE: Final = 10_000
@@ -274,3 +275,17 @@ async def troubles_of(journal: Journal, worker: str) -> list[Trouble]:
     """The house-keeping failures of a process, as far as it could publish them."""
     note = await journal.hint(HEALTH + worker)
     return [] if note is None else troubles_in(note)
+
+
+async def read_schedules(journal: Journal) -> ScheduleBook:
+    """The schedules as the ledger has them."""
+    from holdfast.queues.schedules import STREAM, ScheduleEntry, book_of  # noqa: PLC0415 - few commands need them
+
+    found: list[tuple[int, int, ScheduleEntry | None]] = []
+    for entry in await journal.entries(STREAM):
+        try:
+            found.append((entry.id, entry.at_ms, read(entry, ScheduleEntry)))
+        except Unreadable as error:
+            await set_aside(journal, entry, error)
+            found.append((entry.id, entry.at_ms, None))
+    return book_of(found)

@@ -41,9 +41,11 @@ from holdfast.journal.port import (
     AgentKey,
     BodyFilter,
     Busy,
+    Firing,
     Identity,
     Instant,
     Journal,
+    LastFiring,
     Lease,
     LeaseGranted,
     LedgerEntry,
@@ -66,6 +68,7 @@ from holdfast.journal.port import (
 from holdfast.model.heads import Head, first_head, over_entries, over_records
 from holdfast.queues.choose import Candidate, Lane, Snapshot, choose
 from holdfast.queues.limits import STREAM, Declaration
+from holdfast.queues.schedules import STREAM as SCHEDULES
 
 RIDE_MS = 5
 
@@ -112,6 +115,7 @@ class MemoryJournal:
         self._ledger: list[LedgerEntry] = []
         self._keys: dict[tuple[str, str], LedgerEntry] = {}
         self._hints: dict[str, bytes] = {}
+        self._fired: dict[str, LastFiring] = {}
         self._workers: dict[str, tuple[Worker, int]] = {}
         self._dead: set[str] = set()
         self._riding: list[tuple[int, Write]] = []
@@ -194,10 +198,16 @@ class MemoryJournal:
     async def claim(self, run: str, worker: str, new: NewRun | None = None) -> LeaseGranted | Busy | None:
         after = self._call("claim")
         found = self._runs.get(run)
+        firing = None if new is None else new.firing
+        if firing is not None and not self._may_fire(firing):
+            after()
+            return None
         if found is None:
             claimed = self._create(run, worker, new) if new is not None else None
+            self._store_firing(firing, run)
             after()
             return claimed
+        self._store_firing(firing, run)
         listing = found.listing
         if new is not None and not new.takes(listing):
             after()
@@ -347,6 +357,20 @@ class MemoryJournal:
             queue for queue in {*waiting, *running, *oldest} if waiting[queue] or running[queue] or queue in oldest
         )
         return [QueueState(name, waiting[name], running[name], oldest.get(name)) for name in names]
+
+    async def fired(self, schedule: str) -> LastFiring | None:
+        self._call("fired")()
+        return self._fired.get(schedule)
+
+    def _may_fire(self, firing: Firing) -> bool:
+        last = self._fired.get(firing.schedule)
+        newest = next((entry.id for entry in reversed(self._ledger) if entry.stream == SCHEDULES), 0)
+        fresh = last is None or last.moment_ms < firing.moment_ms
+        return fresh and firing.moment_ms <= self._wall() and newest == firing.entry
+
+    def _store_firing(self, firing: Firing | None, run: str) -> None:
+        if firing is not None:
+            self._fired[firing.schedule] = LastFiring(firing.moment_ms, run)
 
     async def counts(self) -> dict[tuple[str, RunStatus], int]:
         self._call("counts")()

@@ -237,6 +237,21 @@ class QueueState(msgspec.Struct, frozen=True):
     oldest_ms: int | None = None
 
 
+class Firing(msgspec.Struct, frozen=True):
+    """One moment at which a schedule fires. `entry` is the newest entry of the stream `schedules` that was read."""
+
+    schedule: str
+    moment_ms: int
+    entry: int = 0
+
+
+class LastFiring(msgspec.Struct, frozen=True):
+    """The last moment at which a schedule fired, and the run that it submitted."""
+
+    moment_ms: int
+    run: str
+
+
 class NewRun(msgspec.Struct, frozen=True):
     """A run that does not exist yet: its agent, its first records, and its listing where that is not `running`.
 
@@ -244,6 +259,11 @@ class NewRun(msgspec.Struct, frozen=True):
 
     With a `place` it is in a queue: only `take` finds it a worker. The claim raises `QueueFull` where there is no room,
     `LimitsChanged` where other limits are in force, and is `Busy` where the run exists: a submission takes no lease.
+    With a `firing` it is submitted by a schedule, and the commit that creates it stores that the schedule has fired.
+    The claim is None, and nothing is stored, where the moment is still to come by the journal's clock, where the
+    schedule has fired at this moment or a later one, or where the stream `schedules` has grown since. So no two
+    processes fire one moment, and none fires under a declaration that another one has replaced. Where the run exists,
+    the claim is `Busy`, and the schedule has fired with that run.
     The rows are numbered from 1 under the token 1. With a `change` that releases the lease, any worker may claim the
     run at once.
     """
@@ -253,6 +273,7 @@ class NewRun(msgspec.Struct, frozen=True):
     change: RunChange | None = None
     program: str = ""
     place: QueuePlace | None = None
+    firing: Firing | None = None
 
     def takes(self, row: RunRow) -> bool:
         """True if a claim with this may take the run that exists: the same agent's, which was not submitted."""
@@ -412,6 +433,10 @@ class Journal(Protocol):
 
     async def queues(self) -> list[QueueState]:
         """The queues in which a run waits or is driven, by name."""
+        ...
+
+    async def fired(self, schedule: str) -> LastFiring | None:
+        """The last firing of a schedule; None: it has not fired. It outlives the declaration of the schedule."""
         ...
 
     async def counts(self) -> dict[tuple[str, RunStatus], int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, cast
 
 import msgspec
@@ -92,7 +92,7 @@ class LimitsError(UsageError):
     def __init__(self, where: str, faults: tuple[str, ...]) -> None:
         count = f"{len(faults)} faults" if len(faults) > 1 else "a fault"
         super().__init__(
-            f"{where} has {count}: {'; '.join(faults)}", known="no limit was changed", next_step=f"correct {where}"
+            f"{where} has {count}: {'; '.join(faults)}", known="nothing was changed", next_step=f"correct {where}"
         )
         self.faults = faults
 
@@ -102,7 +102,7 @@ def read_limits(given: object, where: str) -> DeclaredLimits:
     if not isinstance(given, dict):
         raise LimitsError(where, ("it holds no mapping with queues, agents or tenants",))
     whole = cast("dict[str, Any]", given)
-    faults = list(_unknown_fields(whole, DeclaredLimits, ""))
+    faults = list(unknown_fields(whole, (*DeclaredLimits.__struct_fields__, "schedules"), ""))
     sections: dict[str, dict[str, object]] = {}
     for section, kind in (("queues", QueueLimits), ("agents", ConcurrencyLimit), ("tenants", ConcurrencyLimit)):
         entries: object = whole.get(section) or {}
@@ -161,8 +161,8 @@ def _entry(given: object, kind: type[QueueLimits | ConcurrencyLimit], where: str
             faults.append(f"{where}.ageing: write a duration such as 30s, 5m or 1h")
         else:
             fields["ageing_ms"] = milliseconds(ageing)
-    unknown = list(_unknown_fields(fields, kind, f"{where}."))
-    faults += unknown
+    known = tuple(name.replace("ageing_ms", "ageing") for name in kind.__struct_fields__)
+    faults += unknown_fields(cast("dict[str, Any]", given), known, f"{where}.")
     try:
         msgspec.convert({name: value for name, value in fields.items() if name in kind.__struct_fields__}, kind)
     except msgspec.ValidationError as error:
@@ -170,17 +170,17 @@ def _entry(given: object, kind: type[QueueLimits | ConcurrencyLimit], where: str
     return fields
 
 
-def _unknown_fields(fields: Mapping[str, Any], kind: type[msgspec.Struct], where: str) -> Iterator[str]:
-    known = [name.replace("ageing_ms", "ageing") for name in kind.__struct_fields__]
+def unknown_fields(fields: Iterable[str], known: Sequence[str], where: str) -> Iterator[str]:
+    """A fault for each field that does not exist."""
     for name in fields:
-        if name not in kind.__struct_fields__:
-            near = _near(str(name), known)
+        if name not in known:
+            near = nearest(str(name), known)
             meant = f"did you mean {near}?" if near else f"choose from: {', '.join(known)}"
             yield f"{where}{name}: unknown field; {meant}"
 
 
 def _unknown(what: str, name: str, known: list[str]) -> UsageError:
-    near = _near(name, known)
+    near = nearest(name, known)
     return UsageError(
         f"{what} {name!r} does not exist",
         known=f"declared {what}s: {', '.join(sorted(known))}; nothing was submitted",
@@ -188,7 +188,7 @@ def _unknown(what: str, name: str, known: list[str]) -> UsageError:
     )
 
 
-def _near(name: str, known: list[str]) -> str:
+def nearest(name: str, known: Iterable[str]) -> str:
     """The known name that is spelled most like this one; empty where none is."""
     from difflib import get_close_matches  # noqa: PLC0415 - only an error needs it
 

@@ -35,7 +35,8 @@ from holdfast.journal.port import (
     Write,
 )
 from holdfast.journal.run_log import RunLog, beginning, genesis, verify_chain
-from holdfast.testing.queue_conformance import ALICE, LONG_MS, OVER_MS, QueueConformance
+from holdfast.testing.queue_conformance import ALICE, LONG_MS, OVER_MS
+from holdfast.testing.schedule_conformance import ScheduleConformance
 
 DESK = NewRun("desk")
 
@@ -61,7 +62,7 @@ async def fails(call: Awaitable[object], kind: type[Exception]) -> bool:
     return False
 
 
-class ListingConformance(QueueConformance):
+class ListingConformance(ScheduleConformance):
     """The requirements on the listing of runs, one test each."""
 
     # --- the listing ---------------------------------------------------------------------------------

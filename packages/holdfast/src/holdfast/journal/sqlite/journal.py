@@ -21,6 +21,7 @@ from holdfast.journal.port import (
     Busy,
     Identity,
     Instant,
+    LastFiring,
     Lease,
     LeaseGranted,
     LedgerEntry,
@@ -39,7 +40,7 @@ from holdfast.journal.port import (
     Write,
 )
 from holdfast.journal.sqlite import anchor as anchor_file
-from holdfast.journal.sqlite import ledger, runs
+from holdfast.journal.sqlite import firings, ledger, runs
 from holdfast.journal.sqlite.driver import Database, DatabaseFailure, sidecar
 from holdfast.journal.sqlite.failures import explain, inherited
 from holdfast.journal.sqlite.group_commit import CommitPace, Committer, GroupCommit
@@ -119,9 +120,15 @@ class SqliteJournal:
 
     async def claim(self, run: str, worker: str, new: NewRun | None = None) -> LeaseGranted | Busy | None:
         def work(database: Database) -> LeaseGranted | Busy | None:
+            firing = None if new is None else new.firing
+            if firing is not None and not firings.may_fire(database, firing, self._here.wall_ms()):
+                return None
             if new is not None and new.place is not None and runs.find(database, run) is None:
                 check_room(database, new.place)
-            return self._roll.claim(database, run, worker, new)
+            claimed = self._roll.claim(database, run, worker, new)
+            if firing is not None:
+                firings.store_firing(database, firing, run)
+            return claimed
 
         return await self._running.run(work)
 
@@ -180,6 +187,9 @@ class SqliteJournal:
 
     async def queues(self) -> list[QueueState]:
         return self._read(self._slots.states)
+
+    async def fired(self, schedule: str) -> LastFiring | None:
+        return self._read(lambda database: firings.last_firing(database, schedule))
 
     async def counts(self) -> dict[tuple[str, RunStatus], int]:
         return self._read(runs.counts)

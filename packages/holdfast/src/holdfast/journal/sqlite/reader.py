@@ -24,6 +24,7 @@ from holdfast.journal.port import (
     Identity,
     Instant,
     KnownHead,
+    LastFiring,
     Lease,
     LeaseGranted,
     LedgerEntry,
@@ -166,6 +167,11 @@ class SqliteReader:
         from holdfast.journal.sqlite.queues import QueueTables  # noqa: PLC0415 - one command needs it
 
         return self._read(QueueTables(self._roll).states)
+
+    async def fired(self, schedule: str) -> LastFiring | None:
+        from holdfast.journal.sqlite.firings import last_firing  # noqa: PLC0415 - as above
+
+        return self._read(lambda database: last_firing(database, schedule))
 
     async def counts(self) -> dict[tuple[str, RunStatus], int]:
         return self._read(runs.counts)

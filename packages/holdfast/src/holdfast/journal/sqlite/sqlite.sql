@@ -93,6 +93,14 @@ begin
   );
 end;
 
+-- firing -- The moments at which each schedule has fired, in the commit that submitted the run: none fires twice.
+create table firing (
+  schedule  text not null,
+  moment_ms integer not null,
+  run       text not null,
+  primary key (schedule, moment_ms)
+) without rowid;
+
 -- record -- Append-only. `hash` is sha256(hash of the row before, body); the run's first row chains to
 -- its genesis. A rowid table grows at its end; clustering by run would dirty a page per run and batch.
 -- Each body ends with its two moments, under the chain. As numbers, in `at` and `up`, they take a third of the space:

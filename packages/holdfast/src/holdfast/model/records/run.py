@@ -17,7 +17,7 @@ class RunStarted(Stamped, frozen=True):
     """The start of a run: its agent, its input, the version of the agent's code, and the person who asked for it.
 
     `program` is the program that the agent belongs to; empty for the runtime's own agents. A submitted run has a
-    `queue` and may have a `tenant`.
+    `queue` and may have a `tenant`. One that a schedule submitted has its name and the moment of the firing.
     """
 
     agent: str
@@ -28,6 +28,8 @@ class RunStarted(Stamped, frozen=True):
     program: str = ""
     queue: str = ""
     tenant: str = ""
+    schedule: str = ""
+    moment: int = 0
 
 
 class Claimed(Stamped, frozen=True):

@@ -23,6 +23,7 @@ from holdfast.journal.port import (
     Identity,
     Instant,
     Journal,
+    LastFiring,
     Lease,
     LeaseGranted,
     LedgerEntry,
@@ -209,6 +210,11 @@ class FaultyJournal(ABC):
         """See `Journal.queues`."""
         await self._reach("queues")
         return await self._stored.queues()
+
+    async def fired(self, schedule: str) -> LastFiring | None:
+        """See `Journal.fired`."""
+        await self._reach("fired")
+        return await self._stored.fired(schedule)
 
     async def counts(self) -> dict[tuple[str, RunStatus], int]:
         """See `Journal.counts`."""

@@ -1,0 +1,199 @@
+"""Firing schedules in one process, declaring them, and the commands of people about them.
+
+A process reads the schedules once, and again when the ledger has new entries about them. In between it knows when the
+next one fires, so waiting for it costs no statement. The journal decides whether a moment may fire: see `NewRun`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Final, Literal
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.agent.agent import Agent
+from holdfast.engine.engine import LOG, Engine
+from holdfast.engine.run_start import first_records
+from holdfast.errors import LimitsChanged, UsageError
+from holdfast.inspect.reader import read_schedules
+from holdfast.journal.backend_rules import FOREVER_MS
+from holdfast.journal.entry_codec import written
+from holdfast.journal.port import Busy, Firing, Post, QueuePlace, RunChange
+from holdfast.journal.record_codec import encode
+from holdfast.journal.run_log import beginning
+from holdfast.model.system import is_system
+from holdfast.queues.firing_times import MOST_AT_ONCE, Schedule, due, next_moment
+from holdfast.queues.limits import DeclaredLimits, LimitsError
+from holdfast.queues.schedules import (
+    STREAM,
+    KnownSchedule,
+    ScheduleBook,
+    ScheduleEntry,
+    run_id_of,
+)
+
+AnyAgent = Agent[Any, Any]
+_LONGEST_SLEEP_S: Final = 5.0  # the wall clock may be set meanwhile
+
+
+async def declare_schedules(engine: Engine, schedules: Mapping[str, Schedule], agents: Mapping[str, AnyAgent]) -> None:
+    """Make these the schedules of every process over this journal, if they are not already.
+
+    Raises `LimitsError` for an input that does not fit its agent; agents that are not here are not checked.
+    """
+    faults = [
+        f"schedules.{name}.input: {fault}"
+        for name, one in schedules.items()
+        if (agent := agents.get(one.agent)) is not None and (fault := _input_fault(agent, one, engine)) is not None
+    ]
+    if faults:
+        raise LimitsError("the declaration of schedules", tuple(faults))
+    while True:
+        book = await read_schedules(engine.journal)
+        if {name: one.schedule for name, one in book.schedules.items()} == schedules:
+            return
+        # The key makes it a compare-and-set: of two declarations over the same book, the second one reads again.
+        post = Post(STREAM, f"declare/{book.entry}", written(ScheduleEntry("declare", dict(schedules))))
+        if (await engine.journal.post(post)).fresh:
+            engine.schedules_changed.set()
+            return
+
+
+async def steer_schedule(
+    engine: Engine, name: str, word: Literal["pause", "resume"], *, by: str, why: str = ""
+) -> tuple[KnownSchedule, bool]:
+    """Pause a schedule, or resume it. The schedule, and whether this has changed it.
+
+    Once this returns, no process fires a paused schedule. Raises `UsageError` for a name that is not declared.
+    """
+    known = (await read_schedules(engine.journal)).named(name)
+    if bool(known.paused) == (word == "pause"):
+        return known, False
+    await engine.journal.post(Post(STREAM, "", written(ScheduleEntry(word, schedule=name, by=by, why=why))))
+    engine.schedules_changed.set()
+    return (await read_schedules(engine.journal)).named(name), True
+
+
+class Scheduler:
+    """Fires the schedules of these agents. Several processes may: each moment is one run."""
+
+    def __init__(self, engine: Engine, agents: Mapping[str, AnyAgent]) -> None:
+        self._engine = engine
+        self._agents = {name: agent for name, agent in agents.items() if not is_system(name)}
+        self._book = ScheduleBook()
+        self._stale = True  # True until the book was read; also after a read that failed
+        self._looks: dict[str, int] = {}  # by schedule, the wall clock at which it is looked at next
+        self._firing = asyncio.Lock()
+
+    async def keep_firing(self) -> None:
+        """Fire what is due, whenever something is, until cancelled."""
+        engine = self._engine
+        while True:
+            await engine.housekeeping.round("the schedules could not be read", self.fire)
+            waits: list[asyncio.Future[Any]] = []
+            if not self._stale:  # else it is read again after a pause
+                waits.append(asyncio.ensure_future(engine.schedules_changed.wait()))
+            if (pause := self._pause_s()) is not None:
+                waits.append(asyncio.ensure_future(engine.environment.clock.sleep(pause)))
+            try:
+                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for one in waits:
+                    one.cancel()
+
+    async def fire(self) -> None:
+        """Fire what is due now. While nothing is due and nothing was declared, this reads nothing."""
+        engine = self._engine
+        async with self._firing:
+            if self._stale or engine.schedules_changed.is_set():
+                engine.schedules_changed.clear()  # before the read: what comes meanwhile is read again
+                self._stale = True
+                self._know(await read_schedules(engine.journal))
+                self._stale = False
+            now = engine.environment.clock.wall_ms()
+            for name, one in self._mine().items():
+                if self._looks.get(name, 0) <= now:
+                    self._looks[name] = now + engine.settings.recover_every_ms  # where it fails
+                    work = partial(self._fire_due, name, one, now)
+                    await engine.housekeeping.round(f"the schedule {name} could not be fired", work)
+
+    def _mine(self) -> dict[str, KnownSchedule]:
+        """The schedules that this process may fire."""
+        known = self._book.schedules.items()
+        return {name: one for name, one in known if not one.paused and one.schedule.agent in self._agents}
+
+    def _know(self, book: ScheduleBook) -> None:
+        for name, one in book.schedules.items():
+            if self._book.schedules.get(name) != one:
+                self._looks.pop(name, None)
+        self._book = book
+
+    def _pause_s(self) -> float | None:
+        """How long until something may be due; None: only a new entry can change that."""
+        if self._stale:
+            return self._engine.settings.recover_every_ms / 1000
+        looks = [at for name in self._mine() if (at := self._looks.get(name, 0)) < FOREVER_MS]
+        if not looks:
+            return None
+        wait_s = (min(looks) - self._engine.environment.clock.wall_ms()) / 1000
+        return min(max(wait_s, 0.0), _LONGEST_SLEEP_S)
+
+    async def _fire_due(self, name: str, known: KnownSchedule, now: int) -> None:
+        last = await self._engine.journal.fired(name)
+        after = known.since_ms if last is None else max(known.since_ms, last.moment_ms)
+        moments = due(known.schedule, after, now)
+        for moment in moments:
+            if not await self._fire(name, known.schedule, moment):
+                # Another process was faster, or has declared something: a look at once would only be refused again.
+                self._looks[name] = now + self._engine.settings.poll_ms
+                return
+        following = next_moment(known.schedule, now) if len(moments) < MOST_AT_ONCE else now
+        self._looks[name] = FOREVER_MS if following is None else following
+
+    async def _fire(self, name: str, schedule: Schedule, moment: int) -> bool:
+        """Submit the run of one moment. False where the journal refuses the firing."""
+        engine, run, agent = self._engine, run_id_of(name, moment), self._agents[schedule.agent]
+        newest = engine.queues.newest or await engine.queues.begin(engine.journal)
+        limits = newest.limits
+        limits.check_names(schedule.queue, schedule.tenant)
+        given = _input_of(agent, schedule)
+        started, _ = first_records(engine, agent, agent.stored_input(given, engine.identity.secret))
+        started = replace(started, queue=schedule.queue, tenant=schedule.tenant, schedule=name, moment=moment)
+        change = RunChange("queued", f"in the queue {schedule.queue}", engine.environment.clock.wall_ms(), release=True)
+        new = beginning(engine.identity.namespace, run, agent.name, [encode(started)], change, agent.program)
+        about, capacity = _about(agent, given, schedule, limits), limits.queue(schedule.queue).capacity
+        place = QueuePlace(schedule.queue, schedule.tenant, about, schedule.priority, capacity, newest.entry)
+        new = replace(new, place=place, firing=Firing(name, moment, self._book.entry))
+        try:
+            claimed = await engine.journal.claim(run, engine.worker.id, new)
+        except LimitsChanged:  # the key, the capacity and the names are those of the limits in force
+            await engine.queues.begin(engine.journal)
+            return False
+        if isinstance(claimed, Busy):
+            LOG.warning("the schedule %s has fired with run %s, which existed: its input was not changed", name, run)
+        engine.came_due.set()
+        return claimed is not None
+
+
+def _input_of(agent: AnyAgent, schedule: Schedule) -> Any:
+    return agent.parse_input(msgspec.json.encode(schedule.input))
+
+
+def _about(agent: AnyAgent, given: Any, schedule: Schedule, limits: DeclaredLimits) -> str:
+    """The key of the run in its queue."""
+    template, queue = limits.queue(schedule.queue).key, schedule.queue
+    return agent.named(template, given, f"the key of queue {queue}", "use another queue") if template else ""
+
+
+def _input_fault(agent: AnyAgent, schedule: Schedule, engine: Engine) -> str | None:
+    try:
+        given = _input_of(agent, schedule)
+        agent.stored_input(given, engine.identity.secret)
+        _about(agent, given, schedule, engine.queues.limits or DeclaredLimits())
+    except UsageError as error:
+        cause = None if error.__cause__ is None else error.__cause__.__cause__  # the decoder's own sentence
+        return error.message if cause is None else f"it does not fit the agent {agent.name}: {cause}"
+    return None

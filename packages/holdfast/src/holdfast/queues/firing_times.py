@@ -1,0 +1,137 @@
+"""When a schedule fires: pure functions of its declaration and of the clock that they are given.
+
+Times are milliseconds since 1970. A cron expression has the meaning that Debian's cron gives it, in the time zone of
+the schedule: a fixed time that does not exist on the night on which clocks go forward fires when they have, and one
+that exists twice fires the first time. An expression whose minutes or hours begin with `*` follows elapsed time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from itertools import islice
+from typing import Any, Final, Literal
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+from holdfast.model.errors import UsageError
+from holdfast.queues.limits import DEFAULT
+
+MissedRule = Literal["skip", "once", "all"]
+MOST_AT_ONCE: Final = 100
+"""How many missed moments of one schedule are fired before others have their turn."""
+_HOUR_MS: Final = 3_600_000
+_BACK_MS: Final = tuple(_HOUR_MS * hours for hours in (2, 48, 960, 9_600, 80_000, 450_000))
+"""Spans in which the last moment is searched, up to 51 years; cron expressions repeat after 28 years at the latest."""
+
+
+class Schedule(msgspec.Struct, frozen=True, omit_defaults=True):
+    """When runs of an agent are submitted, and with which input: by `cron`, each `every_ms`, or once at the time `at`.
+
+    `input` has plain JSON values. `cron` and an `at` without an offset are read in the time zone `zone`. A moment is on
+    time for `grace_ms`; `missed` says what becomes of older ones.
+    """
+
+    agent: str
+    input: Any = None
+    cron: str = ""
+    every_ms: int = 0
+    at: str = ""
+    zone: str = "UTC"
+    missed: MissedRule = "skip"
+    grace_ms: int = 60_000
+    queue: str = DEFAULT
+    priority: int = 0
+    tenant: str = ""
+
+    @property
+    def timing(self) -> tuple[object, ...]:
+        """Everything that decides which moments fire."""
+        return self.cron, self.every_ms, self.at, self.zone, self.missed, self.grace_ms
+
+
+def due(schedule: Schedule, after_ms: int, now_ms: int, most: int = MOST_AT_ONCE) -> list[int]:
+    """The moments that fire now, in order, at most `most`. All up to `after_ms` were fired or given up before.
+
+    A moment is on time until `grace_ms` after it. Those that are older were missed, and `missed` says what becomes of
+    them: `all` fire, none, or with `once` the last one, if none is on time.
+    """
+    if schedule.missed == "all":
+        return list(islice(_until(schedule, after_ms, now_ms), most))
+    on_time_after = max(after_ms, now_ms - schedule.grace_ms - 1)
+    on_time = list(islice(_until(schedule, on_time_after, now_ms), most))
+    if on_time or schedule.missed == "skip":
+        return on_time
+    last = last_moment(schedule, after_ms, now_ms)
+    return [] if last is None else [last]
+
+
+def next_moment(schedule: Schedule, after_ms: int) -> int | None:
+    """The first moment after this one; None: there is none."""
+    return next(moments(schedule, after_ms), None)
+
+
+def last_moment(schedule: Schedule, after_ms: int, until_ms: int) -> int | None:
+    """The last moment after `after_ms` and up to `until_ms`; None: there is none."""
+    for span in _BACK_MS:
+        start = max(after_ms, until_ms - span)
+        found = [*_until(schedule, start, until_ms)]
+        if found or start == after_ms:
+            return found[-1] if found else None
+    return None
+
+
+def moments(schedule: Schedule, after_ms: int) -> Iterator[int]:
+    """All moments after this one, in order. Raises `UsageError` where `cronsim` or the time zone is not installed."""
+    if schedule.every_ms:
+        moment = after_ms - after_ms % schedule.every_ms
+        while True:
+            moment += schedule.every_ms
+            yield moment
+    elif schedule.cron:
+        yield from _cron(schedule.cron, _zone(schedule.zone), after_ms)
+    elif (moment := one_time(schedule)) > after_ms:
+        yield moment
+
+
+def one_time(schedule: Schedule) -> int:
+    """The moment of a schedule that fires once. A time that clocks skip is counted on from before they do."""
+    local = datetime.fromisoformat(schedule.at)
+    return _ms(local if local.tzinfo is not None else local.replace(tzinfo=_zone(schedule.zone)))
+
+
+def _zone(name: str) -> ZoneInfo:
+    try:
+        return ZoneInfo(name)
+    except (LookupError, ValueError, OSError, TypeError) as error:
+        raise UsageError(
+            f"this machine does not know the time zone {str(name)[:40]!r}",
+            next_step="pip install 'holdfast[schedules]' brings all time zones",
+        ) from error
+
+
+def _until(schedule: Schedule, after_ms: int, until_ms: int) -> Iterator[int]:
+    for moment in moments(schedule, after_ms):
+        if moment > until_ms:
+            return
+        yield moment
+
+
+def _cron(expression: str, zone: ZoneInfo, after_ms: int) -> Iterator[int]:
+    try:
+        from cronsim import CronSim  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            f"the schedule {expression!r} is a cron expression, and cronsim is not installed",
+            next_step="pip install 'holdfast[schedules]'",
+        ) from error
+    for found in CronSim(expression, datetime.fromtimestamp(after_ms / 1000, UTC).astimezone(zone)):
+        # In the hour that clocks repeat, cronsim counts from its first pass: what it finds may be over.
+        if (moment := _ms(found)) > after_ms:
+            yield moment
+            after_ms = moment
+
+
+def _ms(moment: datetime) -> int:
+    return round(moment.timestamp() * 1000)

@@ -1,0 +1,98 @@
+"""`holdfast schedules`: what is declared, when it fires next, and pausing it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.cli.lab import Lab
+
+FILE = """
+schedules:
+  far: {agent: refund_desk, input: {}, at: 2095-02-28T12:00, zone: America/New_York}
+  over: {agent: refund_desk, input: {}, at: 2020-01-01}
+  leap: {agent: refund_desk, input: {}, cron: 0 12 29 2 *, zone: Europe/Berlin, missed: all}
+"""
+
+
+@pytest.fixture
+def lab(holdfast: Lab) -> Lab:
+    holdfast.write("queues.yaml", FILE)
+    holdfast.write("pyproject.toml", '[tool.holdfast]\nqueues = "queues.yaml"\n')
+    holdfast.write(
+        "desk.py",
+        "from holdfast import Run, agent\n\n\n@agent(name='refund_desk')\n"
+        "async def desk(run: Run, given: dict[str, str]) -> str:\n    return run.id\n",
+    )
+    assert holdfast("worker", "desk.py:desk", "--once").status == 0
+    return holdfast
+
+
+def test_schedules_are_listed_with_what_is_known(lab: Lab):
+    said = lab("schedules")
+    assert said.status == 0
+    assert re.search(r"far +refund_desk +at 2095-02-28T12:00 America/New_York +next 2095-02-28 17:00:00 UTC", said.out)
+    assert re.search(r"over +refund_desk +at 2020-01-01 UTC +fires no more +has not", said.out)
+    assert "3 schedules" in said.out
+    (one,) = lab("schedules", "list", "far", "--json").json["schedules"]
+    assert (one["schedule"], one["declared"]["agent"], one["last"], one["due_ms"], one["paused"]) == (
+        "far", "refund_desk", None, None, "",
+    )  # fmt: skip
+
+
+def test_the_next_firings_are_listed_in_their_order(lab: Lab):
+    found = lab("schedules", "--next", "30", "--json").json["next"]
+    leap = [one for one in found if one["schedule"] == "leap"]
+    assert [one["moment_ms"] for one in found] == sorted(one["moment_ms"] for one in found)
+    assert all(re.fullmatch(r"leap@20\d\d-02-29T11:00:00Z", one["run"]) for one in leap[:5])
+    assert "far@2095-02-28T17:00:00Z" in [one["run"] for one in found]
+    shown = lab("schedules", "list", "far", "--next", "9")
+    assert "2095-02-28 17:00:00 UTC  far  refund_desk  far@2095-02-28T17:00:00Z" in shown.out
+    assert "1 firing" in shown.out
+
+
+def test_a_schedule_is_paused_and_resumed_by_a_person(lab: Lab):
+    said = lab("schedules", "pause", "leap", "--why", "the bank is closed")
+    assert (said.status, said.out) == (0, "leap does not fire until it is resumed.\n")
+    assert lab("schedules", "pause", "leap", "--by", "bob").out == "leap is paused by anna: the bank is closed.\n"
+    assert "paused by anna: the bank is closed" in lab("schedules").out
+    assert "leap" not in {one["schedule"] for one in lab("schedules", "--next", "3", "--json").json["next"]}
+    assert "1 paused" in lab("schedules", "--next", "3").out
+    assert lab("doctor").status == 0
+    again = lab("schedules", "resume", "leap", "--json").json
+    assert (again["schedule"], again["paused"], again["changed"]) == ("leap", "", True)
+    assert "leap was not paused." in lab("schedules", "resume", "leap").out
+
+
+@pytest.mark.parametrize(("words", "text"), [
+    (("pause",), "schedules pause needs the name of a schedule"),
+    (("pause", "leep"), "schedule 'leep' does not exist"),
+    (("list", "leep"), "did you mean leap?"),
+    (("--next", "0"), "0 is not in the range"),
+    (("stop", "leap"), "'stop' is not one of"),
+])  # fmt: skip
+def test_bad_input_is_refused(lab: Lab, words: tuple[str, ...], text: str):
+    said = lab("schedules", *words)
+    assert said.status == 2
+    assert text in said.err
+
+
+def test_a_file_with_a_fault_is_refused_and_changes_nothing(lab: Lab):
+    lab.write("queues.yaml", FILE.replace("Europe/Berlin", "Europe/Berln"))
+    said = lab("worker", "desk.py:desk", "--once")
+    assert said.status == 2
+    assert "schedules.leap.zone: time zone 'Europe/Berln' does not exist; did you mean Europe/Berlin?" in said.err
+    assert "correct " in said.err
+    assert "3 schedules" in lab("schedules").out
+
+
+def test_a_worker_submits_and_drives_what_is_due(lab: Lab):
+    lab.write("queues.yaml", FILE + "  often: {agent: refund_desk, input: {}, every: 1s, missed: all}\n")
+    last = None
+    while last is None:  # until the first second is over
+        assert lab("worker", "desk.py:desk", "--once").status == 0
+        last = lab("schedules", "list", "often", "--json").json["schedules"][0]["last"]
+    said = lab("show", last["run"])
+    assert said.status == 0
+    assert f'completed     "{last["run"]}"' in said.out
