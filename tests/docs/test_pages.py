@@ -36,7 +36,7 @@ def play(page: Path, directory: Path, commands: Path = COMMANDS) -> subprocess.C
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
-        timeout=120,
+        timeout=600,  # a page may start a framework ten times, on a busy machine
         check=False,
     )
 
