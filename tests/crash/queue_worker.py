@@ -40,12 +40,19 @@ def locked(name: str) -> IO[str] | None:
     return file
 
 
+def do_once(world: Path, name: str) -> None:
+    """The world does it once for one key: a file is made whole or not at all, wherever the process dies."""
+    (world / f"effect {name} {current_operation().key}").touch()
+
+
+def done(world: Path) -> list[str]:
+    """What was done in the world, as often as it was."""
+    return sorted(file.name.split(" ")[1] for file in world.iterdir() if file.name.startswith("effect "))
+
+
 @tool(idempotency=Key.forever())
 async def work(name: str) -> str:
-    done = place / f"done-{current_operation().key}"
-    if not done.exists():  # the world does it once for one key
-        note("effects", name)
-        done.touch()
+    do_once(place, name)
     return name
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from holdfast import Holdfast
 from tests.crash.desks import Case, killed
 from tests.crash.forks import ROOT
-from tests.crash.queue_worker import LIMITS, desk
+from tests.crash.queue_worker import LIMITS, desk, done
 from tests.crash.stage import until
 
 PROGRAM = "tests.crash.submitted"
@@ -51,7 +51,7 @@ def test_a_start_that_was_killed_is_made_again_and_no_effect_is_repeated(fresh: 
 
 def test_five_processes_never_exceed_a_limit_though_some_are_killed(tmp_path: Path):
     """The locks of files are the witness: the system frees those of a killed process, and lends none twice."""
-    journal, effects = tmp_path / "desk.db", tmp_path / "effects"
+    journal = tmp_path / "desk.db"
     names = [f"{number:02}" for number in range(40)]
 
     async def submit() -> None:
@@ -69,17 +69,17 @@ def test_five_processes_never_exceed_a_limit_though_some_are_killed(tmp_path: Pa
     workers = [start(journal, tmp_path) for _ in range(5)]
     try:
         for number in (5, 15):  # two of them die at work, and others take their place
-            until(lambda number=number: len(lines(effects)) >= number)
+            until(lambda number=number: len(done(tmp_path)) >= number)
             os.kill(workers[0].pid, signal.SIGKILL)
             workers.pop(0).wait()
             workers.append(start(journal, tmp_path))
-        until(lambda: len(set(lines(effects))) == len(names) or bool(lines(tmp_path / "exceeded")))
+        until(lambda: len(set(done(tmp_path))) == len(names) or bool(lines(tmp_path / "exceeded")))
     finally:
         for worker in workers:
             worker.kill()
             worker.wait()
     assert lines(tmp_path / "exceeded") == []
-    assert {name for name, count in Counter(lines(effects)).items() if count != 1} == set()
+    assert {name for name, count in Counter(done(tmp_path)).items() if count != 1} == set()
     with (tmp_path / "slot-0").open() as file:  # the witness itself: a lock that is free can be taken
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
