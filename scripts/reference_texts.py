@@ -288,6 +288,7 @@ NEXT: Final[dict[str, str]] = {
     "ChainBroken": "Keep the file as evidence, restore a backup, and find out who wrote to it.",
     "LeaseLost": "Nothing: another process continues the run.",
     "Unreadable": "`holdfast doctor` names it. Open the journal with the version that wrote it, or restore a backup.",
+    "LimitsChanged": "Nothing: a submission and a look for work read the new limits and are repeated.",
     "LedgerTaken": "Another writer was first; `body` is the entry that is stored.",
     "RecordRefused": "The record breaks a limit of the journal, such as its size. Make the value smaller.",
     "Sealed": "Do not catch it. The run is being suspended, taken over or stopped; code that catches it is abandoned.",

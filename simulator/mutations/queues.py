@@ -22,7 +22,7 @@ class _ChosenBefore(QueueTables):
         super().__init__(roll)
         self._before = chosen
 
-    def _chosen(self, database: Database, request: TakeRequest) -> Choice:  # noqa: ARG002 - as the original
+    def _chosen(self, database: Database, request: TakeRequest, most: int = 1) -> Choice:  # noqa: ARG002 - as the original
         chosen, self._before = self._before, Choice()
         return chosen
 

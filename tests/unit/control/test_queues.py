@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast, Run, agent
+from holdfast.control.queues import strange_agents
 from holdfast.engine.process import newest_limits
+from holdfast.engine.queueing import take_slots
 from holdfast.errors import JournalUnavailable, ParameterMismatch, QueueFull, RunQueued, UsageError
-from holdfast.journal.port import Post
+from holdfast.journal.port import Busy, Post
 from holdfast.queues.limits import ConcurrencyLimit, Declaration, DeclaredLimits, LimitsError, QueueLimits
 
 began: list[str] = []
@@ -270,3 +272,57 @@ async def test_slots_that_a_failed_look_has_taken_are_given_back(tmp_path: Path,
         await ended(app, 3)
     assert failed == 1
     assert sorted(began) == ["1", "2", "3"]
+
+
+@in_a_loop
+async def test_a_limit_of_an_agent_that_no_app_has_is_said(tmp_path, caplog):
+    limits = DeclaredLimits(agents={"dsk": ConcurrencyLimit(2), "clerk": ConcurrencyLimit(1)})
+    journal = str(tmp_path / "runs.db")
+    async with Holdfast(journal, agents=[desk], queues=limits, recover=False) as app:
+        assert "the limit of agent dsk concerns no run" in caplog.text
+        assert "did you mean desk?" in caplog.text
+        assert len(await strange_agents(app.engine.journal, limits)) == 2
+    caplog.clear()
+    async with Holdfast(journal, agents=[clerk], queues=limits, recover=False):
+        assert "clerk" not in caplog.text
+
+
+@in_a_loop
+async def test_a_run_that_is_called_off_while_it_waits_keeps_its_age(tmp_path):
+    async with Holdfast(str(tmp_path / "runs.db"), agents=[desk], recover=False) as app:
+        await app.submit(desk, ticket("a"))
+        (before,) = await app.engine.journal.runs()
+        await app.submit(desk, ticket("b"), at=datetime.now(UTC) + timedelta(days=1))
+        for run in ("ticket-a", "ticket-b"):
+            await app.service.cancel(run, by="ann")
+        first, later = await app.engine.journal.runs()
+        assert first.due_ms == before.due_ms
+        assert later.due_ms is not None
+        assert later.due_ms < before.due_ms + 3_600_000  # at once, for it only ends
+
+
+@in_a_loop
+async def test_a_claim_takes_no_slot_back_that_a_look_under_way_was_given(tmp_path, monkeypatch):
+    """The look has its slot in the journal, and this process is not told of it yet."""
+    async with Holdfast(str(tmp_path / "runs.db"), agents=[desk], recover=False) as app:
+        await app.submit(desk, ticket("a"))
+        engine, take = app.engine, app.engine.journal.take
+
+        async def taking(*args: Any) -> Any:
+            granted = await take(*args)
+            assert isinstance(await engine.leases.claim("ticket-a"), Busy)
+            return granted
+
+        monkeypatch.setattr(engine.journal, "take", taking)
+        assert len(await take_slots(engine, 1, ())) == 1
+        assert (await app.drive("ticket-a")).status == "completed"
+
+
+@in_a_loop
+async def test_who_drives_a_run_waits_for_no_slot_of_it(tmp_path):
+    async with Holdfast(str(tmp_path / "runs.db"), agents=[desk, clerk], queues=ONE_AT_A_TIME) as app:
+        await app.submit(clerk, ticket("asks", "A"), queue="mail")
+        await reaches(app, "ticket-asks", "suspended")
+        await app.submit(desk, ticket("same", "A"), queue="mail")
+        with pytest.raises(RunQueued):
+            await app.drive("ticket-same")

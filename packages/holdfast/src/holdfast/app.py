@@ -24,10 +24,10 @@ from holdfast.cli.config import journal_option, located
 from holdfast.control.code_location import note_code, stop_if_loading
 from holdfast.control.housekeeping import HousekeepingTasks
 from holdfast.control.input_checks import check
-from holdfast.control.queues import LimitsSource, Submission, Submitted, declarations_of, submit
+from holdfast.control.queues import LimitsSource, Submission, Submitted, declarations_of, strange_agents, submit
 from holdfast.control.schedules import Scheduler, declare_schedules
 from holdfast.control.service import ControlService
-from holdfast.engine.engine import Engine
+from holdfast.engine.engine import LOG, Engine
 from holdfast.engine.environment import Environment, checked_loop, gather_bounded, shielded, system_environment
 from holdfast.engine.housekeeping import Loop
 from holdfast.engine.recovery import Recovery
@@ -190,6 +190,8 @@ class Holdfast:
             await engine.open()
             if self._declared.limits is not None:
                 await engine.queues.declare(engine.journal, self._declared.limits)
+                for remark in await strange_agents(engine.journal, self._declared.limits, self.agents):
+                    LOG.warning("queues: %s", remark)
             if self._declared.schedules is not None:
                 await declare_schedules(engine, self._declared.schedules, self.agents)
             if self.judge is not None:

@@ -15,6 +15,7 @@ from holdfast.errors import (
     NotAllowed,
     ParameterMismatch,
     ReplayDiverged,
+    RunQueued,
     RunSuspended,
     UsageError,
 )
@@ -31,7 +32,7 @@ MEANINGS: Final = {
     DONE: "done",
     FAILED: "failed: a run stopped, or the journal could not be used",
     USAGE: "usage: the command cannot be done as it was given; nothing was recorded or sent",
-    WAITS: "it waits: for a person, or for an event or a time that its process does not wait for",
+    WAITS: "it waits: for a person, a slot of its queue, or an event or a time that its process does not wait for",
     DIVERGED: "a run diverged from its record, or a chain of records is broken",
     INTERRUPTED: "interrupted",
 }
@@ -51,7 +52,7 @@ class CommandProblem(msgspec.Struct, frozen=True, omit_defaults=True):
 def status_of(error: BaseException) -> int:
     """The exit status of a command that ended with this error."""
     match error:
-        case RunSuspended() | JournalDistrusted():
+        case RunSuspended() | RunQueued() | JournalDistrusted():
             return WAITS
         case ReplayDiverged() | AmbiguousStep() | ChainBroken():
             return DIVERGED

@@ -13,6 +13,7 @@ from holdfast.cli.apps import AnyAgent, Holdfast, app_of, load_agent
 from holdfast.cli.common import CommandCall, by_option, command
 from holdfast.cli.exit_status import DONE, FAILED, CommandProblem, problem_of
 from holdfast.cli.inputs import InputLine, lines_of, one_input, parsed, read_moment
+from holdfast.control.queues import strange_agents
 from holdfast.engine.environment import gather_bounded
 from holdfast.engine.process import newest_limits
 from holdfast.errors import JournalError, UsageError
@@ -123,7 +124,7 @@ class ListedQueue(msgspec.Struct, frozen=True):
 @command("queues", examples=("holdfast queues", "holdfast queues --json | jq '.queues[] | select(.waiting > 100)'"))
 def queues(call: CommandCall) -> None:
     """List the queues: runs that wait, runs that are driven, the wait of the oldest, limits."""
-    limits, listed = call.read(_listed(call))
+    limits, listed, remarks = call.read(_listed(call))
     if call.screen.as_json:
         call.screen.document({"queues": listed, "agents": limits.agents, "tenants": limits.tenants})
         return
@@ -138,18 +139,25 @@ def queues(call: CommandCall) -> None:
     for line in shares:
         call.screen.line((line, "dim"))
     call.screen.line((f"{count(sum(one.waiting for one in listed), 'run')} waiting", "dim"))
+    for remark in remarks:
+        call.screen.note((remark, "yellow"))
     if any(one.waiting and not one.running for one in listed):
         call.screen.next("holdfast worker")
 
 
-async def _listed(call: CommandCall) -> tuple[DeclaredLimits, list[ListedQueue]]:
+async def _listed(call: CommandCall) -> tuple[DeclaredLimits, list[ListedQueue], list[str]]:
     async with call.reader() as reader:
         journal = reader.journal
         newest = await newest_limits(journal) or Declaration()
         states = {state.queue: state for state in await journal.queues()}
+        remarks = await strange_agents(journal, newest.limits)
     limits, now = newest.limits, wall_ms()
     names = sorted({*limits.queues, *states})
-    return limits, [_queue(states.get(name, QueueState(name, 0, 0)), limits.queue(name), now) for name in names]
+    return (
+        limits,
+        [_queue(states.get(name, QueueState(name, 0, 0)), limits.queue(name), now) for name in names],
+        remarks,
+    )
 
 
 def _queue(state: QueueState, limits: QueueLimits, now_ms: int) -> ListedQueue:

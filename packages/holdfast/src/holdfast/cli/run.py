@@ -29,7 +29,15 @@ from holdfast.cli.inputs import InputLine, lines_in, lines_of, one_input, parsed
 from holdfast.cli.screen import Screen, grid, phrase, prose
 from holdfast.cli.worker import work
 from holdfast.engine.environment import gather_bounded
-from holdfast.errors import HoldfastError, JournalError, ParameterMismatch, RunStopped, RunSuspended, UsageError
+from holdfast.errors import (
+    HoldfastError,
+    JournalError,
+    ParameterMismatch,
+    RunQueued,
+    RunStopped,
+    RunSuspended,
+    UsageError,
+)
 from holdfast.inspect.reader import waits_of
 from holdfast.inspect.text import count, moment
 from holdfast.model.records import NOTHING, Raw
@@ -161,6 +169,8 @@ async def result_of(app: Holdfast, run: str, driving: Awaitable[Any], line: int 
         if not await _has_stopped(app, run):
             raise
         return await _stopped(app, run, error, line)
+    except RunQueued as error:  # also one that stopped and was reopened: it goes on when it gets a slot
+        return RunOutput(run, "queued", WAITS, reason=error.message, problem=problem_of(error), line=line)
     except RunSuspended as error:
         row = await app.service.row(run)
         return RunOutput(

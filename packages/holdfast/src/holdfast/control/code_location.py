@@ -77,6 +77,11 @@ async def note_code(journal: Journal, agents: Iterable[AnyAgent]) -> None:
         LOG.debug("where the code of the agents is could not be noted: %s", error)
 
 
+async def was_opened_with(journal: Journal, agent: str) -> bool:
+    """True if an app with an agent of this name has opened the journal, as far as was noted."""
+    return await journal.hint(_HINT + agent) is not None
+
+
 async def _note(journal: Journal, name: str, found: CodeLocation) -> None:
     """Put the place of one program before those of others whose agent has the same name."""
     for _ in range(_TRIES):

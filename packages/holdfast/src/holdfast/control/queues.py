@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime
+from difflib import get_close_matches
 from pathlib import Path
 from typing import TypeAlias, TypedDict
 
 import msgspec
 
+from holdfast.control.code_location import was_opened_with
 from holdfast.control.input_checks import check
 from holdfast.engine.engine import Engine
 from holdfast.engine.queueing import store_submitted
 from holdfast.engine.tool_protocol import AgentCode, Input
 from holdfast.errors import LimitsChanged, UsageError
-from holdfast.journal.port import QueuePlace
+from holdfast.journal.port import Journal, QueuePlace
 from holdfast.model.ids import NAME_LIMIT, can_name
 from holdfast.people.policy.judge import PolicyError
 from holdfast.people.policy.policy_files import read_yaml
@@ -100,6 +102,17 @@ async def submit(
         else:
             engine.came_due.set()
             return Submitted(run, how.queue, new)
+
+
+async def strange_agents(journal: Journal, limits: DeclaredLimits, here: Iterable[str] = ()) -> list[str]:
+    """One remark for each limited agent that is not `here`, and that no app over this journal has ever had."""
+    known = set(here)
+    strange = [name for name in limits.agents if name not in known and not await was_opened_with(journal, name)]
+    return [
+        f"the limit of agent {name} concerns no run: this journal was never opened with an agent of that name"
+        + (f"; did you mean {near[0]}?" if (near := get_close_matches(name, known, 1)) else "")
+        for name in strange
+    ]
 
 
 def _check(how: Submission) -> None:

@@ -256,7 +256,8 @@ def _after(process: Process, row: RunRow, history: RunHistory, answered: str) ->
         if history.lifecycle.status == "stopped" and history.lifecycle.stopped is not None:
             return stopped_change(history.lifecycle.stopped, row.agent, row.due_ms)
         sooner = row.status == "queued" and history.lifecycle.cancelled is not None  # it ends as soon as it has a slot
-        due = process.environment.clock.wall_ms() if sooner else row.due_ms
+        wall = process.environment.clock.wall_ms()
+        due = min(wall, row.due_ms or wall) if sooner else row.due_ms  # it keeps the age that it has
         return RunChange(row.status, row.reason, due, waits, release=True)
     waits = waits_left(row.waits, history, answered)
     if history.lifecycle.paused is not None and not undone:

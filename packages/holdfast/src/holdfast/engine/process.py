@@ -279,7 +279,8 @@ class Leases:
         self._asking[run] = self._asking.get(run, 0) + 1
         try:
             found = await journal.claim(run, worker, new)
-            forgotten = self._asking[run] == 1 and run not in self._held
+            # A look for slots that is under way may just have taken this lease, and drives the run once it is told.
+            forgotten = self._asking[run] == 1 and run not in self._held and not self._process.queues.taking.locked()
             if isinstance(found, Busy) and found.row.owner == worker and forgotten:
                 await journal.append(self._giving_back(found.row))
                 found = await journal.claim(run, worker, new)

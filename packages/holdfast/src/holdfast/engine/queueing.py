@@ -11,7 +11,7 @@ from holdfast.engine.process import Process
 from holdfast.engine.run_start import check_input, first_records
 from holdfast.engine.tool_protocol import Input
 from holdfast.errors import LimitsChanged, ParameterMismatch, RunQueued
-from holdfast.journal.port import LeaseGranted, QueuePlace, RunChange, RunRow, RunStatus
+from holdfast.journal.port import AgentKey, LeaseGranted, QueuePlace, RunChange, RunRow, RunStatus
 from holdfast.journal.record_codec import decode, encode
 from holdfast.journal.run_log import beginning
 from holdfast.model.run_history import RunHistory
@@ -20,7 +20,10 @@ from holdfast.model.system import is_system
 if TYPE_CHECKING:
     from holdfast.engine.tool_protocol import AgentCode
 
-_TAKEN: Final[tuple[RunStatus, ...]] = ("queued", "running", "suspended")
+_TAKEN: Final[tuple[RunStatus, ...]] = (
+    "running",
+    "suspended",
+)  # of runs that have a slot; those that wait are `queued`
 _PAGE: Final = 1000
 ENDED: Final = frozenset({"completed", "stopped", "undone"})
 
@@ -39,11 +42,7 @@ async def take_slots(process: Process, room: int, skip: Collection[str]) -> list
             await _give_back_unknown(process)
             queues.in_doubt = False
         try:
-            granted = await process.journal.take(process.worker.id, agents, room, queues.newest, skip)
-        except LimitsChanged:  # nothing was taken; the next look is under the new limits
-            await queues.refresh(process.journal)
-            process.came_due.set()
-            return []
+            granted = await _taken(process, agents, room, skip)
         except BaseException:
             queues.in_doubt = True
             raise
@@ -51,6 +50,19 @@ async def take_slots(process: Process, room: int, skip: Collection[str]) -> list
             process.leases.hold(one.lease.run)
             queues.slots[one.lease.run] = one
     return [one.row for one in granted]
+
+
+async def _taken(
+    process: Process, agents: Collection[AgentKey], room: int, skip: Collection[str]
+) -> list[LeaseGranted]:
+    """Call `Journal.take` under the limits in force, which may be others than those that were read last."""
+    queues, journal = process.queues, process.journal
+    while queues.newest is not None:
+        try:
+            return await journal.take(process.worker.id, agents, room, queues.newest, skip)
+        except LimitsChanged:
+            await queues.refresh(journal)
+    return []
 
 
 async def _give_back_unknown(process: Process) -> None:

@@ -107,8 +107,11 @@ class QueueTables:
         """
         check_newest(database, request.newest.entry)
         started: list[LeaseGranted] = []
+        marked = 0
         while (room := request.room - len(started)) > 0:
-            chosen = self._chosen(database, msgspec.structs.replace(request, room=room))
+            # Twice as many rows each time: however many runs wait behind one key, marking them takes few rounds.
+            chosen = self._chosen(database, msgspec.structs.replace(request, room=room), room + marked)
+            marked += len(chosen.behind)
             for row in chosen.behind:  # out of their lane until a holder of their key ends: they hide nothing in it
                 database.change("update run set behind = 1 where id = ?", (row,))
             wall = self._roll.wall_ms()
@@ -134,10 +137,11 @@ class QueueTables:
         names = sorted({*running, *oldest, *(name for name, number in waiting.items() if number)})
         return [QueueState(name, waiting.get(name, 0), running[name], oldest.get(name)) for name in names]
 
-    def _chosen(self, database: Database, request: TakeRequest) -> Choice:
+    def _chosen(self, database: Database, request: TakeRequest, most: int = 1) -> Choice:
+        """The choice among the first `most` of each lane, beside those that are left out."""
         # A process whose lease is over is not gone for itself: it would take what it has just taken once more.
         gone = self._roll.gone_owners(database) - {request.worker}
-        lanes = [*self._waiting(database, request), *_left_behind(database, request, gone)]
+        lanes = [*self._waiting(database, request, most), *_left_behind(database, request, gone)]
         if not lanes:
             return Choice()
         keys = {(lane.queue, one.key) for lane in lanes for one in lane.waiting if one.key}
@@ -150,8 +154,8 @@ class QueueTables:
         )
         return choose(request.newest.limits, snapshot, request.room)
 
-    def _waiting(self, database: Database, request: TakeRequest) -> Iterator[Lane]:
-        wall, most = self._roll.wall_ms(), request.room + len(request.skip)
+    def _waiting(self, database: Database, request: TakeRequest, most: int) -> Iterator[Lane]:
+        wall, most = self._roll.wall_ms(), most + len(request.skip)
         for some in request.agents:
             for agent, program, queue, tenant, priority in _lanes(database, some):
                 found = database.rows(FIRST_IN_LANE, (agent, program, queue, tenant, priority, wall, most))
