@@ -57,7 +57,7 @@ async def looks(path: Path, statements: list[str], runs: int, times: int = 16) -
         waiting = [asyncio.ensure_future(app.run(desk, number)) for number in range(runs)]
         while not all_wait(app, runs):  # noqa: ASYNC110 - no event says so
             await asyncio.sleep(0.01)
-        await asyncio.sleep(0.1)  # what rides becomes durable
+        await settled(app)
         statements.clear()
         for tick in range(1, times + 1):
             await app.engine.look(everything=tick % 8 == 0)
@@ -87,6 +87,7 @@ async def five_seconds(path: Path, statements: list[str], runs: int) -> Counter[
         while not all_wait(app, runs):  # noqa: ASYNC110 - no event says so
             await asyncio.sleep(0.01)
         store = app._journal._store  # type: ignore[attr-defined]  # the file under the journal
+        await settled(app)
         await look_for_due_runs(recovery)
         await kept(store)
         statements.clear()
@@ -100,6 +101,22 @@ async def five_seconds(path: Path, statements: list[str], runs: int) -> Counter[
             task.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
     return found
+
+
+async def settled(app: Any) -> None:
+    """Return when every question is in the listing, all that rode is durable, and the thread has kept house."""
+    runs = list(app.engine.active_runs.values())
+    while any(map(is_listing, runs)):  # noqa: ASYNC110 - no event says so
+        await asyncio.sleep(0.01)
+    journal = app._journal
+    await journal._running.settle_queue()
+    await kept(journal._store)
+
+
+def is_listing(active: Any) -> bool:
+    """True while the questions of a run are about to be written into the listing."""
+    listing = active.waiters._listing
+    return bool(active.drivers.tasks) or (listing is not None and listing._scheduled)
 
 
 async def look_for_due_runs(recovery: Recovery) -> None:

@@ -181,7 +181,7 @@ def test_every_fault_is_listed_before_anything_runs(world: World):
         ("[1].all(a,[1].all(b,[1].all(c, true)))", "more than 2"),
         ("[1]. all (a,[1]./**/all(b,[1].\nall(c, true)))", "more than 2"),
         ("['a'].all(x, x.matches('a'))", "matches together with"),
-        ("spend(1)", "no function spend"),
+        ("spend(1)", "unknown function spend"),
     ],
 )
 def test_conditions_that_cannot_be_judged_are_faults(world: World, condition: str, reason: str):
