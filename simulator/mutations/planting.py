@@ -132,7 +132,8 @@ def plant(
     console = Console(stderr=True)
     with (
         Progress(TextColumn("planting"), BarColumn(), MofNCompleteColumn(), console=console) as progress,
-        multiprocessing.get_context("fork").Pool(jobs) as pool,
+        # A process for each search: the simulated processes that died stay in its memory.
+        multiprocessing.get_context("fork").Pool(jobs, maxtasksperchild=1) as pool,
     ):
         task, first = progress.add_task("", total=len(mutants)), 0
         for last in sorted({min(size, most) for size in (*ROUNDS, most)}):
