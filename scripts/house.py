@@ -243,7 +243,7 @@ MEASURES: Final = (
     # synchronous app has them without a second signature; from 1,110 for schedules: when they fire (150), their
     # declarations and check (290), firing, listing and steering them (330), and their part of the journal (160); for
     # limits that hold from the commit that declares them (130).
-    Measure("lines of queues, beside these", 2_200, 1_000, lambda: lines(of_queues())),
+    Measure("lines of queues, beside these", 2_240, 1_000, lambda: lines(of_queues())),
     # Raised from 8,130 for the console inside a server of the user's own.
     Measure("lines of Python that `holdfast-console` adds", 8_155, 7_500, lambda: lines(product()) - lines(sources())),
     Measure("files of these", 60, 50, lambda: len(product()) - len(sources())),

@@ -377,10 +377,14 @@ async def test_an_input_that_does_not_fit_is_refused_where_the_agent_is_known(la
         await declare_schedules(app.engine, {"good": fits, "bad": wrong}, {})  # declared where the code is not
         await app.engine.look()
         await lab.pass_time(minutes=1)
-        await scheduler(app).fire()
+        firing = scheduler(app)
+        await firing.fire()
         assert await stored(lab) == ["good@2026-01-01T00:01:00Z"]
         (failing,) = app.engine.housekeeping.failing()
         assert failing == "the schedule bad could not be fired"
+        await steer_schedule(app.engine, "bad", "pause", by="ann")
+        await firing.fire()
+        assert app.engine.housekeeping.failing() == []
 
 
 def test_a_file_declares_them_for_every_process(tmp_path: Path):

@@ -111,25 +111,27 @@ class Scheduler:
             if self._stale or engine.schedules_changed.is_set():
                 engine.schedules_changed.clear()  # before the read: what comes meanwhile is read again
                 self._stale = True
-                self._know(await read_schedules(engine.journal))
+                await self._know(await read_schedules(engine.journal))
                 self._stale = False
             now = engine.environment.clock.wall_ms()
             for name, one in self._mine().items():
                 if self._looks.get(name, 0) <= now:
                     self._looks[name] = now + engine.settings.recover_every_ms  # where it fails
                     work = partial(self._fire_due, name, one, now)
-                    await engine.housekeeping.round(f"the schedule {name} could not be fired", work)
+                    await engine.housekeeping.round(_task(name), work)
 
     def _mine(self) -> dict[str, KnownSchedule]:
         """The schedules that this process may fire."""
         known = self._book.schedules.items()
         return {name: one for name, one in known if not one.paused and one.schedule.agent in self._agents}
 
-    def _know(self, book: ScheduleBook) -> None:
+    async def _know(self, book: ScheduleBook) -> None:
+        before, known, self._book = self._mine(), self._book.schedules, book
         for name, one in book.schedules.items():
-            if self._book.schedules.get(name) != one:
+            if known.get(name) != one:
                 self._looks.pop(name, None)
-        self._book = book
+        # One that is paused or removed has no later round that would end its failure.
+        await self._engine.housekeeping.forget({_task(name) for name in before.keys() - self._mine().keys()})
 
     def _pause_s(self) -> float | None:
         """How long until something may be due; None: only a new entry can change that."""
@@ -176,6 +178,10 @@ class Scheduler:
             LOG.warning("the schedule %s has fired with run %s, which existed: its input was not changed", name, run)
         engine.came_due.set()
         return claimed is not None
+
+
+def _task(name: str) -> str:
+    return f"the schedule {name} could not be fired"
 
 
 def _input_of(agent: AnyAgent, schedule: Schedule) -> Any:
