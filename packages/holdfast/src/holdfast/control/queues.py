@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TypeAlias, TypedDict
 
@@ -21,7 +20,7 @@ from holdfast.journal.port import Journal, QueuePlace
 from holdfast.model.ids import NAME_LIMIT, can_name
 from holdfast.people.policy.judge import PolicyError
 from holdfast.people.policy.policy_files import read_yaml
-from holdfast.queues.limits import DEFAULT, HIGHEST, LOWEST, DeclaredLimits, LimitsError, contradictions
+from holdfast.queues.limits import DEFAULT, HIGHEST, LOWEST, DeclaredLimits, LimitsError, contradictions, nearest
 from holdfast.queues.schedules import QueuesAndSchedules, read_declarations, schedule_faults
 
 LimitsSource: TypeAlias = "str | os.PathLike[str] | DeclaredLimits | QueuesAndSchedules"
@@ -110,7 +109,7 @@ async def strange_agents(journal: Journal, limits: DeclaredLimits, here: Iterabl
     strange = [name for name in limits.agents if name not in known and not await was_opened_with(journal, name)]
     return [
         f"the limit of agent {name} concerns no run: this journal was never opened with an agent of that name"
-        + (f"; did you mean {near[0]}?" if (near := get_close_matches(name, known, 1)) else "")
+        + (f"; did you mean {near}?" if (near := nearest(name, known)) else "")
         for name in strange
     ]
 

@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, date, datetime
 from typing import Any, Final, Literal, cast, get_args
-from zoneinfo import ZoneInfo, available_timezones
 
 import msgspec
 from msgspec.structs import replace
@@ -17,7 +16,7 @@ from msgspec.structs import replace
 from holdfast.model.errors import UsageError
 from holdfast.model.ids import can_name
 from holdfast.policies import milliseconds, written_duration
-from holdfast.queues.firing_times import MissedRule, Schedule, next_moment, one_time
+from holdfast.queues.firing_times import MissedRule, Schedule, next_moment, one_time, zone_of
 from holdfast.queues.limits import HIGHEST, LOWEST, DeclaredLimits, LimitsError, nearest, read_limits, unknown_fields
 
 STREAM: Final = "schedules"
@@ -205,8 +204,10 @@ def _cron_fault(one: Schedule) -> str | None:
 
 def _zone_fault(zone: str) -> str | None:
     try:
-        ZoneInfo(zone)
-    except (LookupError, ValueError, OSError, TypeError):
+        zone_of(zone)
+    except UsageError:
+        from zoneinfo import available_timezones  # noqa: PLC0415 - as in `zone_of`
+
         known = available_timezones()
         if not known:
             return "this system has no time zones; pip install 'holdfast[schedules]' brings them"
