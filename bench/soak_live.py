@@ -168,20 +168,32 @@ class Soak:
 
 
 def judged(samples: Sequence[tuple[float, Mapping[str, float]]], minutes: float) -> dict[str, Any]:
-    """The line through the samples of each figure after the warm-up: its middle, and what it rises by."""
+    """The line through the samples of each figure after the warm-up: its middle, and what it rises by.
+
+    What goes along with the number of live runs is taken off before: it ends with them.
+    """
     span = samples[-1][0] - samples[0][0] if samples else 0.0
     kept = [one for one in samples if one[0] >= samples[0][0] + span * WARM_UP_SHARE]
     if len(kept) < 2:
         return {"flat": None}
     found: dict[str, Any] = {"minutes": round((kept[-1][0] - kept[0][0]) / 60, 1), "samples": len(kept)}
     for name in kept[0][1]:
-        values = [figures[name] for _, figures in kept]
-        fit = statistics.linear_regression([at for at, _ in kept], values)
-        middle = statistics.median(values)
+        values, middle = [figures[name] for _, figures in kept], statistics.median(figures[name] for _, figures in kept)
         found[name] = round(middle, 1)
-        found[f"{name}_growth"] = round(fit.slope * (kept[-1][0] - kept[0][0]) / middle, 4)
+        if name != "live":
+            live = [figures.get("live", 0) for _, figures in kept]
+            slope = statistics.linear_regression(beside([at for at, _ in kept], live), beside(values, live)).slope
+            found[f"{name}_growth"] = round(slope * (kept[-1][0] - kept[0][0]) / middle, 4)
     found["flat"] = not grown({**found, "flat": False}) if minutes >= JUDGED_FROM_MINUTES else None
     return found
+
+
+def beside(values: Sequence[float], others: Sequence[float]) -> list[float]:
+    """The values without what goes along with the others."""
+    if len(set(others)) == 1:
+        return list(values)
+    fit = statistics.linear_regression(others, values)
+    return [value - fit.slope * other for value, other in zip(values, others, strict=True)]
 
 
 def grown(memory: Mapping[str, Any]) -> list[str]:

@@ -127,7 +127,7 @@ async def work(directory: Path, runs: int, *, weigh: bool) -> None:
                 desk.start(soaked, f"soak-{os.getpid()}-{next(names)}")
             await line.send(live=len(active))
             if weigh and next(beats) % WEIGHED_EVERY == 0:
-                await line.send(weighed=weighed())
+                await line.send(weighed={"live": len(active), **weighed()})
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), BEAT_S)
 

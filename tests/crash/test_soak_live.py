@@ -69,6 +69,21 @@ def test_what_a_process_keeps_is_judged_by_the_line_through_its_samples(figure: 
     assert judged(samples(**{figure: 0.2}), 1)["flat"] is None, "a minute says nothing"
 
 
+def test_objects_of_live_runs_are_no_growth():
+    judged = runpy.run_path(str(SOAK))["judged"]
+
+    def with_live(rises: float) -> list[tuple[float, dict[str, float]]]:
+        """More and more live runs, each of 500 objects; and what is kept rises by so much of itself."""
+        live = [100.0 + at * 0.05 + (at * 7919 % 13) for at, _ in samples()]
+        return [
+            (at, {**figures, "live": live[n], "objects": figures["objects"] + 500 * live[n]})
+            for n, (at, figures) in enumerate(samples(objects=rises))
+        ]
+
+    assert judged(with_live(0), 10)["flat"] is True
+    assert judged(with_live(0.4), 10)["flat"] is False
+
+
 def test_arenas_that_a_peak_took_are_no_growth_and_those_of_a_leak_are():
     judged = runpy.run_path(str(SOAK))["judged"]
     assert judged(samples(resident_kib=0.1), 10)["flat"] is True
