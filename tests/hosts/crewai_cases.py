@@ -1,11 +1,10 @@
 """Cases of the adapter of CrewAI, each in a process: `python -m tests.hosts.crewai_cases CASE DIRECTORY`."""
-# ruff: noqa: BLE001, PT017, C901 - a program of one table of cases, in an environment without pytest
+# ruff: noqa: BLE001, PT017, C901, PLR0912 - a program of one table of cases, in an environment without pytest
 
 import asyncio
+import functools
 import json
 import os
-import sys
-from pathlib import Path
 from typing import Any
 
 os.environ.update(CREWAI_DISABLE_TELEMETRY="true", OTEL_SDK_DISABLED="true", CREWAI_TRACING_ENABLED="false")
@@ -16,12 +15,12 @@ from crewai.flow.flow import Flow, listen, start
 from crewai.flow.human_feedback import human_feedback
 from crewai.llms.base_llm import BaseLLM
 
-from holdfast import Holdfast, Run, RunSuspended, agent, tool
+from holdfast import Holdfast, Run, agent
 from holdfast.errors import UsageError
 from holdfast.hosts.crewai import HoldfastFeedback, durable
+from tests.hosts import casework
+from tests.hosts.casework import CASE, SENT, approve, close, decline, mail, resolve
 
-CASE, DIRECTORY = sys.argv[1], Path(sys.argv[2])
-SENT: list[str] = []
 ASKED: list[int] = []
 ANSWERS: list[Any] = []
 
@@ -47,13 +46,6 @@ class Model(BaseLLM):
 
 def call(name: str, args: dict[str, Any], named: str = "") -> dict[str, Any]:
     return {"id": named, "type": "function", "function": {"name": name, "arguments": json.dumps(args)}}
-
-
-@tool
-async def mail(to: str) -> str:
-    """Send a mail."""
-    SENT.append(to)
-    return f"mail to {to}"
 
 
 @crewai.tools.tool
@@ -106,6 +98,13 @@ async def converse(task: str) -> Any:
             return str(await crew_of([five], approve=("pay",)).kickoff_async())
         case "arguments that do not fit":
             return str(await crew_of([call("pay", {"cents": "many"})]).kickoff_async())
+        case "approval of a tool that is durable already":
+            return str(await crew_of([call("mail", {"to": "ann"})], approve=("mail",)).kickoff_async())
+        case "a guardrail in words":
+            verdict = json.dumps({"valid": True, "feedback": None})
+            crew = crew_of([five], task={"guardrail": "It is polite."})
+            crew.tasks[0]._guardrail.llm.turns = [verdict]
+            return str(await crew.kickoff_async())
         case "feedback of a flow":
             return str(await Review().kickoff_async())
         case "a tool that raises":
@@ -117,12 +116,6 @@ async def converse(task: str) -> Any:
             return str(await crew_of([five], clauses={"pay": {"twice": True}}).kickoff_async())
         case _:
             return str(await crew_of([five]).kickoff_async())
-
-
-@tool(gate="true")
-async def close() -> str:
-    """Close the desk; a person is asked first, so that the code of the run comes here twice."""
-    return "closed"
 
 
 @agent(tools=[mail, close])
@@ -139,57 +132,28 @@ TWICE = {
     "natively asynchronous": ("mail to bob", ["5", "ann", "bob"], 3),
     "equal calls, and ids that repeat": ("paid 5; paid 5; paid 7; mail to ann", ["5", "5", "7", "ann"], 2),
     "answers in plain text": ("all paid", ["5", "6"], 3),
+    "a guardrail in words": ("paid 5", ["5"], 3),
 }
 """Cases whose run is started twice: how both answers end, what was sent, and how often a model was asked."""
 
 
-async def run(then: Any = None) -> Any:
-    async with Holdfast(DIRECTORY / "desk.db", agents=[desk], recover=False) as app:
-        try:
-            return await asyncio.wait_for(app.run(desk, "go", run_id="r1"), 60)
-        except RunSuspended as waits:
-            if then is not None:
-                await then(app)
-            return f"waits: {waits.message}"
-
-
-async def waiting(app: Holdfast) -> str:
-    history = await app.service.history("r1")
-    (step,) = [step for step, one in history.operations.items() if one.phase not in ("succeeded", "failed")]
-    return f"r1/{step}"
-
-
-async def approve(app: Holdfast) -> None:
-    await app.service.approve(await waiting(app), by="ann")
-
-
-async def decline(app: Holdfast) -> None:
-    await app.service.decline(await waiting(app), by="ann", why="too much")
-
-
-async def resolve(app: Holdfast) -> None:
-    await app.service.resolve(await waiting(app), "happened", by="ann", result="paid, says ann")
+run, refused = functools.partial(casework.run, desk), functools.partial(casework.refused, desk)
 
 
 async def feedback(app: Holdfast) -> None:
     await app.service.answer("r1/draft/ask#1", "yes, today", by="ann")
 
 
-async def refused(text: str) -> None:
-    try:
-        answer = await run()
-    except UsageError as error:
-        assert text in str(error), error
-        assert SENT == []
-    else:
-        raise AssertionError(answer)
-
-
 def unrecorded() -> None:
-    remembers = crew_of()
-    remembers.memory = True
+    remembers, plans, keeps = crew_of(), crew_of(), crew_of()
+    remembers.memory, plans.planning = True, True
+    keeps.checkpoint = object()
     for text, wrong in {
         "memory=True": lambda: durable(remembers),
+        "planning=True": lambda: durable(plans),
+        "checkpoint=": lambda: durable(keeps),
+        "that are not there: pya": lambda: crew_of(approve=("pya",)),
+        "that are not there: sale": lambda: crew_of(clauses={"sale": {"effect": "read"}}),
         "human_input=True": lambda: crew_of(task={"human_input": True}),
         "a dict cannot be made durable": lambda: durable({}),
     }.items():
@@ -213,6 +177,9 @@ async def main() -> None:
         case "approval":
             assert 'may pay {"cents":5} be sent?' in await run(approve)
             assert [await run(), SENT] == ["paid 5", ["5"]]
+        case "approval of a tool that is durable already":
+            assert 'may mail {"to":"ann"} be sent?' in await run(approve)
+            assert [await run(), SENT] == ["mail to ann", ["ann"]]
         case "approval declined":
             assert 'may pay {"cents":5} be sent?' in await run(decline)
             assert "too much" in await run()

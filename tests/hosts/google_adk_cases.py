@@ -2,9 +2,8 @@
 # ruff: noqa: BLE001, C901, PLR0912, PLR0915, PT017 - a program of one table of cases, in an environment without pytest
 
 import asyncio
-import sys
+import functools
 from collections.abc import AsyncGenerator
-from pathlib import Path
 from typing import Any
 
 from google.adk.agents import LlmAgent, ParallelAgent, RunConfig
@@ -17,13 +16,13 @@ from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from google.adk.tools import AgentTool, FunctionTool, LongRunningFunctionTool, ToolContext, exit_loop
 from google.genai import types
 
-from holdfast import Holdfast, Run, RunSuspended, agent, tool
-from holdfast.errors import ContractError, UsageError
+from holdfast import Run, agent
+from holdfast.errors import ContractError
 from holdfast.hosts.google_adk import HoldfastPlugin
 from holdfast.testing import World
+from tests.hosts import casework
+from tests.hosts.casework import CASE, DIRECTORY, SENT, approve, close, decline, mail, resolve
 
-CASE, DIRECTORY = sys.argv[1], Path(sys.argv[2])
-SENT: list[str] = []
 ASKED: list[str] = []
 SEEN: list[str] = []
 ANSWERS: list[Any] = []
@@ -59,13 +58,6 @@ class Model(BaseLlm):
                 part = types.Part(text=word + " ")
                 yield LlmResponse(content=types.Content(role="model", parts=[part]), partial=True)
         yield LlmResponse(content=types.Content(role="model", parts=[types.Part(text=said or "nothing")]))
-
-
-@tool
-async def mail(to: str) -> str:
-    """Send a mail."""
-    SENT.append(to)
-    return f"mail to {to}"
 
 
 def pay(cents: int) -> str:
@@ -241,12 +233,6 @@ def pay_and_break() -> str:
     raise OSError("the connection broke")
 
 
-@tool(gate="true")
-async def close() -> str:
-    """Close the desk; a person is asked first, so that the code of the run comes here twice."""
-    return "closed"
-
-
 @agent(tools=[mail, close])
 async def desk(run: Run, task: str) -> Any:
     answer = await converse(task)
@@ -259,45 +245,7 @@ async def desk(run: Run, task: str) -> Any:
 RUNNER = [runner_of(desk_of([call("pay", {"cents": 5})]))]
 
 
-async def run(then: Any = None) -> Any:
-    async with Holdfast(DIRECTORY / "desk.db", agents=[desk], recover=False) as app:
-        try:
-            return await asyncio.wait_for(app.run(desk, "go", run_id="r1"), 60)
-        except RunSuspended as waits:
-            if then is not None:
-                await then(app)
-            return f"waits: {waits.message}"
-
-
-async def refused(text: str, kind: type[Exception] = UsageError, sent: int = 0) -> None:
-    try:
-        answer = await run()
-    except kind as error:
-        assert text in str(error), error
-        assert len(SENT) == sent
-    else:
-        raise AssertionError(answer)
-
-
-async def waiting(app: Holdfast) -> str:
-    (row,) = await app.engine.journal.runs(run="r1")
-    assert row.status == "suspended", row
-    history = await app.service.history("r1")
-    (step,) = [step for step, one in history.operations.items() if one.phase not in ("succeeded", "failed")]
-    return f"r1/{step}"
-
-
-async def decline(app: Holdfast) -> None:
-    await app.service.decline(await waiting(app), by="ann", why="too much")
-
-
-async def approve(app: Holdfast) -> None:
-    await app.service.approve(await waiting(app), by="ann")
-
-
-async def resolve(app: Holdfast) -> None:
-    await app.service.resolve(await waiting(app), "happened", by="ann", result="paid, says ann")
-
+run, refused = functools.partial(casework.run, desk), functools.partial(casework.refused, desk)
 
 TWICE = {
     "parallel": ("mail to ann; paid 5; mail to bob", ["5", "ann", "bob"], 3),

@@ -2,11 +2,11 @@
 # ruff: noqa: BLE001, C901, PLR0912, PLR0915, PT017 - a program of one table of cases, in an environment without pytest
 
 import asyncio
+import functools
 import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 from typing import Annotated, Any, NotRequired
 
 from langchain.agents import create_agent
@@ -18,13 +18,13 @@ from langchain_core.tools import InjectedToolCallId
 from langgraph.types import Command, interrupt
 from pydantic import BaseModel
 
-from holdfast import Holdfast, Key, Run, RunSuspended, agent, current_operation, tool
-from holdfast.errors import UsageError
+from holdfast import Holdfast, Key, Run, agent, current_operation, tool
 from holdfast.hosts.langchain import HoldfastMiddleware
 from holdfast.testing import World
+from tests.hosts import casework
+from tests.hosts.casework import CASE, DIRECTORY, SENT, decline
 
-CASE, DIRECTORY, KILL = sys.argv[1], Path(sys.argv[2]), len(sys.argv) > 3
-SENT: list[str] = []
+KILL = len(sys.argv) > 3
 ASKED: list[int] = []
 
 
@@ -124,6 +124,8 @@ async def converse(task: str) -> Any:
 
             made = graph([("pay", {"cents": 5})], checkpointer=InMemorySaver())
             ended = await made.ainvoke(GO, {"configurable": {"thread_id": "t1"}})
+        case "a thread without a checkpointer":
+            ended = await graph([("pay", {"cents": 5})]).ainvoke(GO, {"configurable": {"thread_id": "t1"}})
         case "in a thread":
             ended = await asyncio.to_thread(graph([("mail", {"to": "ann"}), ("pay", {"cents": 5})]).invoke, GO)
         case "on the loop":
@@ -150,28 +152,7 @@ async def desk(run: Run, task: str) -> Any:
     return await converse(task)
 
 
-async def run(then: Any = None) -> Any:
-    async with Holdfast(DIRECTORY / "desk.db", agents=[desk], recover=False) as app:
-        try:
-            return await asyncio.wait_for(app.run(desk, "go", run_id="r1"), 60)
-        except RunSuspended as waits:
-            if then is not None:
-                await then(app)
-            return f"waits: {waits.message}"
-
-
-async def refused(text: str) -> None:
-    try:
-        said = await run()
-    except UsageError as error:
-        assert text in str(error), error
-        assert SENT == []
-    else:
-        raise AssertionError(said)
-
-
-async def decline(app: Holdfast) -> None:
-    await app.service.decline("r1/call_0_0/pay#1", by="ann", why="too much")
+run, refused = functools.partial(casework.run, desk), functools.partial(casework.refused, desk)
 
 
 async def killed() -> int:
@@ -202,6 +183,8 @@ async def main() -> None:
             assert [await run(), await run()] == [5, 5]
         case "a checkpointer":
             await refused("without checkpointer=")
+        case "a thread without a checkpointer":
+            assert [await run(), await run(), SENT] == ["paid 5", "paid 5", ["5"]]
         case "in a thread":
             assert [await run(), await run()] == ["mail to ann; paid 5"] * 2
             assert sorted(SENT) == ["5", "ann"]

@@ -2,10 +2,9 @@
 # ruff: noqa: C901, PT017 - a program of one table of cases, in an environment without pytest
 
 import asyncio
+import functools
 import json
-import sys
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 from agents import Agent, Model, ModelResponse, RunConfig, Runner, SQLiteSession, Usage, function_tool, handoff
@@ -17,14 +16,14 @@ from openai.types.responses import (
     ResponseOutputText,
 )
 
-from holdfast import Holdfast, Key, Run, RunSuspended, agent, current_operation, tool
+from holdfast import Key, Run, agent, current_operation, tool
 from holdfast.errors import ReplayDiverged, UsageError
 from holdfast.hosts.openai_agents import durable
+from tests.hosts import casework
+from tests.hosts.casework import CASE, DIRECTORY, SENT, approve, resolve
 from tests.hosts.openai_agents import Following
 from tests.hosts.script import Call, Script
 
-CASE, DIRECTORY = sys.argv[1], Path(sys.argv[2])
-SENT: list[str] = []
 QUIET = RunConfig(tracing_disabled=True)
 OTHERWISE = {"an agent behind a handoff object", "a model of the run", "durable twice", "a session on disk"}
 
@@ -117,46 +116,22 @@ async def desk(run: Run, task: str) -> str:
     return await converse(task)
 
 
-async def run(then: Any = None) -> str:
-    async with Holdfast(DIRECTORY / "desk.db", agents=[desk], recover=False) as app:
-        try:
-            return await asyncio.wait_for(app.run(desk, "go", run_id="r1"), 60)
-        except RunSuspended as waits:
-            if then is not None:
-                await then(app.service)
-            return f"waits: {waits.message}"
-
-
-async def refused(kind: type[Exception], text: str) -> None:
-    try:
-        answer = await run()
-    except kind as error:
-        assert text in str(error), error
-    else:
-        raise AssertionError(answer)
+run, refused = functools.partial(casework.run, desk), functools.partial(casework.refused, desk)
 
 
 async def otherwise() -> None:
     match CASE:
         case "an agent behind a handoff object":
-            asked = [await run(lambda service: None), await run()]
+            asked = [await run(), await run()]
             assert [asked, SENT] == [['{"assistant": "desk"}; paid 5'] * 2, ["5"]], (asked, SENT)
         case "a model of the run":
-            await refused(UsageError, "RunConfig(model=...) replaces the model")
-            assert SENT == []
+            await refused("RunConfig(model=...) replaces the model")
         case "durable twice":
-            assert 'may pay {"cents":5} be sent?' in await run(
-                lambda service: service.approve("r1/call_1/pay#1", by="ann")
-            )
+            assert 'may pay {"cents":5} be sent?' in await run(approve)
             assert [await run(), SENT] == ["paid 5", ["5"]]
         case "a session on disk":
-
-            async def happened_once(service: Any) -> None:
-                await service.resolve("r1/call_1/pay#1", "happened", by="ann", result="paid, says ann")
-
-            assert "an attempt may have landed" in await run(happened_once)
-            await refused(ReplayDiverged, "was asked something else")
-            assert SENT == ["5"]
+            assert "an attempt may have landed" in await run(resolve)
+            await refused("was asked something else", ReplayDiverged, sent=1)
 
 
 async def main() -> None:
@@ -164,16 +139,10 @@ async def main() -> None:
         case _ if CASE in OTHERWISE:
             await otherwise()
         case "approval":
-            assert 'may pay {"cents":5} be sent?' in await run(
-                lambda service: service.approve("r1/call_1/pay#1", by="ann")
-            )
+            assert 'may pay {"cents":5} be sent?' in await run(approve)
             assert [await run(), SENT] == ["paid 5", ["5"]]
         case "an exception is no success":
-
-            async def happened(service: Any) -> None:
-                await service.resolve("r1/call_1/pay#1", "happened", by="ann", result="paid, says ann")
-
-            assert "an attempt may have landed" in await run(happened)
+            assert "an attempt may have landed" in await run(resolve)
             assert [await run(), SENT] == ["paid, says ann", ["5"]]
         case "arguments that do not fit":
             said = await run()

@@ -1,0 +1,75 @@
+"""What the cases of all hosts share. A case is a process: `python -m tests.hosts.langchain_cases CASE DIRECTORY`."""
+# ruff: noqa: PT017 - it runs in environments without pytest
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from holdfast import Holdfast, RunSuspended, tool
+from holdfast.errors import UsageError
+
+CASE, DIRECTORY = sys.argv[1], Path(sys.argv[2])
+SENT: list[str] = []
+"""What landed outside, in order."""
+Act = Callable[[Holdfast], Awaitable[None]]
+
+
+@tool
+async def mail(to: str) -> str:
+    """Send a mail."""
+    SENT.append(to)
+    return f"mail to {to}"
+
+
+@tool(gate="true")
+async def close() -> str:
+    """Close the desk; a person is asked first, so that the code of the run comes here twice."""
+    return "closed"
+
+
+async def run(desk: Any, then: Act | None = None) -> Any:
+    """Drive the run r1 of this agent, and let a person act on the open app where it waits."""
+    async with Holdfast(DIRECTORY / "desk.db", agents=[desk], recover=False) as app:
+        try:
+            return await asyncio.wait_for(app.run(desk, "go", run_id="r1"), 60)
+        except RunSuspended as waits:
+            if then is not None:
+                await then(app)
+            return f"waits: {waits.message}"
+
+
+async def refused(desk: Any, text: str, kind: type[Exception] = UsageError, sent: int = 0) -> None:
+    """Check that the run ends with an error of this text, after so many effects."""
+    try:
+        answer = await run(desk)
+    except kind as error:
+        assert text in str(error), error
+        assert len(SENT) == sent, SENT
+    else:
+        raise AssertionError(answer)
+
+
+async def waiting(app: Holdfast) -> str:
+    """The one operation that the suspended run waits for."""
+    (row,) = await app.engine.journal.runs(run="r1")
+    assert row.status == "suspended", row
+    history = await app.service.history("r1")
+    (step,) = [step for step, one in history.operations.items() if one.phase not in ("succeeded", "failed")]
+    return f"r1/{step}"
+
+
+async def approve(app: Holdfast) -> None:
+    """A person approves it."""
+    await app.service.approve(await waiting(app), by="ann")
+
+
+async def decline(app: Holdfast) -> None:
+    """A person declines it."""
+    await app.service.decline(await waiting(app), by="ann", why="too much")
+
+
+async def resolve(app: Holdfast) -> None:
+    """A person says that it happened."""
+    await app.service.resolve(await waiting(app), "happened", by="ann", result="paid, says ann")
