@@ -243,6 +243,55 @@ async def test_branches_of_agent_code_are_not_numbered_with_the_tasks_of_a_host(
 
 
 @virtual
+async def test_plain_tasks_of_agent_code_are_numbered_with_those_of_a_host(lab: Lab):
+    mail = mails(lab)
+    helpers = 1
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> str:
+        async def call() -> str:
+            with run.step("call_1"):
+                return await mail("ann")
+
+        for _ in range(helpers):
+            await asyncio.create_task(asyncio.sleep(0))  # of the host
+        await in_host_tasks(call)
+        await asyncio.gather(mail("bob"), mail("cid"))
+        await run.sleep(timedelta(hours=1))
+        return "done"
+
+    async with lab.app(desk) as app:
+        for name in ("same", "upgraded"):
+            with pytest.raises(RunSuspended):
+                await app.run(desk, name)
+        await lab.pass_time(hours=1)
+        assert await app.run(desk, "same") == "done"
+        helpers = 4  # the next release of the host makes other tasks: the run is stopped, and nothing is sent
+        with pytest.raises(ReplayDiverged):
+            await app.run(desk, "upgraded")
+    assert sorted(lab.sent) == ["ann", "ann", "bob", "bob", "cid", "cid"]
+
+
+@virtual
+async def test_a_step_in_a_plain_task_after_a_host_lets_the_run_be_suspended(lab: Lab):
+    mail = mails(lab)
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> list[str]:
+        async def call() -> str:
+            with run.step("call_1"):
+                return await mail("ann")
+
+        await in_host_tasks(call)
+        return list(await asyncio.gather(mail("bob"), mail("lost")))
+
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended, match="may have landed"):
+            await app.run(desk, "x")
+    assert sorted(lab.sent) == ["ann", "bob", "lost"]
+
+
+@virtual
 async def test_a_task_of_the_host_that_does_not_end_is_named_and_does_not_keep_the_run(
     lab: Lab, caplog: pytest.LogCaptureFixture
 ):

@@ -288,8 +288,8 @@ class Scope:
             return True
         if self.working:
             return False
-        if self.serves_host:  # its calls decide; tasks that the host keeps beside them do not
-            return any(child.made_in is None for child in self.children)
+        if self.serves_host:  # its calls decide, and steps in plain tasks; tasks that the host keeps beside them do not
+            return any(child.made_in is None or child.in_step() for child in self.children)
         return bool(self.children) or (self.made_in is not None and self.anchor().host.serves_host)
 
 
