@@ -4,7 +4,7 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo test check e2e hosts bench bench-hosts scale instructions soak-live examples sim differential mutants soak mutation year house docs fmt audit sbom lock
+.PHONY: help demo test check e2e hosts bench bench-hosts bench-queues scale instructions soak-live examples sim differential mutants soak mutation year house docs fmt audit sbom lock
 
 IN := @sh scripts/python scripts/environment.py
 
@@ -51,6 +51,9 @@ bench: ## measure against raw SQLite and the peers; fails below a goal
 
 bench-hosts: ## measure agents of frameworks with Holdfast beside what the frameworks offer, and the ready loop
 	$(IN) bench-hosts python bench/hosts.py $(ARGS)
+
+bench-queues: ## measure submissions beside raw inserts, and looks for work with all limits beside none
+	$(IN) dev python bench/queues.py $(ARGS)
 
 scale: ## build a journal of 1,000,000 operations and measure what must not slow down as work grows
 	$(IN) bench python bench/scale.py $(ARGS)

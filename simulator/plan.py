@@ -174,7 +174,7 @@ class QueueOrder(msgspec.Struct, frozen=True):
     """A command to a submitted run, given after `at_ms`."""
 
     run: str
-    word: Literal["cancel", "pause", "unpause", "reopen"]
+    word: Literal["cancel", "pause", "unpause"]
     at_ms: int
 
 

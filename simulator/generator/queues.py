@@ -131,7 +131,7 @@ def _strike(chance: random.Random) -> Fault:
 
 
 def _orders(chance: random.Random, names: list[str]) -> tuple[QueueOrder, ...]:
-    """Some runs are called off, and one of them may be reopened; some are paused for a while."""
+    """Some runs are called off; some are paused for a while."""
     found: list[QueueOrder] = []
     for name in names:
         drawn, at = chance.random(), chance.randrange(5 * _MINUTE)

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from holdfast.journal.port import LeaseGranted
 from holdfast.journal.sqlite.driver import Database
 from holdfast.journal.sqlite.queues import HOLDERS, QueueTables, TakeRequest, check_room
 from holdfast.journal.sqlite.runs import RunTables
@@ -32,9 +33,18 @@ def counted_before(_original: Any) -> Any:
 
     async def take(self: Any, worker: str, agents: Any, room: int, newest: Any, skip: Any = frozenset()) -> Any:
         request = TakeRequest(worker, agents, room, newest, skip)
-        chosen = self._read(lambda database: self._slots._chosen(database, request))  # noqa: SLF001 - as the original
+
+        def choose_now(database: Database) -> Choice:
+            found: Choice = self._slots._chosen(database, request)  # noqa: SLF001 - as the original
+            return found
+
+        chosen: Choice = self._read(choose_now)
         slots = _ChosenBefore(self._roll, chosen)
-        return await self._running.run(lambda database: slots.take(database, request)) if chosen.start else []
+
+        def give(database: Database) -> list[LeaseGranted]:
+            return slots.take(database, request)
+
+        return await self._running.run(give) if chosen.start else []
 
     return take
 
@@ -82,7 +92,11 @@ def capacity_before(original: Any) -> Any:
     async def claim(self: Any, run: str, worker: str, new: Any = None) -> Any:
         if new is None or new.place is None:
             return await original(self, run, worker, new)
-        self._read(lambda database: check_room(database, new.place))
+
+        def compare(database: Database) -> None:
+            check_room(database, new.place)
+
+        self._read(compare)
         return await original(self, run, worker, replace(new, place=replace(new.place, capacity=NO_BOUND)))
 
     return claim

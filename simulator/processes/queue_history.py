@@ -157,7 +157,11 @@ class QueueFiles(Files):
 
     def parts(self, here: HostFacts, strain: Callable[[], int], made: list[Afterwards]) -> Parts:
         parts = super().parts(here, strain, made)
-        return replace(parts, connect=lambda path, read_only: _Watched(parts.connect(path, read_only), self._committed))
+
+        def watched(path: Path, read_only: bool) -> Database:
+            return _Watched(parts.connect(path, read_only), self._committed)
+
+        return replace(parts, connect=watched)
 
     async def open(self) -> Identity:
         identity = await super().open()

@@ -155,5 +155,3 @@ async def _give(order: QueueOrder, service: ControlService) -> None:
             await service.pause(order.run, by="ann")
         case "unpause":
             await service.unpause(order.run, by="ann")
-        case "reopen":
-            await service._order(order.run, "reopen", "ann", "")  # noqa: SLF001 - what `resume` and the inbox post
