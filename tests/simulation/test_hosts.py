@@ -64,7 +64,7 @@ def test_a_plan_without_faults_ends_with_every_call_made_once():
 BY_SEED = {
     "named by tasks": 0, "answers not recorded": 0, "control is a result": 3, "control drawn anew": 3,
     "helpers keep the run": 3, "numbered with the host": 8, "the body is not handed over": 0,
-    "refusals forgotten": 14, "cancelled calls made twice": 1, "no patience in a replay": 3,
+    "refusals forgotten": 28, "cancelled calls made twice": 1, "no patience in a replay": 3,
     "a cancelled turn stays": 1, "no time to come back": 48,
 }  # fmt: skip
 
