@@ -377,9 +377,9 @@ def late_tool(
 
     Given `arguments`, it takes these whatever its parameters say: the host judges them.
     """
-    schema = parameters
+    schema: Mapping[str, Any] = parameters
     if arguments is not None:
-        properties = {**{one: {} for one in arguments}, **parameters.get("properties", {})}
+        properties: dict[str, Any] = {**{one: {} for one in arguments}, **parameters.get("properties", {})}
         schema = {**parameters, "properties": properties, "required": []}
     made = tool_from_schema(_no_body, name=name, parameters=schema, description=description, late=True, **clauses)
     return gated(made) if asked else made
