@@ -1,14 +1,17 @@
 """Declaring tools, handlers and agents: what contradicts itself is refused at once, and the fix is named."""
 
 import inspect
+import subprocess
+import sys
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from holdfast import Key, Once, Operation, Run, Verdict, agent, tool
+from holdfast import Key, Once, Operation, Run, Verdict, agent, tool, tool_from_schema
 from holdfast.agent.agent import gather_agents, gather_tools
+from holdfast.agent.model_calls import ToolBox
 from holdfast.errors import ContractError, NameClash, OutsideRun, UsageError
 from holdfast.policies import Retry
 
@@ -33,6 +36,44 @@ def test_a_tool_keeps_its_name_signature_and_docstring():
     assert str(inspect.signature(send)) == "(to: str, *, subject: str = 'hello') -> str"
     assert send.__wrapped__ is not send
     assert repr(send) == "<tool send (write)>"
+
+
+def test_a_tool_from_a_schema_shows_its_schema_and_takes_only_what_fits():
+    async def body(**_: Any) -> None: ...
+
+    schema = {
+        "type": "object",
+        "properties": {"order-id": {"type": "string"}, "cents": {"type": "integer"}},
+        "required": ["order-id"],
+    }
+    made = tool_from_schema(body, name="refund", parameters=schema, description="Refund an order.")
+    assert ToolBox({"refund": made}).schemas() == [
+        {"name": "refund", "description": "Refund an order.", "parameters": schema}
+    ]
+    assert made.shape.bind((), {"order-id": "A-1"}) == {"order-id": "A-1"}
+    for wrong in ({}, {"order-id": "A-1", "more": 1}):
+        with pytest.raises(TypeError, match="its parameters are order-id, cents"):
+            made.shape.bind((), wrong)
+    wrongs: tuple[Any, ...] = ("nonsense", None, {"properties": []}, {"required": "cents"}, {"type": "string"})
+    for parameters in wrongs:
+        with pytest.raises(ContractError, match="not a JSON schema of an object") as error:
+            tool_from_schema(body, name="refund", parameters=parameters)
+        assert "properties" in error.value.next_step
+    with pytest.raises(ContractError, match="cannot name a tool"):
+        tool_from_schema(body, name="", parameters=schema)
+
+
+def test_a_gate_that_always_asks_needs_no_library():
+    program = """
+import sys
+sys.modules["cel"] = None
+from holdfast import tool
+@tool(gate="true")
+async def pay(cents: int) -> None: ...
+print(pay.gated("true", {"cents": object()}))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert done.stdout == "True\n", done.stderr
 
 
 def test_arguments_are_bound_as_a_plain_call_binds_them():

@@ -3,8 +3,6 @@
 import asyncio
 import contextlib
 import inspect
-import subprocess
-import sys
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
@@ -24,7 +22,7 @@ from holdfast import (
     tool_from_schema,
 )
 from holdfast.agent.hosted import HostControl, HostedRun, in_hosted_run
-from holdfast.errors import AmbiguousStep, ContractError, OutsideRun, ReplayDiverged, RunSuspended, UsageError
+from holdfast.errors import AmbiguousStep, OutsideRun, ReplayDiverged, RunSuspended, UsageError
 from holdfast.model import records as r
 from holdfast.policies import Gate
 from tests.unit.engine.lab import Lab, virtual
@@ -580,46 +578,6 @@ def test_tools_are_recognised_as_coroutine_functions():
         assert inspect.iscoroutinefunction(made)
         assert asyncio.iscoroutinefunction(made)
     assert str(inspect.signature(other)) == "(to: str, cents: int = 5) -> str"
-
-
-def test_a_tool_from_a_schema_shows_its_schema_and_takes_only_what_fits():
-    from holdfast.agent.model_calls import ToolBox
-
-    async def body(**_: Any) -> None: ...
-
-    schema = {
-        "type": "object",
-        "properties": {"order-id": {"type": "string"}, "cents": {"type": "integer"}},
-        "required": ["order-id"],
-    }
-    made = tool_from_schema(body, name="refund", parameters=schema, description="Refund an order.")
-    assert ToolBox({"refund": made}).schemas() == [
-        {"name": "refund", "description": "Refund an order.", "parameters": schema}
-    ]
-    assert made.shape.bind((), {"order-id": "A-1"}) == {"order-id": "A-1"}
-    for wrong in ({}, {"order-id": "A-1", "more": 1}):
-        with pytest.raises(TypeError, match="its parameters are order-id, cents"):
-            made.shape.bind((), wrong)
-    wrongs: tuple[Any, ...] = ("nonsense", None, {"properties": []}, {"required": "cents"}, {"type": "string"})
-    for parameters in wrongs:
-        with pytest.raises(ContractError, match="not a JSON schema of an object") as error:
-            tool_from_schema(body, name="refund", parameters=parameters)
-        assert "properties" in error.value.next_step
-    with pytest.raises(ContractError, match="cannot name a tool"):
-        tool_from_schema(body, name="", parameters=schema)
-
-
-def test_a_gate_that_always_asks_needs_no_library():
-    program = """
-import sys
-sys.modules["cel"] = None
-from holdfast import tool
-@tool(gate="true")
-async def pay(cents: int) -> None: ...
-print(pay.gated("true", {"cents": object()}))
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert done.stdout == "True\n", done.stderr
 
 
 def test_the_package_has_the_names():
