@@ -4,6 +4,7 @@ import asyncio
 import gc
 import logging
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,9 @@ from holdfast.inspect.reader import troubles_of
 from holdfast.journal.port import Post
 from holdfast.model import records as r
 from tests.unit.engine.lab import Lab, virtual
+
+TASKS = 4
+"""They renew the lease, take commands and pauses, drive what is due, and fire schedules."""
 
 
 def waiting(lab: Lab) -> Any:
@@ -146,14 +150,14 @@ async def test_a_house_keeping_task_that_is_cancelled_begins_again(lab: Lab, cap
             handle = owner.start(idle, "a")
             with pytest.raises(RunSuspended):
                 await owner.run(sleeps, "due")
-            assert cancel_all(before) == 3
+            assert cancel_all(before) == TASKS
             await lab.pass_time(seconds=3)
             texts = [one.getMessage() for one in caplog.records if "was cancelled" in one.getMessage()]
-            assert len(texts) == 3
+            assert len(texts) == TASKS
             assert all(text.endswith("It was started again.") for text in texts)
             found = [one.task for one in await troubles_of(lab.journal, owner.engine.worker.id)]
             assert "the task that looks for commands and pauses was cancelled" in found
-            assert len(found) == 3
+            assert len(found) == TASKS
             await lab.pass_time(minutes=6)
             assert await troubles_of(lab.journal, owner.engine.worker.id) == []
             assert owner.engine.lease_is_fresh(owner.engine.journal.now().ms), "the lease is renewed"
@@ -173,7 +177,7 @@ async def test_a_house_keeping_task_that_is_cancelled_as_the_app_closes_ends(
     before = asyncio.all_tasks()
     async with lab.app(waiting(lab), recover=True):
         await lab.pass_time(seconds=3)
-        assert cancel_all(before) == 3  # begins again in a second, and the app is closed before
+        assert cancel_all(before) == TASKS  # begins again in a second, and the app is closed before
     await lab.pass_time(seconds=10)
     assert cancel_all(before) == 0
     assert "was cancelled" not in caplog.text
@@ -210,3 +214,21 @@ async def test_a_task_that_files_how_a_call_ended_is_kept_when_it_is_cancelled(l
         assert cancel_all(before) == 1
         await lab.pass_time(seconds=10)
         assert len(filed) == 3
+
+
+@virtual
+async def test_house_keeping_tasks_end_in_the_order_in_which_they_began(lab: Lab):
+    """Else two simulations of one seed are different: what one of them writes at its end comes before the next one."""
+    ended: list[int] = []
+
+    async def work(number: int) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(number)
+
+    async with lab.app(waiting(lab)) as app:
+        for number in range(50):
+            app.engine.housekeeping.keep(f"task {number}", partial(work, number))
+        await lab.pass_time(seconds=1)
+    assert ended == list(range(50))

@@ -41,17 +41,17 @@ class Housekeeping:
         self._logged_ms: dict[str, int] = {}
         self._published: bytes | None = None
         self._restarted_ms: dict[str, int] = {}
-        self._loops: set[Loop] = set()
+        self._loops: dict[Loop, None] = {}  # ordered: they end in the order in which they began
 
     def keep(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> Loop:
         """Start a task that begins again where it is cancelled or dies, until it returns or `close` ends it."""
         loop = Loop(self, name, work)
-        self._loops.add(loop)
+        self._loops[loop] = None
         return loop
 
     async def close(self, *, keep: Loop | None = None) -> None:
         """End all tasks, except one."""
-        for loop in self._loops - {keep}:
+        for loop in [one for one in self._loops if one is not keep]:
             await loop.close()
 
     async def round(self, task: str, work: Callable[[], Awaitable[object]]) -> None:
@@ -80,7 +80,7 @@ class Housekeeping:
 
     def let_go(self, loop: Loop) -> None:
         """Drop a task that has ended for good."""
-        self._loops.discard(loop)
+        self._loops.pop(loop, None)
 
     async def restarted(self, loop: Loop, cause: BaseException) -> None:
         """Log a task that was cancelled or died and runs again, and show it for `AGAIN_MS`."""
