@@ -207,9 +207,9 @@ async def test_records_are_not_read_for_each_piece_of_text(lab: Lab):
         reads: list[str] = []
         read = lab.processes[-1].journal.read
 
-        async def counted(run: str, *more: object):
+        async def counted(run: str, *more: Any, **options: Any):
             reads.append(run)
-            return await read(run, *more)
+            return await read(run, *more, **options)
 
         lab.processes[-1].journal.read = counted
         found = await events(app, talk)
