@@ -66,7 +66,7 @@ def test_what_is_undone_is_not_undone_again_and_the_command_ends_alike(trips: La
         (("transaction", "trip-17/nothing", "--accept"), "has no transaction nothing"),
         (("transaction", "trip-17/book-trip"), "no decision is given"),
         (("transaction", "trip-17/book-trip", "--retry", "--accept"), "no decision is given"),
-        (("undo", "nobody"), "no run nobody"),
+        (("undo", "nobody"), "run nobody is not in this journal"),
     ],
 )
 def test_orders_that_make_no_sense_are_refused(trips: Lab, arguments: tuple[str, ...], reason: str):
