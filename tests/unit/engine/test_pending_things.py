@@ -298,3 +298,27 @@ async def test_another_open_process_sees_later_pending_things_of_a_tool_at_once(
             await first.run(sell, "bob-1")
         assert await other.run(sell, "bob-2") == "pending"
     assert len(lab.sent) == 2
+
+
+@virtual
+async def test_a_process_that_takes_a_run_over_knows_what_is_pending_in_it(lab: Lab):
+    """Found by the simulator, seed 269: the entry that names the thing came after the last look at the ledger."""
+
+    @tool
+    async def rent(thing: str) -> str:
+        lab.sent.append(thing)
+        raise Deferred("accepted", within=HOUR)
+
+    @agent(run_id="r-{name}", tools=[rent])
+    async def desk(run: Run, name: str) -> list[str]:
+        first = await run.call("rent", {"thing": "van"})
+        await run.sleep(timedelta(minutes=1))
+        return [first.status, (await run.call("rent", {"thing": "van"})).status]
+
+    async with lab.app(desk, poll_ms=600_000) as first, lab.app(desk, poll_ms=600_000) as other:
+        with pytest.raises(RunSuspended):
+            await first.run(desk, "ann")
+        await lab.pass_time(seconds=61)
+        with pytest.raises(RunSuspended):
+            await other.run(desk, "ann")
+    assert lab.sent == ["van"]

@@ -151,6 +151,10 @@ async def _history(engine: Engine, claimed: LeaseGranted, begun: Iterable[r.Reco
     run = claimed.lease.run
     if not claimed.fresh:
         history = await load(engine, run)
+        if any(operation.deferral.thing for operation in history.open_operations()):
+            # The entry that names what is pending may be newer than the last look at the ledger: without it, a further
+            # call about the same thing would be sent.
+            await engine.pending_index.refresh(engine.journal)
         return await load(engine, run, whole=True) if undoing(history) else history
     history = RunHistory(run)
     for record in begun:
