@@ -143,7 +143,7 @@ TIMING: Final = (
     Mutant(
         "foreign runs counted",
         "runs of other programs are counted among those to recover",
-        "holdfast.testing.world.disk:Disk.due",
+        "holdfast.testing.world.disk:FaultyJournal.due",
         strangers_take_places,
     ),
     Mutant(

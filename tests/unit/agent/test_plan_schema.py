@@ -108,7 +108,7 @@ def test_every_part_keeps_to_the_strict_rules():
 
 
 def test_without_tools_there_is_nothing_to_plan_with():
-    with pytest.raises(UsageError, match="no tools"):
+    with pytest.raises(UsageError, match="at least one tool"):
         plan_schema([])
 
 

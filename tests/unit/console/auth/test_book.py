@@ -39,7 +39,7 @@ def test_a_name_is_given_once():
             await house.accounts.add("ben", [Grant("admin")], by="ben")
         found = await house.accounts.known("ben")
         assert found.grants == (Grant("viewer"),)
-        with pytest.raises(UsageError, match="no account"):
+        with pytest.raises(UsageError, match="does not exist"):
             await house.accounts.change("eve", AccountNote("enable", "eve"))
         assert await house.accounts.find("eve") is None
 
