@@ -19,8 +19,8 @@ from holdfast.journal.port import Post
 from holdfast.model import records as r
 from tests.unit.engine.lab import Lab, virtual
 
-TASKS = 4
-"""They renew the lease, take commands and pauses, drive what is due, and fire schedules."""
+TASKS = 3
+"""They renew the lease, take commands and pauses, and drive what is due."""
 
 
 def waiting(lab: Lab) -> Any:

@@ -207,7 +207,7 @@ class Holdfast:
         scheduler = Scheduler(engine, self.agents)
         self._housekeeping = HousekeepingTasks(ControlService(engine), notifier.agent, notify, scheduler.fire)
         if self._recovers and self.agents:
-            engine.housekeeping.keep("the task that fires schedules", scheduler.keep_firing)
+            scheduler.keeps = True
             recovery = Recovery(engine, self.drive, self._housekeeping.run)
             self._recovery = engine.housekeeping.keep("the task that looks for abandoned runs", recovery.keep_looking)
         return self

@@ -84,6 +84,7 @@ class Scheduler:
         self._engine = engine
         self._agents = {name: agent for name, agent in agents.items() if not is_system(name)}
         self._book = ScheduleBook()
+        self.keeps = False  # True: from the first schedule on, a task of its own fires between rounds of housekeeping
         self._stale = True  # True until the book was read; also after a read that failed
         self._looks: dict[str, int] = {}  # by schedule, the wall clock at which it is looked at next
         self._firing = asyncio.Lock()
@@ -113,6 +114,9 @@ class Scheduler:
                 self._stale = True
                 await self._know(await read_schedules(engine.journal))
                 self._stale = False
+                if self.keeps and self._book.schedules:
+                    self.keeps = False
+                    engine.housekeeping.keep("the task that fires schedules", self.keep_firing)
             now = engine.environment.clock.wall_ms()
             for name, one in self._mine().items():
                 if self._looks.get(name, 0) <= now:
