@@ -188,7 +188,7 @@ QUEUE_BUGS: Final = (
     ),
     Mutant(
         "driven without a slot",
-        "a run of a queue is driven by whoever asks for it",
+        "a run of a queue is driven by any process that asks for it",
         "holdfast.engine.queueing:needs_slot",
         always(value=False),
         queued=True,

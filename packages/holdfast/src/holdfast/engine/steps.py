@@ -177,7 +177,7 @@ async def _perform(scope: Scope, driver: DrivenOperation) -> None:
         raise driver.active.break_off(error) from error
     finally:
         scope.host.working -= 1
-        SCOPE.set(before)
+        SCOPE.set(SCOPE.get() or before)  # in another task if the collector closes it: that keeps its own
     if driver.active.closed:
         driver.active.check()
     if operation.phase not in FINAL and operation.phase != "held":
