@@ -43,7 +43,7 @@ class Bank:
         return {"refund": f"R-{key[-4:]}", "status": self.refunds[key]}
 
     def book(self) -> None:
-        """The day is over: every refund is done. Nobody is told."""
+        """The day is over: every refund is done. No notice is sent."""
         self.refunds = dict.fromkeys(self.refunds, "done")
 
     def confirm(self, times: int = 1) -> list[int]:

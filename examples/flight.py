@@ -4,8 +4,8 @@
     holdfast answer 'flight-7/round-1/ask#1' LaGuardia --by traveller
     holdfast tell flight-7 "I wanted LaGuardia" --fact airport=LGA --by traveller     (the same, unasked)
 
-The airline is simulated: `AIRLINE` holds its seats, times out once, and sells the 8am seat to somebody else. The model
-is scripted, unless OPENAI_API_KEY is set: then that of OPENAI_MODEL makes the plans.
+The airline is simulated: `AIRLINE` holds its seats, times out once, and sells the 8am seat to another traveller. The
+model is scripted, unless OPENAI_API_KEY is set: then that of OPENAI_MODEL makes the plans.
 """
 
 import json
@@ -53,7 +53,7 @@ async def search(origin: str, airport: str) -> dict[str, int]:
 
 @tool(idempotency=Key.forever(stores="all"))
 async def book(airport: str, hour: str) -> str:
-    """Buy a seat. While the traveller decided, somebody else bought the one at 8am."""
+    """Buy a seat. While the traveller decided, another passenger bought the one at 8am."""
     key = current_operation().key
     AIRLINE.fares["LGA"].pop("8am", None)
     if hour not in AIRLINE.fares[airport]:

@@ -13,7 +13,7 @@ tickets = Tickets(lag=timedelta(seconds=5))
 
 @tool
 async def create_ticket(customer: str) -> str:
-    """Plain: after a crash nobody can tell whether the ticket is there."""
+    """Plain: after a crash it is not known whether the ticket is there."""
     return await tickets.create(f"refund for {customer}")
 
 

@@ -15,7 +15,7 @@ def test_the_naive_desk_is_caught(world: World) -> None:
 
 
 def test_its_plain_tool_is_left_unknown(world: World) -> None:
-    world.use(desk.tickets)  # and nobody counts the payments
+    world.use(desk.tickets)  # and the payments are not counted
     with pytest.raises(AssertionError, match="`create_ticket` takes no key and declares no verify"):
         world.explore(desk.naive_desk, "ann")
 

@@ -100,7 +100,7 @@ def on_all_cores(work: Callable[[range], Done], batches: list[range], jobs: int)
         yield from map(functools.partial(_swept, work), batches)
         return
     _warm_up()
-    # What dead processes leave behind is full of cycles, and to look for them takes a quarter of the time. Here nobody
+    # What dead processes leave behind is full of cycles, and to look for them takes a quarter of the time. Here no run
     # does: a worker simulates for a few seconds, and its end gives everything back at once.
     with multiprocessing.get_context("fork").Pool(jobs, gc.disable, maxtasksperchild=BATCHES_PER_PROCESS) as pool:
         yield from pool.imap_unordered(work, batches)

@@ -151,7 +151,7 @@ class Reach(msgspec.Struct):
             *(f"no record {name}" for name in EXPECTED_RECORDS if not self.records[name]),
             *(f"nothing ended as: {ending}" for ending in EXPECTED_ENDINGS if not self.endings[ending]),
             *(f"no {meeting}" for meeting in EXPECTED_MEETINGS if not self.meetings[meeting]),
-            *(f"nobody came by {point}" for point in (*POINTS, *TRANSACTION_POINTS) if not self.points[point]),
+            *(f"no run reached {point}" for point in (*POINTS, *TRANSACTION_POINTS) if not self.points[point]),
         ]
 
     def add(self, other: Reach) -> None:

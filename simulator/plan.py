@@ -40,7 +40,7 @@ LATER: Final = ("rent", "visa", "permit", "nag")
 
 
 ASKING: Final = ("ask", "hand_over", "pass")
-"""Steps at which somebody else decides, or goes on: people, or another agent. See `asking.py`."""
+"""Steps at which people or another agent decide, or go on. See `asking.py`."""
 
 
 TIMING: Final = ("relabel", "build", "dispatch", "consult")
@@ -120,7 +120,7 @@ class WorkerPlan(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Permit(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A yes that somebody gives beforehand, after `given_ms`, and takes back after `revoked_ms` more, if that is not 0.
+    """A permission that a person gives beforehand, after `given_ms`, and revokes after `revoked_ms` more; 0: never.
 
     It is for calls of `tool` of up to `most` cents each, so many `times`, of `total` cents together; 0 is no bound.
     """
@@ -136,7 +136,7 @@ class Permit(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Telling(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A message that somebody has for a run, after `at_ms`."""
+    """A message for a run, sent after `at_ms`."""
 
     run: str
     at_ms: int
@@ -164,7 +164,7 @@ class Submission(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Declaration(msgspec.Struct, frozen=True):
-    """Limits that somebody declares after `at_ms`. Processes that start from then on declare them, too."""
+    """Limits that are declared after `at_ms`. Processes that start from then on declare them, too."""
 
     limits: DeclaredLimits
     at_ms: int = 0
@@ -206,7 +206,7 @@ class Plan(msgspec.Struct, frozen=True):
     """The workers that have no file of limits."""
 
     def expected(self) -> tuple[Script, ...]:
-        """The scripts that somebody starts or submits."""
+        """The scripts that are started or submitted."""
         if not self.submissions:
             return self.scripts
         asked = {number for worker in self.workers for number in worker.scripts}

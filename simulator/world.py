@@ -35,7 +35,7 @@ from simulator.services.service import CATALOGUE, Effect, Request, Service
 
 Journal = Literal["memory", "sqlite"]
 QUICK: Final = Path("/dev/shm")  # noqa: S108 - a directory of our own is made in it
-"""Files in memory, where the system has such a place: nobody cuts the power here, and syncs take most of the time."""
+"""Files in memory, where the system has such a place: the power is never cut here, and syncs take most of the time."""
 BOUND_S: Final = 6 * 3600.0
 """Virtual time in which every run has to come to rest."""
 
@@ -240,7 +240,7 @@ class World:
         self._copy = self.store.backup() if self.files is None else None
 
     def restore(self, looked_at_ms: int) -> bool:
-        """Put the copy in the place of the journal, if there is one; somebody looks at it that much later."""
+        """Put the copy in the place of the journal, if there is one; an operator confirms it that much later."""
         if self._copy is None or self.restored_ms >= 0 or self.closing:
             return False
         self.store.restore(self._copy)
@@ -252,7 +252,7 @@ class World:
     def _confirm(self) -> None:
         """A person says that some of what was done may be missing, and processes start again with that."""
         self.store.identity = msgspec.structs.replace(self.store.identity, trust="doubtful", reason="an operator")
-        self.tell(None, "somebody confirms that the journal is old")
+        self.tell(None, "an operator confirms that the journal is old")
         for life in self.lives.values():
             life.leave()
 
@@ -343,7 +343,7 @@ class World:
             self._announce(effect)
 
     def _announce(self, effect: Effect) -> None:
-        """A webhook, some time later: once or twice, and again until somebody acknowledges it."""
+        """A webhook, some time later: once or twice, and again until a process acknowledges it."""
         chance = self.draws.of("announces", effect.service, effect.operation)
         for _ in range(chance.choice((1, 1, 2))):
             self.later(round(chance.random() * 60_000), lambda: self._deliver(effect, [False]))

@@ -20,13 +20,13 @@ from simulator.plan import Plan, Step
 
 GATED: Final = ("wire", "grant", "adjust", "spend")
 GREAT: Final = "great"
-"""How a thing begins about which nobody may decide alone: what is small is sent unasked."""
+"""The beginning of things about which no person may decide alone: what is small is sent unasked."""
 PETTY: Final = 100
 """So many cents are spent unasked."""
 
 
 def gate_tools(*, newer: bool) -> Iterable[Tool[Any, Any]]:
-    """Two people within a time, one within a time, one about what somebody else may change, two about money.
+    """Two people within a time, one within a time, one about what another party may change, two about money.
 
     About the last one only a policy asks.
     A yes to older code is none to newer code that promises something else.
@@ -88,7 +88,7 @@ SPECIALISTS: Final = ("pay", "ship", "mail")
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """What code wants of whoever answers: for how long it waits, and what stands in for an answer."""
+    """What code wants of the person who answers: for how long it waits, and what stands in for an answer."""
 
     ms: int
     default: Scalar | None
@@ -106,7 +106,7 @@ def wanted_of(step: Step) -> Wanted:
 
 
 async def ask(run: Run, step: Step) -> Scalar | None:
-    """Ask people, or hand the run over to them. What one of them says; nothing where nobody does in time."""
+    """Ask people, or hand the run over to them. The answer of one of them, or nothing if none comes in time."""
     wanted, within = wanted_of(step), timedelta(milliseconds=step.ms)
     try:
         if step.kind == "ask":

@@ -17,7 +17,7 @@ HELD: Final = frozenset({"post", "send"})
 
 
 def proposal_tools() -> Iterable[Tool[Any, Any]]:
-    """A plain write whose caller wants to hear at once that nobody knows what became of it."""
+    """A plain write whose caller wants to learn at once that its outcome is not known."""
 
     @tool(on_unknown="raise", **ANSWERS)
     async def dare(thing: str) -> str:

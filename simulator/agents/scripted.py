@@ -47,7 +47,7 @@ class Ears:
         self.heard = max((branch.heard for branch in branches), key=lambda heard: len(set(heard)))
 
     def hear(self, said: str) -> str:
-        """Somebody told the run something. What is noted of it."""
+        """The run received a message. The note that code keeps of it."""
         told = LIFE.get().world.checker.messages.told(LIFE.get().actor, self.run, self.heard, said)
         self.heard = (*self.heard, *told)
         return f"heard {', '.join(told)}"
@@ -115,7 +115,7 @@ async def _as_given(run: Run, tool: str, thing: str, ears: Ears) -> str:
     try:
         return f"{tool} {thing}: {_told(await run.call(tool, {'thing': thing}), ears)}"
     except UnknownTool:
-        return f"{tool} is somebody else's"
+        return f"{tool} is held by another party"
 
 
 async def _perform(run: Run, tools: Any, step: Step, ears: Ears) -> str:

@@ -156,7 +156,7 @@ def _verified(newer: bool) -> Iterable[Tool[Any, Any]]:
 
 
 def _natural() -> Iterable[Tool[Any, Any]]:
-    """Repeating changes nothing: where the state is observed and somebody else may set it too, and without."""
+    """Repeating changes nothing: where the state is observed and another party may set it too, and without."""
 
     @tool(idempotency=Natural(), **ANSWERS)
     async def switch(thing: str) -> str:

@@ -63,7 +63,7 @@ class _Asked:
         """Who said yes to this question, and until when that holds."""
         self.consumed = False
         self.allowed = ""
-        """The standing permission that the first attempt used, where nobody was asked."""
+        """The standing permission that the first attempt used, where no person was asked."""
         self.editors: list[str] = []
         """Who changed the arguments: none of them may approve them."""
         self.least = 1
@@ -214,7 +214,7 @@ class Approvals:
         self._reached("declined")
 
     def _edited(self, name: str, record: r.ArgumentsEdited) -> None:
-        """Other arguments stand on record: those of the person who is named, and nobody else's yes is left."""
+        """Other arguments stand on record: those of the person who is named, and no other person's approval is left."""
         known, changes = self._known[name], msgspec.json.decode(record.changes)
         said = [one for one in self._said(name, record.by) if one.says == "edit" and one.changes == changes]
         if not said or record.approval != known.asks:
@@ -271,7 +271,7 @@ class Approvals:
         known.shown = known.observed
 
     def _allowed(self, name: str, known: _Asked, record: r.AttemptStarted) -> None:
-        """Somebody allowed it beforehand; whether that covers it is looked at by `Permits`."""
+        """It was permitted beforehand; `Permits` checks that the permission covers it."""
         if known.people > 1 or self._calls[name][0] == "wire" or known.ended:
             self._broken(LIVE, f"{name} leaves on the permission {record.standing}, and two people have to say yes")
         known.asks, known.allowed, known.yes = record.approval, record.standing, {}
@@ -281,9 +281,9 @@ class Approvals:
         if known.ended:
             return f"after it was {known.ended}"
         if not known.asks:
-            return "and nobody was asked"
+            return "and no person was asked"
         if len(known.yes) < known.people and not known.allowed:
-            return f"with a yes of {', '.join(known.yes) or 'nobody'}, and {known.people} are needed"
+            return f"with a yes of {', '.join(known.yes) or 'no person'}, and {known.people} are needed"
         if record.approval != known.asks:
             return "under another approval than was given"
         if self._used.get(known.asks, name) != name:

@@ -104,7 +104,7 @@ class Checker:
             self.broken(23, f"the value of a secret stands in {where}")
 
     def asked(self, run: str, step: str, workers: list[str]) -> None:
-        """A model is asked. Whoever took the run after the answer was on record has no reason to."""
+        """A model is asked. A process that took the run after the answer was on record has no reason to."""
         owner, known = self._claims.get(run, ("", frozenset[str]()))
         if owner in workers and step in known:
             self.broken(13, f"run {run} asked its model again for {step}, and had the answer on record")
@@ -188,7 +188,7 @@ class Checker:
 
     def happened(self, effect: Effect) -> None:
         """A service did something."""
-        who = effect.operation or "somebody else"
+        who = effect.operation or "another party"
         self._world.tell(None, f"{effect.service} does it for {who}: {effect.thing} = {effect.value}")
         if not effect.operation:
             return
@@ -210,7 +210,7 @@ class Checker:
             self._lost_update(effect, done)
 
     def _lost_update(self, effect: Effect, done: list[Effect]) -> None:
-        """A repeat must not undo what somebody did after the first application."""
+        """A repeat must not undo what another party did after the first application."""
         first = done[0]
         between = [
             one
@@ -219,7 +219,7 @@ class Checker:
         ]
         late = (effect.operation, effect.attempt) in self._residue or first.at_ms <= self._world.restored_ms
         if not late and any(one.operation != effect.operation for one in between):
-            self.broken(2, f"{effect.operation} was applied again over what somebody else did to {effect.thing}")
+            self.broken(2, f"{effect.operation} was applied again over what another party did to {effect.thing}")
 
     # --- events: records -------------------------------------------------------------------------------------
 
@@ -400,7 +400,7 @@ class Checker:
         if any(self._canary in part for part in self._world.journal.everything()):
             self.leaked("the journal")
         for accident in self._world.loop.accidents:
-            self.broken(19, f"an error that nobody handled: {accident}")
+            self.broken(19, f"an unhandled error: {accident}")
 
     def _at_the_end_of_operations(self) -> None:
         for name, known in self.operations.items():

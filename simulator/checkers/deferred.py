@@ -40,7 +40,7 @@ class _Awaiting:
         """The wall clock until which its answer is awaited."""
         self.person = False
         self.pending = False
-        """Accepted, and nobody has said anything since."""
+        """Accepted, and not answered since."""
         self.status = ""
         self.evidence = ""
         self.forgotten = False
@@ -136,7 +136,7 @@ class Answers:
                 return
 
     def _by_people(self, name: str, record: r.OperationParked | r.Resolved) -> None:
-        """Nobody can tell, so a person is asked; or has said what is so."""
+        """It cannot be proven, so a person is asked, or has answered."""
         match record:
             case r.Resolved(word="happened" | "did_not_happen" as word, evidence=why):
                 self._settled(name, "succeeded" if word == "happened" else "failed", why)
@@ -198,7 +198,7 @@ class Answers:
         known.pending = False
         applications = self._applications(known.tool, name)
         if end.kind == "rejected" and not any(one.status == "failed" or one.recalled for one in applications):
-            self._broken(ONCE, f"{name} was told of a refusal, and nobody has refused it")
+            self._broken(ONCE, f"{name} was notified of a refusal, and the office has not refused it")
         if end.kind == "returned":
             said = msgspec.json.decode(end.result)
             if said not in {one.value for one in applications if one.status == "succeeded"}:
@@ -227,7 +227,7 @@ class Answers:
             message.found = known.status if known is not None else ""
 
     def acknowledged(self, actor: Actor, message: Message) -> None:
-        """Somebody told the sender that this message need not be sent again."""
+        """A process acknowledged this message, so its sender need not send it again."""
         self._world.tell(actor, f"{'refuses' if message.refused else 'acknowledges'} the webhook {message.id}")
         if message.value == "forged" and not message.refused:
             self._broken(ONCE, f"other words under the id {message.id} were taken")
@@ -250,7 +250,7 @@ class Answers:
     # --- at the end of time ----------------------------------------------------------------------------------
 
     async def at_the_end(self) -> None:
-        """Every answer that was acknowledged counts, and what nobody has answered is proven or asked about."""
+        """Every answer that was acknowledged counts, and what has no answer is proven or asked about."""
         rows = await self._world.journal.runs(limit=10_000)
         waits = {row.run: row.waits for row in rows}
         set_aside = {row.run for row in rows if row.reason.startswith("quarantined")}

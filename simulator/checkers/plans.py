@@ -54,7 +54,7 @@ class Plans:
         self._chosen: dict[str, Chosen] = {}
 
     def restored(self) -> None:
-        """The records say less than they did, and what a plan did before them is known to nobody: it is let be."""
+        """The records say less than they did, and what a plan did before them is not known: it is not checked."""
         self._places.clear()
         self._status.clear()
         self._chosen.clear()
@@ -131,7 +131,7 @@ class Plans:
     # --- at the end of time ------------------------------------------------------------------------------------
 
     async def at_the_end(self) -> None:
-        """Every choice of a run that has ended well is on record; what somebody called off was left before it."""
+        """Every choice of a run that has ended well is on record; what was called off was left before it."""
         ended = {row.run for row in await self._world.journal.runs(limit=10_000) if row.status == "completed"}
         for name, place in self._places.items():
             step = f"{place.plan}/s{place.number}"

@@ -81,7 +81,7 @@ class Standing:
                 self.person, self.settled = True, record
 
     def told(self, record: r.AttemptEnded | r.OperationDeferred | r.LateReport) -> None:
-        """What came of an attempt, as far as somebody knows now."""
+        """The end of an attempt, as far as it is known now."""
         match record:
             case r.OperationDeferred(number=number):
                 self.ended.add(number)
@@ -107,7 +107,7 @@ class Standing:
 async def check_records(
     store: Store | Files, acknowledged: Iterable[tuple[str, int, bytes]], broken: Callable[[int, str], None]
 ) -> None:
-    """Look at all records; `acknowledged` are those, by run, number and hash, that somebody was told are durable."""
+    """Look at all records; `acknowledged` are those, by run, number and hash, that a process was told are durable."""
     listed = await store.runs(limit=10_000)
     rows = {row.run: await store.read(row.run, limit=100_000) for row in listed}
     for run, seq, head in acknowledged:
@@ -131,7 +131,7 @@ async def check_records(
 
 
 def _both_open(recorded: str, listed: str) -> bool:
-    """A run that waits is listed as running while somebody has it, or as soon as it is due."""
+    """A run that waits is listed as running while a process drives it, or as soon as it is due."""
     return {recorded, listed} <= {"running", "suspended"}
 
 

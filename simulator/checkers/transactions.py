@@ -277,7 +277,7 @@ class Trips:
             happened = self._effects.get(name)
             if part.intent.tool in HELD and happened:
                 self._left(trip, part)
-            if self._stands(trip, part):  # nobody here accepts that anything stands
+            if self._stands(trip, part):  # no reviewer here lets anything stand
                 self._broken(SAGA, f"{trip.name} is called off, and {name} stands")
             compensations = self._done(trip, name, compensates=True)
             if part.intent.tool in {"gift", "guide"} and len(compensations) > 1:
@@ -288,4 +288,4 @@ class Trips:
         if not trip.by or part.name not in trip.left:
             self._broken(SAGA, f"{trip.name} is called off, and {part.name} left")
         if part.name.partition("/")[2] not in trip.still_standing:
-            self._broken(SAGA, f"{trip.name} is called off, and nobody is told that {part.name} stands")
+            self._broken(SAGA, f"{trip.name} is called off, and no person is told that {part.name} stands")

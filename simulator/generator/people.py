@@ -16,7 +16,7 @@ from simulator.plan import ASKING, PARTS, Fault, Permit, Script, Step, Telling
 
 QUESTION_FAULTS: Final = ("silent", "overslept", "disagree", "misfit", "take_over", "both")
 """What people may do about a question or a hand-over: say nothing, or too late, or two things at once, or what is no
-answer; take the run over, or take it over while somebody else answers."""
+answer; take the run over, or take it over while another person answers."""
 
 GATE_FAULTS: Final[Mapping[str, tuple[str, ...]]] = {
     "wire": (*COMMON, "duplicate"),
@@ -25,7 +25,7 @@ GATE_FAULTS: Final[Mapping[str, tuple[str, ...]]] = {
     "spend": (*COMMON, "duplicate"),
     TOOL: (*COMMON, "duplicate"),
 }
-"""The same for what people have to approve. What one of them relies on may be changed by somebody meanwhile."""
+"""The same for what people have to approve. What one of them relies on may change meanwhile."""
 
 PEOPLE_FAULTS: Final = ("no", "both", "double_click", "overslept", "brief", "meanwhile", "edit", "stand_in", "misfit")
 """What people may do: say no, or yes and no at once; say yes twice; say it too late, or for moments only; change
@@ -33,7 +33,7 @@ meanwhile what they are asked about; approve it with other arguments; answer in 
 fits neither."""
 
 REVIEW_FAULTS: Final = ("retry", "same_key")
-"""What people may do about what did not happen, or what nobody knows: order another attempt."""
+"""What people may do about what did not happen, or what is not known: order another attempt."""
 
 COMPENSATION_FAULTS: Final = ("compensation", "compensation", "unfit_compensation")
 """What people may order about what happened: a compensation, also with a result that the tool could not have given."""
@@ -61,7 +61,7 @@ def _gated(chance: random.Random, number: int, group: int) -> Step:
 
 
 def permits_of(chance: random.Random) -> tuple[Permit, ...]:
-    """Now and then somebody allows beforehand what people would be asked about: seldom more than once."""
+    """Now and then a person permits beforehand what people would be asked about: seldom more than once."""
     return tuple(_permit(chance) for _ in range(chance.choice((1, 1, 2)))) if chance.random() < 0.08 else ()
 
 
@@ -125,12 +125,12 @@ def of_people(chance: random.Random, scripts: tuple[Script, ...], *, policy: boo
 
 
 def of_reviews(chance: random.Random, *, reviews: bool) -> tuple[Fault, ...]:
-    """What people do about what nobody could decide, beside saying what is so."""
+    """What people do about operations that no rule could decide, beside saying what is so."""
     return tuple(of_calls(chance, "review", REVIEW_FAULTS)) if reviews else ()
 
 
 def with_guides(scripts: tuple[Script, ...], chance: random.Random) -> tuple[Script, ...]:
-    """Some agents end with a trip that needs a guide: nobody but a person can tell what became of that."""
+    """Some agents end with a trip that needs a guide: only a person can tell what became of that."""
     return tuple(
         Script(script.id, (*script.steps[:-1], _guided(chance, script.steps[-1], number)))
         if chance.random() < 0.4
@@ -147,7 +147,7 @@ def _guided(chance: random.Random, last: Step, number: int) -> Step:
 
 
 def of_compensations(chance: random.Random, scripts: tuple[Script, ...], *, reviews: bool) -> tuple[Fault, ...]:
-    """What goes wrong with guides and what nobody else can tell of on a trip, and what people do about it."""
+    """What goes wrong with guides and what only people can tell about a trip, and what people do about it."""
     parts = {part for script in scripts for step in script.steps for part in step.parts}
     faults = [fault for service in ("guide", "unguide") for fault in of_calls(chance, service, COMMON)]
     faults += [Fault("reply_lost", 1, service) for service in ("guide", "send") if chance.random() < 0.4]
@@ -202,7 +202,7 @@ def of_questions(chance: random.Random, scripts: tuple[Script, ...]) -> tuple[Fa
 
 
 def _contested(chance: random.Random) -> Iterator[Fault]:
-    """Somebody else is at the same thing, so that people are asked again, and may say so for moments only."""
+    """Another party is at the same thing, so that people are asked again, and may say so for moments only."""
     yield Fault("overtaken", 1, "adjust", chance.randrange(100, 120_000))
     yield Fault("overtaken", 2, "adjust", chance.randrange(100, 120_000))
     if chance.random() < 0.3:

@@ -68,7 +68,7 @@ RESTORE_FAULTS: Final = ("backup", "restore")
 
 CASE_FAULTS: Final = ("declined", "at_once", "slowly", "number_again")
 """What may become of an accepted request: an office refuses it after all, decides it before its own response has
-travelled, or long after the deadline; or it gives out a number twice, and then nobody hears of the second case."""
+travelled, or long after the deadline; or it gives out a number twice, and then no run learns of the second case."""
 
 HOOK_FAULTS: Final = ("never", "overdue", "twice", "shuffled", "restated", "stray", "other_words")
 """What may become of the webhook with the answer."""

@@ -55,7 +55,7 @@ def _endless(case: Any) -> Case:
 
 
 def one_name_is_two(steps: Any) -> Any:
-    """Whoever says yes is counted twice."""
+    """A person who approves is counted twice."""
     approved = steps[r.ApprovalGranted]
 
     def twice(operation: Any, record: Any, boot: str) -> Any:
@@ -139,7 +139,7 @@ def any_call_fits(original: Any) -> Any:
 
 
 def not_counted(original: Any) -> Any:
-    """Uses are written down where nobody looks for them."""
+    """Uses are written down where they are not looked for."""
 
     def use_post(permission: str, spent: Any, use: Any) -> Any:
         post = original(permission, spent, use)
@@ -176,7 +176,7 @@ def endless(original: Any) -> Any:
 
 
 def irrevocable(original: Any) -> Any:
-    """That somebody took it back is not looked at."""
+    """A revocation is ignored."""
 
     def why_not(permission: Any, spent: Any, cost: float, now_ms: int) -> Any:
         return original(permission, replace(spent, revoked_by=""), cost, now_ms)

@@ -310,7 +310,7 @@ REVIEWS: Final = (
         "holdfast.agent.model_calls:tools_for",
         with_all_tools,
     ),
-    # What they say about what nobody could decide.
+    # Their answers about operations that no rule could decide.
     Mutant(
         "given up and sent",
         "what did not happen is sent again unasked",

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 
 AGAIN_MS: Final = 15_000
-"""After that time somebody says it again who has not been heard."""
+"""After that time, a person whose answer was not acknowledged gives it again."""
 
 
 class Errand:
-    """One thing to be said. It is over once it was taken down, or refused and whoever said it told why.
+    """One thing to be said. It is over once it was taken down, or refused with a reason.
 
     `deed` says it, and `told` hears by whom it was taken down, and whether it was refused.
     """
@@ -144,7 +144,7 @@ class People:
         """Every word that was said, whether anybody took it down or not."""
 
     def busy(self) -> bool:
-        """Whether somebody has something to say still."""
+        """True if a person still has an answer to give."""
         return any(not one.over for one in self._errands)
 
     def restored(self) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 ONCE: Final = 16
 BEFORE: Final = 9
 LATE_MS: Final = 60_000
-"""Whoever drives a run knows long before that what was said to it; nobody here looks less often than every 10 s."""
+"""The process that drives a run receives its messages long before that: each looks at least every 10 s."""
 _NAMED: Final = re.compile(r"message \d+")
 
 
@@ -110,7 +110,7 @@ class Messages:
     def _heard_at(self, run: str, step: str, messages: tuple[int, ...]) -> None:
         known = self._runs[run]
         if strange := [entry for entry in messages if entry not in known.received]:
-            self._broken(ONCE, f"{run}/{step} heard {strange}, which nobody has told run {run}")
+            self._broken(ONCE, f"{run}/{step} received {strange}, which was not sent to run {run}")
         known.heard[step] = messages
         if messages:
             self._reached("heard")

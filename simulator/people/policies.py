@@ -201,7 +201,7 @@ class Rulings:
         if before is not None and before.policy == record.policy:
             self._broken(LIVE, f"{name} was judged twice by {record.policy}")
         if record.policy not in _VERSIONS:
-            self._broken(LIVE, f"{name} was judged by {record.policy}, which is nobody's policy")
+            self._broken(LIVE, f"{name} was judged by {record.policy}, which is not the policy of any process")
             return
         rule = self._rule_for(name, record)
         asked_before = bool(ruling.why) and ruling.word == "ask"

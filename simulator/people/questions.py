@@ -70,11 +70,11 @@ class Questions:
         """Which agent goes on below a step."""
 
     def busy(self) -> bool:
-        """Whether somebody has something to say still."""
+        """True if a person still has an answer to give."""
         return any(not one.over for one in self._errands)
 
     def restored(self) -> None:
-        """The records say less than they did: whoever is asked still is asked anew."""
+        """The records say less than they did: questions that are open are asked anew."""
         for part in (self._known, self._over, self._handed):
             part.clear()
         for errand in self._errands:
@@ -112,7 +112,7 @@ class Questions:
         self._somebody_answers(self._known[name])
 
     def _answered(self, known: _Question, given: Answered) -> None:
-        """An answer is on record: somebody said that, or the time is over, and it is the first."""
+        """An answer is on record: a person gave it, or the time is over, and it is the first."""
         name, asked = operation_id(known.run, known.step), known.asked
         if known.answered is not None:
             self._broken(ONCE, f"{name} was answered twice")
@@ -144,7 +144,7 @@ class Questions:
         self._reached("handed to an agent")
 
     def _started(self, run: str, step: str, intent: r.Intent | None) -> None:
-        """An attempt is on record: nobody has taken the run over, and whoever goes on in it may do that."""
+        """An attempt is on record: no person has taken the run over, and the agent that goes on in it may do that."""
         serves = self._world.checker.operations[operation_id(run, step)].intent
         if run in self._over and not (serves is not None and serves.serves):
             self._broken(LIVE, f"{run}/{step} begins, and {self._over[run]} had taken run {run} over")
@@ -211,14 +211,14 @@ class Questions:
         self._errands.append(errand)
 
     def _told(self, known: _Question, word: _Word, _actor: Actor, refused: bool) -> None:
-        """Whoever is told that their word counts was the first; who speaks alone, in time, and to the point is."""
+        """An answer that was accepted was the first one. A lone, valid answer in time is accepted."""
         name = operation_id(known.run, known.step)
         word.taken = not refused
         self._reached("a word refused" if refused else "a word taken down")
         if word.taken and not word.fits:
             self._broken(ONCE, f"{word.value!r} was taken for an answer to {name}")
         if word.taken and any(one.taken and one is not word for one in known.words):
-            self._broken(ONCE, f"{name} was answered by {word.by} after somebody else had")
+            self._broken(ONCE, f"{name} was answered by {word.by} after another person had")
         if word.taken and known.answered is not None and not _is(word, known.answered):
             self._broken(
                 ONCE, f"{word.by} was told to be the first to answer {name}, and {known.answered} is on record"
@@ -245,7 +245,7 @@ class Questions:
                 self._broken(ONCE, f"{taken[0].by} answered {name}, and that is not on record")
 
     def _waits(self, known: _Question) -> bool:
-        """Whether code is not told something else instead: by a message, or by whoever took the run over."""
+        """True if code receives nothing else instead: no message, and nothing from a person who took the run over."""
         gone = self._world.checker.messages.interrupted(known.run) or known.run in self._over
         return not gone and self._world.restored_ms < 0
 

@@ -99,14 +99,14 @@ class CompensationOrders:
 
 
 LOOK_MS: Final = 10 * 60_000
-"""Nobody stands still that long with a request in its hands: what is not there by then does not come."""
+"""No process stands still that long with a request in its hands: what is not there by then does not come."""
 
 AGAIN_MS: Final = 60_000
 TRIES: Final = 5
 
 
 class _Item(msgspec.Struct):
-    """An operation that nobody could decide. `tries` is how often somebody has looked at it."""
+    """An operation that no rule could decide. `tries` is how often a reviewer has looked at it."""
 
     by: str
     open: bool = True
@@ -136,11 +136,11 @@ class Reviews:
         self._waiting = 0
 
     def busy(self) -> bool:
-        """Whether somebody is about to look, or to say something."""
+        """True if a reviewer is about to look at it, or to answer."""
         return self._waiting > 0
 
     def restored(self) -> None:
-        """What was said is forgotten, and nobody can say what was done before: it is let be."""
+        """What was said is forgotten, and what was done before cannot be known: it is not checked."""
         self._items.clear()
 
     # --- events ----------------------------------------------------------------------------------------------
@@ -167,7 +167,7 @@ class Reviews:
         self._later(LOOK_MS, name)
 
     def _resolved(self, name: str, record: r.Resolved) -> None:
-        """A person's word is on record: somebody said that, and it was not decided before."""
+        """A person's answer is on record: it was given, and the operation was not decided before."""
         item = self._items.get(name)
         result = None if record.result == r.NOTHING else msgspec.json.decode(record.result)
         if item is None or record.by != item.by or not any(_says(one, record.word, result) for one in item.said):
@@ -207,7 +207,7 @@ class Reviews:
         self._world.later(ms, functools.partial(self._look, name))
 
     def _look(self, name: str) -> None:
-        """Somebody looks what is so, once nothing is on its way any more, and says it."""
+        """A reviewer looks at the service once nothing is on its way any more, and answers."""
         self._waiting -= 1
         item, world = self._items.get(name), self._world
         if item is None or not item.open or item.tries >= TRIES or world.closing:
@@ -231,10 +231,10 @@ class Reviews:
             item.same_key = True
             return RetrySameKey("the same once more")
         if done and fault.kind == "unfit_compensation":
-            return CompensateAnswer("it is there, and nobody wants it", len(done))
+            return CompensateAnswer("it is there, and it is not wanted", len(done))
         if done and fault.kind == "compensation":
             self._compensations.ordered(name, item.by)
-            return CompensateAnswer("it is there, and nobody wants it", done[-1].value)
+            return CompensateAnswer("it is there, and it is not wanted", done[-1].value)
         if done:
             return HappenedAnswer("it is there", done[-1].value)
         return DidNotHappenAnswer("retry" if fault.kind == "retry" else "give_up", "it is not there")

@@ -107,7 +107,7 @@ class Permits:
     # --- at the end of time ----------------------------------------------------------------------------------
 
     async def at_the_end(self) -> None:
-        """Each permission was given by somebody, and no more left on it than that."""
+        """Each permission was given by a person, and covers all calls that were sent under it."""
         journal = self._world.journal
         given = {
             one.id: one
@@ -116,7 +116,7 @@ class Permits:
         for permission, uses in self._used.items():
             standing = given.get(permission)
             if standing is None or msgspec.structs.replace(standing, id="") not in self._terms:
-                self._broken(LIVE, f"{uses[0].operation} left on {permission}, which nobody gave")
+                self._broken(LIVE, f"{uses[0].operation} was sent under {permission}, which was never given")
                 continue
             self._within(standing, uses)
             counted = [msgspec.json.decode(e.body, type=Use) for e in await journal.entries(uses_stream(permission))]

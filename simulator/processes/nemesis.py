@@ -123,7 +123,7 @@ def _shutdown(_world: World, life: Life, _ms: int) -> None:
 
 
 def _deploy(world: World, life: Life, _ms: int) -> None:
-    """Whoever starts from now on runs newer code; this one leaves at once."""
+    """Processes that start from now on run newer code; this one leaves at once."""
     world.newer = True
     life.leave()
 
@@ -151,12 +151,12 @@ def _clock_jump(world: World, _life: Life, ms: int) -> None:
 
 
 def _backup(world: World, _life: Life, _ms: int) -> None:
-    """Somebody copies the journal, while everything goes on."""
+    """The journal is copied while everything goes on."""
     world.back_up()
 
 
 def _restore(world: World, life: Life, ms: int) -> None:
-    """The machine was lost: it starts again with the copy, and somebody looks at it `ms` later."""
+    """The machine was lost: it starts again with the copy, and an operator confirms it `ms` later."""
     if world.restore(ms):
         _power(world, life, ms)
 

@@ -1,8 +1,8 @@
-"""Offices: services that accept a request now and answer it later, by webhooks that nobody can rely on.
+"""Offices: services that accept a request now and answer it later, by unreliable webhooks.
 
 An office keeps its word (what it announces is what it did), and nothing else: its messages come before its own
-response was read, twice, out of order, under a number that nobody waits for, long after every deadline, or never. As
-senders of webhooks do, it sends a message again until somebody acknowledges it.
+response was read, twice, out of order, under a number that no run waits for, long after every deadline, or never. As
+senders of webhooks do, it sends a message again until a process acknowledges it.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Office:
         return Reply(202, application.number)
 
     def _given_out(self) -> str:
-        """A number that somebody waits under already, if there is one."""
+        """A number under which a run waits already, if there is one."""
         waiting = (one.number for one in self.applications if self._world.checker.answers.waits_under(one.key))
         return next(waiting, "") if self._service.able.accepts == "under its number" else ""
 
@@ -176,7 +176,7 @@ class Office:
         self._send(recall, 0)
 
     def _contradict(self, message: Message) -> None:
-        """Whoever sends other words under an id that was heard before has to be refused."""
+        """A message with another text under an id that was received before has to be refused."""
         if not message.heard:
             self._world.later(10_000, lambda: self._contradict(message))
             return
@@ -188,7 +188,7 @@ class Office:
         self._world.later(after_ms, lambda: self._deliver(message, 0))
 
     def _deliver(self, message: Message, tries: int, *, once: bool = False) -> None:
-        """To any process that is awake; again after a while, until somebody has acknowledged it."""
+        """To any process that is awake; again after a while, until one has acknowledged it."""
         world = self._world
         if message.heard or world.closing:
             return

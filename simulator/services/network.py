@@ -115,7 +115,7 @@ class Traffic:
                 tell(Reply(429, "busy", retry_after=ms / 1000))
             case "overtaken":
                 service.by_somebody(request.thing, f"somebody {len(service.effects)}")
-                tell(Reply(429, "somebody else is at it", retry_after=ms / 1000))
+                tell(Reply(429, "another party is at it", retry_after=ms / 1000))
             case "lie":
                 tell(Reply(200, LIE))
             case "error_after":
@@ -133,4 +133,4 @@ class Traffic:
 
 
 def _nobody(_: Reply) -> None:
-    """The answer to a request that nobody waits for."""
+    """The answer to a request whose caller does not wait."""

@@ -113,7 +113,7 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 class Effect(msgspec.Struct, frozen=True):
-    """Something that really happened. `operation` is empty where somebody else did it."""
+    """Something that really happened. `operation` is empty where another party did it."""
 
     number: int
     at_ms: int

@@ -153,7 +153,7 @@ class _Life:
             reviewer.streak = 0.0
 
     def expire(self, item: _Item) -> None:
-        """Nobody came to it: it is refused, right or wrong, without a look. What was done already stays done."""
+        """No reviewer came to it: it is refused, right or wrong, without a look. What was done already stays done."""
         if not item.planted and item.route != "shadow":
             self.lived.expired += 1
             self.lived.costs.refused += 0.0 if item.case.wrong else self.year.expired

@@ -106,7 +106,10 @@ def mean(case: Case, item: str, shown: str) -> None:
         if name in case.path_parameters:
             case.path_parameters[name] = value
     body = case.body if isinstance(case.body, dict) else {}
-    if "items" in body:
+    if "agent" in body:
+        body.update(agent="mails", input="eve", queue="default", tenant="", priority=0)
+        body.pop("key", None)
+    elif "items" in body:
         body["items"] = [{"item": item, "shown": shown}]
     elif "shown" in body:
         body.update(item=item, shown=shown)

@@ -217,7 +217,7 @@ def test_a_fork_inherits_failures_too(holdfast: Lab):
     ("step", "new", "problem"),
     [
         ("refund#9", "x", "run ticket-1 has no step refund#9"),
-        ("refund#1", "ticket-1", "there is a run ticket-1 already"),
+        ("refund#1", "ticket-1", "run ticket-1 exists already"),
         ("refund#1", "a b", "'a b' cannot name a run"),
     ],
 )

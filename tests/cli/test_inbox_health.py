@@ -37,7 +37,7 @@ def test_what_waits_is_told_with_whose_turn_it_is(desk: Lab):
 
 
 def test_haste_rings_and_a_monitor_sees_it(desk: Lab):
-    """Twelve answers as quick as a test can give them: nobody has read these."""
+    """Twelve answers as quick as a test can give them: they cannot have been read."""
     names = [f"sure-{number}" for number in range(12)]
     asked(desk, *names)
     for name in names:

@@ -154,7 +154,7 @@ def test_a_worker_that_is_killed_while_it_sends_leaves_what_nobody_can_tell(aske
         ("channels: [", "not YAML: line"),
         ("channels: []\nextra: 1", "unknown field"),
         ("channels: [{name: x}]", "one of mail, slack_env"),
-        ("channels: [{mail: ann@example.com}]", "sent by a server"),
+        ("channels: [{mail: ann@example.com}]", "a mail channel needs a server"),
         ("channels: [{slack_env: SLACK_URL, after: soon}]", "not a duration"),
         ("channels: [{slack_env: 'https://hooks.example.com/T0/B0/s3cret'}]", "given as a value"),
         ("channels: [{slack_env: A}, {slack_env: B}]", "two channels are called slack"),

@@ -1,4 +1,4 @@
-"""Wherever a page or a message tells somebody to run a command, that command exists, with those options."""
+"""Wherever a page or a message says to run a command, that command exists, with those options."""
 
 import re
 from pathlib import Path

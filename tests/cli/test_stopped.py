@@ -1,4 +1,4 @@
-"""`holdfast worker` and runs that stopped while nobody knew whether their effect had happened."""
+"""`holdfast worker` and runs that stopped while an effect of theirs was unknown."""
 
 from tests.cli.lab import Lab
 

@@ -17,7 +17,7 @@ def book(airport: str) -> str:
 
 @agent(run_id="trip-{name}", tools=[book])
 async def desk(run: Run, name: str) -> str:
-    """Fly to Kennedy, if nobody wants anything else."""
+    """Fly to Kennedy, if no message asks for anything else."""
     await run.facts.learn("airport", "JFK", source="the request")
     while True:
         try:
@@ -102,7 +102,7 @@ async def beat() -> None:
 
 @agent(run_id="heart-{name}", tools=[beat])
 async def heart(run: Run, name: str) -> str:
-    """Beat until somebody says stop."""
+    """Beat until a message says stop."""
     while True:
         try:
             await beat()

@@ -43,7 +43,7 @@ def ship(order: str) -> str:
 
 @tool
 async def tell(order: str) -> None:
-    """A plain write: nobody can settle it."""
+    """A plain write: no evidence can settle it."""
 
 
 @agent(run_id="order-{order}", tools=[pay, ship])

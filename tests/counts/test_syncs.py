@@ -17,7 +17,7 @@ import pytest
 PROGRAM = Path(__file__).parent / "steps.py"
 FEW, MANY = 10, 50
 
-# Only the journal's own files count: the anchor beside them is renewed once a second and nobody waits for it.
+# Only the journal's own files count: the anchor beside them is renewed once a second and no step waits for it.
 SYNC = re.compile(r"\b(?:fsync|fdatasync)\(\d+<[^>]*journal\.db(?:-wal|-journal)?>")
 
 

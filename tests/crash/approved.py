@@ -27,7 +27,7 @@ async def drive(app: Holdfast) -> str:
 
 
 async def approve(app: Holdfast) -> str:
-    """A person says yes; where somebody has said so before, what that person is told."""
+    """A person says yes; where another person has said so before, what that person is told."""
     try:
         await app.service.approve(OPERATION, by="bea")
     except UsageError as told:

@@ -81,7 +81,7 @@ class Case:
         return self._lives.live(what, str(self._journal), point, number)
 
     def says(self, what: str) -> Any:
-        """What one life hears in which nobody dies."""
+        """What code receives in one life in which no process dies."""
         assert self.live(what) == 0
         return self._left()[0]
 

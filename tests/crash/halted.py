@@ -10,7 +10,7 @@ from holdfast.people.items import items
 from tests.crash.desks import note_once, serve_desk
 
 ITEM = "trip-ann"
-CITY = ["Oslo"]  # what its code books first, as long as nobody changes it
+CITY = ["Oslo"]  # what its code books first, unless a person changes it
 WORDS: dict[str, a.Answer] = {"resume": a.Resume(), "take over": a.TakeOver(), "call off": a.Abandon("too late")}
 
 

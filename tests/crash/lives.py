@@ -73,7 +73,7 @@ class _Lives:
             ended = self.case.work(kill=kill, delays=self.plan.delays, words=words, settings=PATIENT)
             assert ended.status is not None, f"a worker hung\n{ended.log}"
             if ended.killed:
-                assert kill is not None, "a worker died that nobody killed"
+                assert kill is not None, "a worker died that was not killed"
                 self.kills += 1
                 self._look()
                 continue
@@ -103,7 +103,7 @@ class _Lives:
         history, testimony = check(stored, world, RUN)
         plain = history.operations.get(PLAIN)
         if plain is not None and self.word is None:
-            assert len(plain.attempts) <= 1, "a plain write was attempted again and nobody ordered it"
+            assert len(plain.attempts) <= 1, "a plain write was attempted again without an order"
         if self.asked_once_decided is None and decisions(stored, RUN):
             self.asked_once_decided = asked(world)
         if self.asked_once_decided is not None:
@@ -136,7 +136,7 @@ def _end_state(world, result):
 
 
 def _story(case):
-    """The records, for whoever reads the failure."""
+    """The records, for the reader of the failure."""
     rows = case.stored().rows.get(RUN, [])
     requests = [
         f"  {request['kind']} {request.get('operation', '')} attempt {request.get('attempt', '')}"

@@ -44,9 +44,9 @@ class WatchedJournal(SqliteJournal):
         self._points.reached("after_lease")
         return claimed
 
-    async def take(self, *taking):
+    async def take(self, request):
         self._points.reached("before_take")
-        granted = await super().take(*taking)
+        granted = await super().take(request)
         self._points.reached("after_take")
         return granted
 

@@ -1,4 +1,4 @@
-"""Drives runs whose payment nobody can prove, and gives every answer to the review of it, in processes that die.
+"""Drives runs whose payment cannot be proven, and gives every answer to the review of it, in processes that die.
 
 A life does `CASE ORDER`: `drive` goes on with the run of that case, anything else is an answer. The line to the bank is
 cut at the first request: `landed` and `booked` have paid by then, `lost` has not, and for `keyed` the bank dedupes.

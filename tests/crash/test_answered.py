@@ -1,5 +1,5 @@
 """Every answer of a person, in processes that are really killed: at every point of giving it, and at every point of what
-it lets happen. The effect is a plain write, so a second one would be noticed by nobody else.
+it lets happen. The effect is a plain write, so only this test would notice a second one.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ HEARD = {"edit": "paid 7000", "stand_in": "by hand", "ask_back": "asked_back: wh
 
 @pytest.fixture
 def after(fresh: Callable[[], Case]) -> Callable[..., Callable[[], Case]]:
-    """A journal after these lives, in which nobody died."""
+    """A journal after these lives, in which no process died."""
 
     def begun(*before: str) -> Case:
         case = fresh()
@@ -39,7 +39,7 @@ def test_a_kill_while_it_is_said_leaves_it_said_or_not(after: Callable[..., Call
             assert case.live(word) == 0
             heard, _ = case.says("drive")
         if word == "edit":
-            assert case.effects() == [], "an edit alone sends nothing, whoever died"
+            assert case.effects() == [], "an edit alone sends nothing, whichever process died"
             assert case.live("agree") == 0
             heard, _ = case.says("drive")
         assert (heard[0], len(case.effects())) == (HEARD[word], PAID[word])

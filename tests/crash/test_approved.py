@@ -1,5 +1,5 @@
 """An approval whose processes are really killed: at every occurrence of every point of asking for it, of giving it, and
-of sending what it lets through. The effect is a plain write, so a second one would be noticed by nobody else.
+of sending what it lets through. The effect is a plain write, so only this test would notice a second one.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ def asked(case: Case) -> Case:
 
 
 def finish(case: Case) -> None:
-    """Nobody dies any more: it is asked, approved where it was not, and paid once."""
+    """No process dies any more: it is asked, approved where it was not, and paid once."""
     said = case.says("drive")
     if said.startswith("waits: "):
         assert case.effects() == []

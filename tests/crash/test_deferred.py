@@ -77,7 +77,7 @@ class Office:
 
 
 def finish(office: Office) -> None:
-    """Nobody dies any more: the run goes on, its answer comes, and it ends, having asked once."""
+    """No process dies any more: the run goes on, its answer comes, and it ends, having asked once."""
     assert office.drive() == 0
     if office.heard()[0] != DONE:
         assert office.heard()[0].startswith("waits: "), office.heard()
@@ -127,7 +127,7 @@ def test_a_kill_at_every_point_of_asking(lives: Forks, tmp_path: Path, early: bo
 
 
 def test_what_cannot_be_asked_for_again_is_not(lives: Forks, tmp_path: Path):
-    """Where its number died with its process, nobody can tell for what the answer is: a person is asked."""
+    """Where its number died with its process, it cannot be known for what the answer is: a person is asked."""
     points = points_of(accepted(lives, tmp_path / "office", "plain"))
     for point, number in points:
         office = Office(lives, tmp_path / "office", "plain")

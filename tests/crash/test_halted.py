@@ -1,5 +1,5 @@
 """A run that cannot go on, whose processes are really killed while it stops and while a person says how it goes on:
-the item is there until somebody answers, the first word counts, and nothing is done twice.
+the item is there until a person answers, the first word counts, and nothing is done twice.
 """
 
 from collections.abc import Callable

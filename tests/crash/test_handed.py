@@ -25,7 +25,7 @@ def answered(case: Case) -> Case:
 
 
 def finish(case: Case) -> None:
-    """Nobody dies any more: a second answer counts where the first does not, and the other agent goes on with it."""
+    """No process dies any more: a second answer counts where the first does not, and the other agent goes on with it."""
     city = "Quito" if case.says("Quito") == "said" else "Lima"
     said = case.says("drive")
     if said.startswith("waits: "):

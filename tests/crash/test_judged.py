@@ -1,6 +1,6 @@
 """A ruling whose processes are really killed: at every occurrence of every point of a run that a policy judges.
 
-Whoever goes on has another policy. What was ruled stands once anything could have been sent by it; before that nothing
+The process that goes on has another policy. What was ruled stands once anything could have been sent by it; before that nothing
 was sent, and the new policy judges.
 """
 

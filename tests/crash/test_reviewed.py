@@ -39,7 +39,7 @@ def begun(fresh: Callable[[], Case], about: str, *answers: str) -> Case:
 
 
 def driven(case: Case, about: str) -> str:
-    """The run, as far as it comes. Whoever learns on the way that it was called off lets go of it: it is due at once."""
+    """The run, as far as it comes. A process that learns on the way that it was called off releases it: it is due at once."""
     said: str = case.says(f"{about} drive")
     return case.says(f"{about} drive") if "is called off" in said else said
 

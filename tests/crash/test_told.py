@@ -1,6 +1,6 @@
 """A run that is told something, and one that is handed over, whose processes are really killed: at every occurrence of
 every point of telling, of hearing, of booking what is wanted then, of answering and of taking over. The booking is a
-plain write, so a second one, or one of what nobody wants any more, would be noticed by nobody else.
+plain write, so only this test would notice a second one, or one that is not wanted any more.
 """
 
 from collections.abc import Callable
@@ -39,7 +39,7 @@ def taken(case: Case) -> Case:
 
 
 def finish(case: Case) -> None:
-    """Nobody dies any more: it is told, hears once, and books what is wanted; it is given back, or it is somebody's."""
+    """No process dies any more: it is told, hears once, and books what is wanted; it is given back, or it is somebody's."""
     said = case.says("drive")
     if "JFK" in said:  # it was not told yet
         assert case.says("tell") == "done"

@@ -67,7 +67,7 @@ def test_a_kill_at_every_point_changes_nothing(lives: Forks, tmp_path: Path, sce
             begin(lives, scenario, place)
             assert live(lives, scenario, place, point, number) == -9, f"{point} was not reached a {number}. time"
             kills += 1
-            assert live(lives, scenario, place) == 0, f"{scenario}: nobody could go on after {point} {number}"
+            assert live(lives, scenario, place) == 0, f"{scenario}: no process could go on after {point} {number}"
             assert world_of(place) == EXPECTED[scenario], f"{scenario}: killed at {point} {number}"
             said, _ = heard(place)
             same = said.split(";")[0][:6] == undisturbed[:6] if scenario != "undo" else said in {"aborted", "undone"}

@@ -62,7 +62,7 @@ class World:
 
 
 class Witness:
-    """All cases together, and a log of every request for whoever looks at a failure."""
+    """All cases together, and a log of every request for the reader of a failure."""
 
     def __init__(self, log):
         self.worlds = {}
@@ -130,7 +130,7 @@ class Witness:
 async def main(log):
     server = await asyncio.start_server(Witness(log).serve, "127.0.0.1", 0, backlog=256)
     print(server.sockets[0].getsockname()[1], flush=True)
-    await asyncio.to_thread(sys.stdin.read)  # whoever started us is gone when this ends
+    await asyncio.to_thread(sys.stdin.read)  # the process that started us is gone when this ends
 
 
 if __name__ == "__main__":

@@ -69,7 +69,7 @@ Enter = Callable[..., Page]
 
 @pytest.fixture
 def enter(browser: Browser, desk: Served) -> Iterator[Enter]:
-    """A browser in which somebody has signed in, on the inbox. Whatever it does wrong fails the test."""
+    """A browser in which a user has signed in, on the inbox. Whatever it does wrong fails the test."""
     contexts: list[BrowserContext] = []
     watch = Watch(desk.address)
     known: set[str] = set()

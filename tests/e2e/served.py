@@ -68,14 +68,14 @@ class Served:
         return asyncio.run_coroutine_threadsafe(what(self.app), self._loop).result(timeout=30)
 
     def begin(self, agent: Any, given: Any) -> None:
-        """Start a run that will ask somebody."""
+        """Start a run that will ask a person."""
 
         async def until_it_asks(app: Holdfast) -> None:
             try:
                 await app.run(agent, given)
             except RunSuspended:
                 return
-            raise AssertionError("nobody was asked")
+            raise AssertionError("no person was asked")
 
         self.do(until_it_asks)
 

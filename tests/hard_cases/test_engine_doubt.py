@@ -68,7 +68,7 @@ async def test_the_branch_that_the_clock_chose_yesterday_is_not_forgotten_today(
 
     @agent(run_id="r-{name}")
     async def desk(run: Run, name: str) -> None:
-        evening = lab.loop.time() > 3600  # the bare clock, which nobody journals
+        evening = lab.loop.time() > 3600  # the bare clock, which is not journaled
         await (invoice if evening else charge)(name)
         await run.sleep(timedelta(hours=2))
 

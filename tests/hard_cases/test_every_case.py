@@ -18,7 +18,7 @@
 | 14 | clocks that disagree shorten a window |
 | 15 | a restored backup or a copy sends again |
 | 16 | what comes from outside is lost, or counts twice |
-| 17 | planned and started are told apart by nobody, and preconditions go stale before the first attempt |
+| 17 | planned and started are not told apart, and preconditions go stale before the first attempt |
 | 18 | a held effect has its result too early, or several effects cannot be taken back |
 | 19 | what is redacted is missing for a retry, and for comparison |
 | 20 | newer code judges attempts that older code made |
@@ -26,7 +26,7 @@
 | 22 | a run that a bug stopped can only be begun anew, with its effects |
 | 23 | the first pass sees objects, and replay sees what was stored |
 | 24 | an outcome is told before it is durable |
-| 25 | nobody knows who proved it |
+| 25 | the proof names no source |
 """
 
 import ast

@@ -1,4 +1,4 @@
-"""A machine that was started again: what was waited for before it counts from then on, whoever takes the run."""
+"""A machine that was started again: what was waited for before it counts from then on, whichever process takes the run."""
 
 from datetime import timedelta
 

@@ -110,7 +110,7 @@ class Office:
                 self.wfile.write(text)
 
             def log_message(self, *_: object) -> None:
-                """Nobody reads it."""
+                """Nothing reads it."""
 
         server = ThreadingHTTPServer((LOOPBACK, 0), Door)
         serving = threading.Thread(target=server.serve_forever, args=(0.01,))

@@ -1,4 +1,4 @@
-"""Commits are taken back by commits, in real repositories, whoever else worked there meanwhile."""
+"""Commits are taken back by commits, in real repositories, whatever other people committed meanwhile."""
 
 import subprocess
 from pathlib import Path
@@ -37,7 +37,7 @@ def forward(status: str = "succeeded") -> Operation[str]:
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Path:
-    """A release that was made by the operation, and a commit of somebody else after it."""
+    """A release that was made by the operation, and a commit of another person after it."""
     place = tmp_path / "service"
     place.mkdir()
     git(place, "init", "-q", "-b", "main")

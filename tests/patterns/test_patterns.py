@@ -136,7 +136,7 @@ async def called_off(run: Run, given: str) -> str:
                     await open_ticket("Broken")
                 case "hold" | "captured":
                     hold = await hold_money(700)
-                    if given == "captured":  # by somebody else, beside this run
+                    if given == "captured":  # by another party, beside this run
                         asked(f"/holds/{hold}/capture")
                 case _:
                     await wire(700)

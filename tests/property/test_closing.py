@@ -149,7 +149,7 @@ def test_on_the_way_forward_one_thing_leaves_at_a_time_and_the_pivot_first(found
 
 @given(members())
 def test_a_person_who_accepts_ends_it(found: list[Member]):
-    """Whoever lets everything stand that is stuck gets to the end, once nothing is on its way."""
+    """A reviewer who lets everything stand that is stuck gets to the end, once nothing is on its way."""
     found = [
         m
         for m in found

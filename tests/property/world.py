@@ -25,7 +25,7 @@ class Effect:
 
 @dataclass
 class World:
-    """What the service holds, and what somebody else changed there."""
+    """What the service holds, and what another party changed there."""
 
     contract: Contract
     effects: list[Effect] = field(default_factory=list)

@@ -57,7 +57,7 @@ async def letter(to: str) -> str:
 
 @tool(timeout=SHORT, retry=SOON)
 def letter_from_a_thread(to: str) -> str:
-    """The same, where nobody can cancel it."""
+    """The same, where it cannot be cancelled."""
     line.send_and_block("token", to)
     current_operation().check_send()
     found = {**identity(), "key": current_operation().marker}
@@ -66,7 +66,7 @@ def letter_from_a_thread(to: str) -> str:
 
 @tool(timeout=SHORT, retry=SOON)
 def letter_past_the_check(to: str) -> str:
-    """Between the last check and the first byte there is a gap, and here somebody can stop the process in it."""
+    """Between the last check and the first byte there is a gap, and here a test can stop the process in it."""
     current_operation().check_send()
     line.send_and_block("token", to)
     found = {**identity(), "key": current_operation().marker}

@@ -81,7 +81,7 @@ def test_a_stale_owner_that_had_sent_is_found_out(case):
 
 
 def test_a_gap_after_the_last_check_sends_late_and_is_waited_for(case):
-    """Nobody can stop that send; but while the process lives its call counts as open, so nothing is sent again."""
+    """That send cannot be stopped; but while the process lives its call counts as open, so nothing is sent again."""
     case.ask("rule", of="token", rule={"hold": "after"})
     stale = stopped(case, "writes_past_the_check", "token")
     fresh = overtaking(case, "writes_past_the_check")

@@ -44,7 +44,7 @@ def test_a_call_that_ended_after_its_app_was_closed_is_over(tmp_path: Path, stil
                     await asyncio.wait_for(second.run(desk, "x"), 1)
                 assert sent == ["x"]
                 go.set()
-            # The thread's own answer reached nobody; its end is proven, so that absence can be believed.
+            # The thread's own answer was lost; its end is proven, so that absence can be believed.
             assert await asyncio.wait_for(second.run(desk, "x"), 5) == "ok"
 
     asyncio.run(main())

@@ -1,4 +1,4 @@
-"""A journal that somebody edited: what is not on record would be done again, so nothing is."""
+"""A journal that was edited by hand: what is not on record would be done again, so nothing is."""
 
 import sqlite3
 from pathlib import Path

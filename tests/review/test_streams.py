@@ -1,4 +1,4 @@
-"""Business keys and events with odd names meet themselves and nobody else."""
+"""Business keys and events with odd names meet only themselves."""
 
 from typing import Any
 

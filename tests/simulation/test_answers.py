@@ -46,7 +46,7 @@ def test_whatever_becomes_of_its_webhook_an_answer_counts_once(kind: str):
 
 @pytest.mark.parametrize("kind", ["rent", "visa", "permit"])
 def test_an_answer_that_overtakes_our_own_response_is_kept_for_it(kind: str):
-    """Where the number is lost with its process, nobody can know for what the answer was: that is asked about."""
+    """Where the number is lost with its process, it cannot be known for what the answer was: that is asked about."""
     told = of(Step(kind, "it"), faults=(Fault("at_once", 1, f"{kind} case"),))
     for report in killed_everywhere(told):
         assert ended(report) in ({f"{kind} succeeded"}, {"permit unknown"})

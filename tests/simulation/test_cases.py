@@ -78,7 +78,7 @@ def test_a_caller_that_leaves_does_not_take_its_call_with_it():
     for report in struck_everywhere(told, "kill"):
         assert ended(report) == {"mail succeeded", "charge succeeded"}
         left += report.reach.records["CallerLeft"]
-    assert left, "nobody left"
+    assert left, "no caller left"
 
 
 def test_a_secret_is_found_again_by_whoever_goes_on_and_is_written_nowhere():
@@ -169,7 +169,7 @@ def test_a_write_is_judged_once_wherever_its_process_dies(kind: str, word: str):
 
 
 def test_what_is_judged_by_the_past_is_counted_once_wherever_its_process_dies():
-    """The third purchase is the second one after somebody approved the first: from then on it is one too many."""
+    """The third purchase is the second one after a person approved the first: from then on it is one too many."""
     steps = tuple(Step("buy", "shop 0", cents=700) for _ in range(3))
     plan = replace(of(*steps, faults=(Fault("error_before", 1, "buy"),)), policy=True)
     for report in struck_everywhere(plan, "kill"):

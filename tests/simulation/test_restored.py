@@ -1,4 +1,4 @@
-"""A backup is put in the place of the journal: nothing is sent before somebody has looked, and what was sent is not again."""
+"""A backup is put in the place of the journal: nothing is sent before an operator has confirmed it, and what was sent is not again."""
 
 import sqlite3
 from contextlib import closing

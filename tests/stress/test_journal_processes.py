@@ -1,4 +1,4 @@
-"""Many processes on one file: nothing acknowledged is lost, the file stays whole, nobody meets "database is locked".
+"""Many processes on one file: nothing acknowledged is lost, the file stays whole, no process meets "database is locked".
 
 On SQLite builds with the WAL-reset bug this is the test that shows our lock to be enough. It checkpoints
 constantly, since each process brings the log into the file whenever it has grown by a thousand pages, and

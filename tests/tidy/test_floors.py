@@ -156,7 +156,7 @@ def test_no_module_of_the_domain_imports_itself_on_some_way():
 
 def test_every_door_is_used():
     used = {(module_name(path), f"holdfast.{target}") for path, _, _, target in upward_imports()}
-    assert set(DOORS) <= used, f"close the doors that nobody uses: {set(DOORS) - used}"
+    assert set(DOORS) <= used, f"close the doors that are not used: {set(DOORS) - used}"
 
 
 def test_the_names_that_are_called_pure_exist():

@@ -1,4 +1,4 @@
-"""A crash at every boundary of a run that another agent goes on in: nothing is done twice, whoever's code does it."""
+"""A crash at every boundary of a run that another agent goes on in: nothing is done twice, whichever agent's code does it."""
 
 from holdfast import Key, Run, agent, current_operation, tool
 from holdfast.testing.world import World

@@ -18,7 +18,7 @@ async def pay(order: str) -> str:
 
 @tool
 async def never_called(order: str) -> None:
-    """Nobody calls it."""
+    """Never called."""
 
 
 @agent(run_id="pay-{order}", tools=[pay, never_called])

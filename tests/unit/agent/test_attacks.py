@@ -1,4 +1,4 @@
-"""What a model, or whoever speaks through it, cannot do: other tools, wider limits, lines of its own among the proven."""
+"""What a model, or text that reaches it, cannot do: other tools, wider limits, lines of its own among the proven."""
 
 from typing import Any
 

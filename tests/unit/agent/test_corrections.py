@@ -38,7 +38,7 @@ PATIENT = Retry(elapsed=timedelta(days=1))
 
 @dataclass
 class Airline:
-    """Bookings by key, how often somebody asked, and whether it is too busy to sell."""
+    """Bookings by key, how often it was asked, and whether it is too busy to sell."""
 
     sold: dict[str, str] = field(default_factory=dict[str, str])
     asked: int = 0
@@ -75,7 +75,7 @@ async def cancel(operation: Operation[str]) -> None:
 
 @tool(idempotency=Key.forever(stores="all"), timeout=timedelta(hours=3), retry=PATIENT)
 async def pack(minutes: int) -> str:
-    """Takes long, and has nothing to do with where it goes: whoever recovers a run meanwhile is done before it is."""
+    """Takes long, and has nothing to do with where it goes: a process that recovers a run meanwhile is done before it is."""
     await asyncio.sleep(minutes * 60)
     return current_operation().key[:4]
 

@@ -131,7 +131,7 @@ async def test_what_may_have_landed_is_not_sent_again_on_a_fact_that_is_correcte
 
 @virtual
 async def test_nor_is_it_after_a_crash_before_the_code_comes_back(lab: Lab):
-    """The message comes while nobody drives the run: recovery waits for the code, which says what rests on what."""
+    """The message comes while no process drives the run: recovery waits for the code, which says what rests on what."""
     busy = Busy()
     desk = patient(busy)
     app = lab.make(desk, hold_ms=DAY // timedelta(milliseconds=1))

@@ -299,7 +299,7 @@ async def test_no_fallback_while_the_tool_itself_says_that_nobody_knows(lab: Lab
 
     async with lab.app(payer) as app:
         with pytest.raises(RunSuspended, match="an attempt may have landed"):
-            await app.run(payer, "x")  # it heard so, and goes on; it cannot end before somebody knows
+            await app.run(payer, "x")  # it heard so, and goes on; it cannot end before the outcome is known
         await app.service.resolve("u-x/plan/pay/pay#1", "did_not_happen", by="ann")
         assert await app.resume("u-x") == "told"
     assert lab.sent == ["pay 1"]

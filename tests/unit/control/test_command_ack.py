@@ -1,4 +1,4 @@
-"""An order to a run that another process drives: whoever gave it hears when it holds, or that it does not yet."""
+"""A command to a run that another process drives: its sender learns when it is applied, or that it is not yet."""
 
 from typing import Any
 

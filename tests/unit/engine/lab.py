@@ -204,7 +204,7 @@ class Lab:
 
 
 def _told(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """What a dead process leaves behind in memory is nobody's business."""
+    """What a dead process leaves behind in memory is ignored."""
     if not isinstance(context.get("exception"), Died):
         loop.default_exception_handler(context)
 

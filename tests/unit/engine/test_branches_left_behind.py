@@ -1,4 +1,4 @@
-"""Branches that nobody awaits: when a run ends or rests, no task of it goes on behind its back."""
+"""Branches that are not awaited: when a run ends or rests, no task of it goes on behind its back."""
 
 import asyncio
 import contextlib

@@ -288,7 +288,7 @@ async def test_a_keyed_call_that_ran_out_of_time_without_reading_its_key_is_not_
 
 @virtual
 async def test_a_coroutine_that_a_plain_function_gives_is_no_result(lab: Lab):
-    """A decorator that hides `async`: the body never ran, so nobody may say that it is done."""
+    """A decorator that hides `async`: the body never ran, so it must not count as done."""
     sent: list[str] = []
 
     async def body(to: str) -> str:

@@ -185,7 +185,7 @@ async def test_an_approval_of_an_edit_that_was_not_used_in_time_is_asked_about_a
 @pytest.mark.parametrize("given", [a.Edit({"cents": 7000}), a.StandIn("cash"), a.Approve(), a.Decline()])
 @virtual
 async def test_the_end_of_the_time_may_fall_into_the_click(lab: Lab, given: Any):
-    """What counts is when the word is in the ledger: whoever gave it learns at once that it counts for nothing."""
+    """What counts is when the word is in the ledger: its author learns at once that it counts for nothing."""
     desk = desk_of(lab, gate=Gate("cents > 5000", within=HOUR))
     async with lab.app(desk) as app:
         await asked(app, desk)

@@ -313,7 +313,7 @@ async def test_one_no_ends_what_two_were_asked(lab: Lab):
 
 @virtual
 async def test_nobody_answers_in_time_and_the_agent_is_told_so(lab: Lab):
-    """Time alone never sends anything; that nobody answered is another code than that somebody said no."""
+    """Time alone never sends anything; the code for no answer differs from the code for a refusal."""
     desk = refunds(lab, gate=Gate("true", within=2 * HOUR))
     async with lab.app(desk) as app:
         await asked(app, desk)
@@ -373,7 +373,7 @@ async def test_what_was_approved_and_is_unknown_now_is_asked_about_as_such(lab: 
 
 @virtual
 async def test_an_order_to_try_again_that_meets_a_question_for_approval_is_refused(lab: Lab):
-    """It was given while something else was the matter; by now it would send what nobody approved."""
+    """It was given while something else was the matter; by now it would send what was not approved."""
     desk = refunds(lab)
     async with lab.app(desk) as app:
         await asked(app, desk)

@@ -93,7 +93,7 @@ async def test_whoever_takes_it_over_ends_it(lab: Lab):
 
 @virtual
 async def test_a_take_over_whose_order_was_lost_is_found_where_the_code_waits(lab: Lab):
-    """Whoever took it died between the answer and the order."""
+    """The process that took it died between the answer and the order."""
     desk = stuck(lab)
     async with lab.app(desk) as app:
         await handed(app, desk)

@@ -1,4 +1,4 @@
-"""Held effects: from the promise to the commit that lets them leave, whoever drives them and whatever happens between."""
+"""Held effects: from the promise to the commit that lets them leave, whichever process drives them and whatever happens between."""
 
 from __future__ import annotations
 

@@ -175,7 +175,7 @@ async def test_a_model_that_was_told_to_stop_is_refused_every_change(lab: Lab):
 
 @virtual
 async def test_a_caller_that_was_cancelled_has_heard_nothing(lab: Lab):
-    """Whoever waited for the call is gone when the message comes: another branch hears it."""
+    """The branch that waited for the call is gone when the message comes: another branch hears it."""
     book = writer(lab, gate="city == 'JFK'")
 
     @agent(run_id="trip-{name}", tools=[book])

@@ -40,7 +40,7 @@ def test_two_claims_at_once_leave_the_lease_with_one(tmp_path):
                 claimed = [one for one in found if isinstance(one, LeaseGranted)]
                 assert len(claimed) == 1, found
                 row = await app.service.row("wait-1")
-                assert row.token == claimed[0].lease.token, "somebody gave the lease back under its owner"
+                assert row.token == claimed[0].lease.token, "the lease was given back under its owner"
                 app.engine.leases.let_go("wait-1")
 
     asyncio.run(main())

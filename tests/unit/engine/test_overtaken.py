@@ -32,7 +32,7 @@ class Register:
         self.lab = lab
         self.late = list(late)
         self.log: list[tuple[float, str]] = []  # what landed, and when
-        lab.loop.set_exception_handler(lambda *_: None)  # of a process that died nobody hears that a call failed
+        lab.loop.set_exception_handler(lambda *_: None)  # a process that died reports no failed call
 
     @property
     def value(self) -> str:

@@ -301,7 +301,7 @@ async def test_a_part_may_come_after_its_transaction_has_committed(lab: Lab):
 @pytest.mark.parametrize("found", [True, False])
 @virtual
 async def test_what_a_reading_misses_after_a_death_is_looked_for_as_a_part(lab: Lab, found: bool):
-    """The process died in the middle of its mails, so that nobody said what was queued: the outbox shows it."""
+    """The process died in the middle of its mails, so what was queued was not reported: the outbox shows it."""
     there = ["ann", "bob"]
 
     @tool

@@ -1,4 +1,4 @@
-"""While something is pending about a thing, a further call about it is not sent: whoever calls, wherever, however worded."""
+"""While something is pending about a thing, a further call about it is not sent: in any run or process, and in any words."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -197,7 +197,7 @@ async def test_sending_again_on_purpose_is_one_option_and_on_record(lab: Lab):
         reasons = [one.intent.again for one in lab.of("s-x", r.AttemptStarted) if one.intent and one.intent.again]
         assert reasons[0] == "the lead asked for it"
         assert "a person allowed it" in reasons
-        with pytest.raises(UsageError, match="says why"):
+        with pytest.raises(UsageError, match="say why"):
             follow_up.options(again="  ")
 
 

@@ -80,7 +80,7 @@ async def test_what_no_rule_knows_is_asked_and_sent_once_it_is_approved(lab: Lab
     async with lab.app(desk, policy=policy(SMALL)) as app:
         await app.service.approve(REFUND, by="bea")
         assert await app.run(desk, "ann") == "paid 9000"
-    assert len(lab.of("r-ann", r.Ruled)) == 1, "what was ruled stays, whoever goes on"
+    assert len(lab.of("r-ann", r.Ruled)) == 1, "what was ruled stays, whichever process goes on"
 
 
 @virtual

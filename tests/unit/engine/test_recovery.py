@@ -1,4 +1,4 @@
-"""Abandoned runs are driven by whoever opens the journal and knows their agent."""
+"""Abandoned runs are driven by any process that opens the journal and knows their agent."""
 
 import asyncio
 import os

@@ -105,7 +105,7 @@ async def test_what_cannot_be_read_is_asked_about_by_nobody(lab: Lab):
 
 @pytest.mark.parametrize("about", ["a1", OTHERWISE])
 def test_between_a_change_and_the_next_question_no_word_counts(about: str):
-    """Its process may die there: what was asked is void, and nobody was asked anew. A no would end it for good."""
+    """Its process may die there: what was asked is void, and no person was asked anew. A no would end it for good."""
     state = Story().planned().parked(asks="a1").approved().reobserved("changed").state
     assert state is not None
     history = RunHistory("r-ann")

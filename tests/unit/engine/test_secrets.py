@@ -172,7 +172,7 @@ async def test_a_compensation_whose_arguments_are_not_stored_gets_none_that_were
     assert given == []
 
 
-# --- where a value turns up although nobody meant it to ---------------------------------------------------
+# --- where a value turns up unintended ---------------------------------------------------
 
 
 def awkward() -> str:

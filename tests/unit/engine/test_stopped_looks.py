@@ -1,4 +1,4 @@
-"""A stopped run with an effect that nobody knows about: it is read back on a slow schedule, and nothing is sent."""
+"""A stopped run with an unknown effect: it is read back on a slow schedule, and nothing is sent."""
 
 from datetime import timedelta
 

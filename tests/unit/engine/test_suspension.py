@@ -1,4 +1,4 @@
-"""An effect that nobody can prove stops the run at that place, until evidence or a person settles it. Long: each word of a person has its test."""
+"""An effect that cannot be proven stops the run at that place, until evidence or a person settles it. Long: each word of a person has its test."""
 
 import asyncio
 from datetime import timedelta

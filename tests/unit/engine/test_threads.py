@@ -1,4 +1,4 @@
-"""Synchronous tools run in threads, which nobody can stop: they are waited for, heard late, and never doubled."""
+"""Synchronous tools run in threads, which cannot be stopped: they are waited for, heard late, and never doubled."""
 
 import threading
 from datetime import timedelta

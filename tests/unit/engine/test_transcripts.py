@@ -147,7 +147,7 @@ async def _called_off_unknown(story: Story, app: Holdfast, name: str) -> None:
 
 
 async def landed_after_all(story: Story) -> None:
-    """What nobody knew anything about was undone blindly; while the run sleeps it turns out that it had landed."""
+    """An effect with an unknown outcome was undone blindly; while the run sleeps it turns out that it had landed."""
     async with story.lab.app(story.desk) as app:
         await _called_off_unknown(story, app, "t")
         for step in ("t/~1/book#1", "t/~2/book#1"):

@@ -104,6 +104,6 @@ def _value(value: Any, name: str = "") -> str:
 
 
 async def bury(lab: Lab, app: Any, driving: asyncio.Future[Any]) -> None:
-    """The process of this app dies; nobody waits for what it was asked any more."""
+    """The process of this app dies; its callers wait no more."""
     await lab.bury(app, lab.processes[-1])
     await asyncio.gather(driving, return_exceptions=True)

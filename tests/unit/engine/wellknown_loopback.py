@@ -41,7 +41,7 @@ class Loopback:
             _stop(listener)
 
     def refused(self) -> int:
-        """A port that is bound and not listened to: nobody else can take it, everybody is refused."""
+        """A port that is bound and not listened to: no other process can take it, and every connection is refused."""
         bound = self._keep(socket.socket())
         bound.bind(("127.0.0.1", 0))
         return port_of(bound)
@@ -57,7 +57,7 @@ class Loopback:
         return port_of(listener)
 
     def silent(self) -> int:
-        """The kernel accepts and acknowledges what is sent; nobody ever reads or answers."""
+        """The kernel accepts and acknowledges what is sent; no process ever reads or answers."""
         return port_of(self._listen(backlog=8))
 
     def wait(self) -> None:

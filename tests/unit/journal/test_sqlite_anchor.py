@@ -327,7 +327,7 @@ def test_later_it_is_only_reported_and_writing_goes_on(tmp_path: Path, caplog: p
 
 
 def test_after_a_confirmed_move_to_another_machine_its_owners_are_gone(tmp_path: Path) -> None:
-    """Their clock cannot be read here, and nobody but the operator knew that they are not running."""
+    """Their clock cannot be read here, and only the operator knew that they are not running."""
 
     async def first(journal: SqliteJournal, _: Identity) -> None:
         await journal.beat(Worker("old", machine="machine-1", boot="boot-1"), LONG_MS)

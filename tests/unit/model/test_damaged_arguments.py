@@ -1,4 +1,4 @@
-"""Stored arguments that are damaged are an error that names the parameter, never a crash of whoever reads them."""
+"""Stored arguments that are damaged are an error that names the parameter, never a crash of the reader."""
 
 import pytest
 

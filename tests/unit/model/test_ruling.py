@@ -1,4 +1,4 @@
-"""The choice of a policy: the first rule that holds, people where nobody can judge, and samples that keep their rate."""
+"""The choice of a policy: the first rule that holds, people where no rule can judge, and samples that keep their rate."""
 
 import math
 from collections.abc import Callable, Mapping

@@ -77,7 +77,7 @@ def test_news_about_what_still_stands_raises_nothing():
 
 
 def test_news_about_amends_raises_nothing():
-    """Whoever closes the boundary looks at its amends anyway."""
+    """The process that closes the boundary looks at its compensations anyway."""
     undo = r.Intent("refund", r.Raw(b"{}"), "digest", "contract", compensates=CHARGE)
     news = r.Contradicted(step=AMENDS, evidence="it failed")
     history = called_off(planned(AMENDS, undo), settled(AMENDS), news, amended=True)

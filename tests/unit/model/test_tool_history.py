@@ -1,4 +1,4 @@
-"""What is remembered of a subject: what was sent and said since some moment, and nothing where nobody is named."""
+"""What is remembered of a subject: what was sent and said since some moment, and nothing where no subject is named."""
 
 import msgspec
 import pytest

@@ -35,7 +35,7 @@ def cut_off(lab: Lab) -> Any:
 
 @virtual
 async def test_a_key_that_the_system_may_have_forgotten_sends_nothing_again(lab: Lab):
-    """It would be a second effect, and whoever orders it was told that the system knows the first one by its key."""
+    """It would be a second effect, and the person who orders it was told that the system knows the first one by its key."""
 
     desk = cut_off(lab)
     async with lab.app(desk) as app:
@@ -51,7 +51,7 @@ async def test_a_key_that_the_system_may_have_forgotten_sends_nothing_again(lab:
 
 @virtual
 async def test_a_key_that_is_forgotten_before_its_run_goes_on_sends_nothing_again(lab: Lab):
-    """The word came in time, and nobody drove the run until it was too late: a person is asked again."""
+    """The answer came in time, and no process drove the run until it was too late: a person is asked again."""
     desk = cut_off(lab)
     async with lab.app(desk, poll_ms=600_000) as app:
         await begun(app, desk)
@@ -66,7 +66,7 @@ async def test_a_key_that_is_forgotten_before_its_run_goes_on_sends_nothing_agai
 
 
 class Dying(DirectSink):
-    """Whoever speaks here dies once the word is in the ledger, before its run has it."""
+    """The process that answers dies once the answer is in the ledger, before its run has it."""
 
     async def apply(self, run: str, answered: str) -> Applied:
         raise JournalUnavailable(f"{run} {answered}: it died")

@@ -47,7 +47,7 @@ async def test_what_left_is_put_before_a_person_afterwards(lab: Lab):
             "its rule 'small' sent it without approval",
         )
         assert shown.default == "nothing: it was sent already"
-        assert lab.sent == ["refund 900"], "nobody waited for it"
+        assert lab.sent == ["refund 900"], "the run did not wait for it"
 
 
 @virtual
@@ -97,7 +97,9 @@ async def test_the_figures_know_what_left_and_what_was_drawn(lab: Lab):
         assert sum(one.sampled for one in found.looks) == len(asked)
         shown = review_metrics(found.looks, found.passed)
         assert shown.overrides.hits == len(asked)
-        assert shown.wrong.rate == pytest.approx(40 / 41), "the sample stands for all forty; nobody saw the first one"
+        assert shown.wrong.rate == pytest.approx(40 / 41), (
+            "the sample stands for all forty; no reviewer saw the first one"
+        )
         assert shown.unseen == 1
         assert {one.name for one in shown.by_amount} == {"10 to 100", "100 to 1000"}
 

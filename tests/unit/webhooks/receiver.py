@@ -25,7 +25,7 @@ class Receiver:
 
     def take(self, headers: dict[str, str], body: bytes) -> int:
         self.came.append((headers, body))
-        self.acted.add(headers["webhook-id"])  # whoever keeps to the id acts once
+        self.acted.add(headers["webhook-id"])  # a receiver that keeps to the id acts once
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
 

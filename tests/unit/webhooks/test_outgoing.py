@@ -1,4 +1,4 @@
-"""Webhooks out: durable with what they tell, one id on every try, for days, and to nobody inside."""
+"""Webhooks out: durable with what they tell, one id on every try, for days, and never to an inside address."""
 
 import base64
 import json
@@ -145,7 +145,7 @@ async def test_an_endpoint_that_takes_nothing_for_days_is_given_up_and_disabled(
             await app.run(greet, "ann")
             await lab.pass_time(days=6)
             given_up = await state(app)
-            assert await items(app.service.reader) == [], "what nobody took is no question to a person"
+            assert await items(app.service.reader) == [], "a notice that was not taken is not a question to a person"
     assert given_up.state.startswith("disabled: given up")
     assert "it answered 500" in given_up.state
     assert 10 < len(ops.came) <= 24
@@ -184,13 +184,13 @@ async def test_a_notice_survives_whoever_dies_on_the_way(lab: Lab):
         await first.open()
         await tell(first, ops.url)
         await first.run(greet, "ann")
-        await lab.bury(first, process)  # nobody looked for the notice yet
+        await lab.bury(first, process)  # no process looked for the notice yet
         assert ops.came == []
         second = lab.make(greet, private_webhooks=True)
         process = lab.processes[-1]
         await second.open()
         await second.run_housekeeping()
-        await lab.bury(second, process)  # it is a run now, and nobody drove it
+        await lab.bury(second, process)  # it is a run now, and no process drove it
         assert ops.came == []
         crash = DiesAt("after_send", 1)
         third = lab.make(greet, private_webhooks=True, crash=crash, recover=True)

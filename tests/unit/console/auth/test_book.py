@@ -181,7 +181,7 @@ def test_a_token_ends_and_can_be_revoked_by_its_name():
         assert [one.revoked for one in await house.tokens.every("ben")] == [False, True]
         assert await house.tokens.every("anna") == []
         for name in ("", "zz"):
-            with pytest.raises(UsageError, match="no one token"):
+            with pytest.raises(UsageError, match="tokens, not one"):
                 await house.tokens.revoke(name, by="anna")
 
     asyncio.run(told())

@@ -1,4 +1,4 @@
-"""Who proposed what is to be approved: whoever started its run, as the records say."""
+"""Who proposed what is to be approved: the person who started its run, as the records say."""
 
 from datetime import timedelta
 

@@ -23,7 +23,7 @@ from holdfast_console.auth.authorize import (
 DEEDS = get_args(Permission)
 VIEWER = {"look"}
 ANSWERER = {*VIEWER, "answer", "hand"}
-OPERATOR = {*ANSWERER, "resolve", "stand", "order", "tell"}
+OPERATOR = {*ANSWERER, "resolve", "stand", "order", "tell", "submit"}
 ADMIN = {*OPERATOR, "tune", "administer"}
 ALLOWED = {"viewer": VIEWER, "answerer": ANSWERER, "operator": OPERATOR, "admin": ADMIN}
 

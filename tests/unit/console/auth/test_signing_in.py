@@ -1,4 +1,4 @@
-"""Signing in: uniform for every name, limited across restarts and processes, and a session that nobody can plant."""
+"""Signing in: uniform for every name, limited across restarts and processes, and a session that cannot be planted."""
 
 import asyncio
 import secrets

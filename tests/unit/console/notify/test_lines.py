@@ -39,7 +39,7 @@ def trusted(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> ssl.SSLContext:
 
 @pytest.fixture
 def strange() -> ssl.SSLContext:
-    """One that nobody trusts."""
+    """An untrusted one."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
     return context

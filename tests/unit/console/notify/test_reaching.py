@@ -1,4 +1,4 @@
-"""Notices to people: told once, reminded, gathered, quiet once answered, and honest about what nobody can know."""
+"""Notices to people: told once, reminded, gathered, quiet once answered, and honest about what cannot be known."""
 
 import json
 import os

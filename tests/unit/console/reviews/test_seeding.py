@@ -167,7 +167,7 @@ async def test_what_people_are_never_asked_about_cannot_be_planted(lab: Lab):
             await seed_cases(app.service.engine, [SeededCase("mail", {}, why="x")])
         with pytest.raises(UsageError, match="no cases"):
             await seed_cases(app.service.engine, [])
-        with pytest.raises(UsageError, match="there is a run r-1 already"):
+        with pytest.raises(UsageError, match="run r-1 exists already"):
             await seed_cases(app.service.engine, [SeededCase("refund", {}, why="x", run="r-1")], rate=1.0)
 
 

@@ -55,7 +55,7 @@ class Stand:
         return self.stranger(authorization=f"Bearer {secret}")
 
     def stranger(self, **headers: str) -> httpx2.AsyncClient:
-        """A browser on a page of ours, that nobody is signed in with."""
+        """A browser on a page of ours, without a signed-in user."""
         transport = httpx2.ASGITransport(self.guard, raise_app_exceptions=False)
         return httpx2.AsyncClient(
             transport=transport, base_url=ORIGIN, headers={"origin": ORIGIN, **headers}, trust_env=False

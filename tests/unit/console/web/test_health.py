@@ -9,7 +9,7 @@ from tests.unit.engine.lab import Lab, virtual
 
 
 async def busy(stand: Stand) -> None:
-    """Somebody approves and somebody declines; the rest gets old."""
+    """One item is approved and one declined; the rest gets old."""
     await stand.app.service.approve("refund-ann/refund#1", by="bea")
     await stand.app.resume("refund-ann")
     await stand.app.service.decline("mail-ann/send_mail#1", by="cid")

@@ -72,7 +72,7 @@ async def test_pages_lists_and_answers_stay_small(lab: Lab, kind: str):
 
 @virtual
 async def test_other_requests_are_answered_while_a_page_is_drawn(lab: Lab, monkeypatch: pytest.MonkeyPatch):
-    """A page that is never done holds up nobody, and its visitor is told after a while."""
+    """A page that is never done delays no other page, and its visitor is told after a while."""
     async with standing(lab) as stand, await stand.client("bea") as client:
         never: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 

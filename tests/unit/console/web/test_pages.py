@@ -232,7 +232,7 @@ def test_a_form_that_makes_no_sense_is_refused(fields: dict[str, str]):
 
 @virtual
 async def test_a_parameter_that_was_deleted_from_the_arguments_is_not_sent_silently(lab: Lab):
-    """Whoever takes a parameter out of the text approves a call without it, and that is not what would be sent."""
+    """A person who takes a parameter out of the text approves a call without it, and that is not what would be sent."""
     async with standing(lab) as stand, await stand.client("bea") as client:
         cut = await fill(client, REFUND, "edit", arguments='{"cents": 7000}')
         assert (cut.status_code, "note is not in these arguments" in cut.text) == (409, True)
