@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 from holdfast import Holdfast, Run, agent
+from holdfast.journal.port import TakeRequest
 from holdfast.queues.limits import ConcurrencyLimit, DeclaredLimits, QueueLimits
 
 SUBMITTED_TO_RAW, LIMITED_TO_NONE = 0.5, 0.8
@@ -76,10 +77,11 @@ def insert_raw(filled: Path, path: Path) -> float:
 async def take_all(path: Path, most: int) -> float:
     """Take all slots that there are, ten at a time, and return the processor time for each."""
     async with Holdfast(path, agents=[desk], recover=False) as app:
-        journal, worker, newest = app.engine.journal, app.engine.worker.id, app.engine.queues.newest
+        journal, newest = app.engine.journal, app.engine.queues.newest
         assert newest is not None
+        request = TakeRequest(app.engine.worker.id, [("desk", "bench")], 10, newest)
         taken, began = 0, time.process_time()
-        while taken < most and (granted := await journal.take(worker, [("desk", "bench")], 10, newest)):
+        while taken < most and (granted := await journal.take(request)):
             taken += len(granted)
         assert taken == most, f"{taken} of {most} slots were taken"
         return (time.process_time() - began) / taken

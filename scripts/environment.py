@@ -7,6 +7,7 @@ only reads these. uv is used when it is there; venv and pip do as well. Everythi
 is made goes to standard error, because standard output belongs to the command.
 """
 
+import fcntl
 import hashlib
 import os
 import re
@@ -46,16 +47,19 @@ ENVIRONMENTS: Final = {
     "docs": Environment(".venv-docs", "demo", ("docs",)),
     # Each framework that hosts runs, at its newest supported version: two of them do not fit into one environment. The
     # lowest one runs first and is killed, and the newest one continues. Pydantic AI has one supported version today.
-    "host-pydantic-ai": Environment(".venv-host-pydantic-ai", "pydantic-ai", ()),
-    "host-langchain": Environment(".venv-host-langchain", "langchain", ()),
-    "host-crewai": Environment(".venv-host-crewai", "crewai", ()),
-    "host-google-adk": Environment(".venv-host-google-adk", "google-adk", ()),
-    "host-fastapi": Environment(".venv-host-fastapi", "fastapi", ()),
-    "host-openai-agents": Environment(".venv-host-openai-agents", "openai-agents", ()),
+    # Beside its framework each holds what the project of `holdfast init` needs for its test.
+    "host-pydantic-ai": Environment(".venv-host-pydantic-ai", "pydantic-ai,rules", ("host",)),
+    "host-langchain": Environment(".venv-host-langchain", "langchain,rules", ("host",)),
+    "host-crewai": Environment(".venv-host-crewai", "crewai,rules", ("host",)),
+    "host-google-adk": Environment(".venv-host-google-adk", "google-adk,rules", ("host",)),
+    "host-fastapi": Environment(".venv-host-fastapi", "fastapi,openai,rules", ("host",)),
+    "host-openai-agents": Environment(".venv-host-openai-agents", "openai-agents,rules", ("host",)),
     "host-langchain-lowest": Environment(".venv-host-langchain-lowest", "langchain", ("lowest-langchain",)),
     "host-openai-agents-lowest": Environment(
         ".venv-host-openai-agents-lowest", "openai-agents", ("lowest-openai-agents",)
     ),
+    "host-google-adk-lowest": Environment(".venv-host-google-adk-lowest", "google-adk", ("lowest-google-adk",)),
+    "host-crewai-lowest": Environment(".venv-host-crewai-lowest", "crewai", ("lowest-crewai",)),
 }
 
 
@@ -68,10 +72,12 @@ def main() -> NoReturn:
     place = ROOT / environment.directory
     stamp = place / f".holdfast-{name}"
     digest = _digest(environment)
-    if not (_usable(place) and stamp.is_file() and stamp.read_text() == digest):
-        _say(f"preparing {environment.directory} for '{name}' (once; a minute or so)")
-        _install(place, environment)
-        stamp.write_text(digest)
+    with place.with_name(f"{place.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another process that makes it now would remove what this one installs
+        if not (_usable(place) and stamp.is_file() and stamp.read_text() == digest):
+            _say(f"preparing {environment.directory} for '{name}' (once; a minute or so)")
+            _install(place, environment)
+            stamp.write_text(digest)
     binaries = place / "bin"
     os.environ["PATH"] = f"{binaries}{os.pathsep}{os.environ['PATH']}"
     os.environ["VIRTUAL_ENV"] = str(place)

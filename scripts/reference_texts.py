@@ -260,6 +260,7 @@ NEXT: Final[dict[str, str]] = {
     "NameClash": "Give one of the two another name with `name=`.",
     "MustHold": "Hold the effect until the commit, or say that it may leave at once.",
     "QueueFull": "Submit again later, or start more workers; `capacity` in `queues.yaml` says how many may wait.",
+    "QueueDraining": "Submit to another queue, or again after `holdfast queues resume NAME`.",
     "RunError": "See its kinds.",
     "RunSuspended": "Run the command in the message, or leave it to a worker.",
     "RunStopped": "`holdfast show RUN`; after a fix `holdfast resume RUN`. Never start it under a new id.",

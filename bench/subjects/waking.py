@@ -1,7 +1,7 @@
 """One wake-up among very many runs that wait: an answer is delivered, an event is signalled, a timer is due.
 
 The runs that are woken are real. The crowd around them is copied in the file from one of each kind (its line in the
-listing, its last record, its ledger entries), since a million real ones would take an hour to make; nobody opens them.
+listing, its last record, its ledger entries), since a million real ones would take an hour to make; none is opened.
 A wake-up is what brings the news, what finds the run, and driving it to its end. Beside the time it reports how many
 steps of SQLite's virtual machine one takes: a scan of anything that grows with the crowd would show there.
 """

@@ -29,7 +29,7 @@ def queued_agents(*, newer: bool) -> tuple[Agent[Job, list[str]], ...]:
 
 
 def agent_named(name: str, *, newer: bool) -> Agent[Job, list[str]]:
-    """One of them."""
+    """One agent of one version of the code."""
     return _AGENTS[name, newer]
 
 

@@ -34,7 +34,7 @@ class Queues:
         self._lines: dict[str, Line] = {}
         self._limits = DeclaredLimits()
         self._keys: set[str] = set()
-        """The runs that have begun and not ended: those of them that are about something have its key."""
+        """The runs that have begun and not ended. Each that has a key holds it."""
         self._slots: set[tuple[str, int]] = set()
         """Each slot that was given, as a run and its token."""
         self._skips: dict[str, Collection[str]] = {}
@@ -48,7 +48,7 @@ class Queues:
     # --- what processes do -----------------------------------------------------------------------------------
 
     def looks(self, worker: str, skip: Collection[str]) -> None:
-        """A process looks for runs that may start, but for those."""
+        """A process asks for runs that may start, without those in `skip`."""
         self._skips[worker] = frozenset(skip)
 
     def submits(self, run: str) -> None:
@@ -56,7 +56,7 @@ class Queues:
         self._asking[run] += 1
 
     def refused(self, actor: Actor, run: str) -> None:
-        """The queue is full. Where nobody else submits the run, there is none."""
+        """The queue is full. The run is not stored, unless another process submits it, too."""
         self._asking[run] -= 1
         self._reached("refused, because the queue is full")
         known = self._asking[run] or run in self._stored | self._unsure
@@ -64,10 +64,10 @@ class Queues:
             self._broken(STORED, f"the submission of run {run} was refused, and the run is stored")
 
     def acknowledged(self, run: str, *, new: bool) -> None:
-        """Who submitted the run was told that it is stored, and whether it was before."""
+        """`submit` has returned: the run is stored. `new` is false if an earlier submission had stored it."""
         self._asking[run] -= 1
         if run not in self._lines:
-            self._broken(STORED, f"the submission of run {run} was acknowledged, and there is no such run")
+            self._broken(STORED, f"the submission of run {run} was acknowledged, and the run is not stored")
         if new and run in self._first:
             self._broken(STORED, f"two submissions of run {run} were both called the first")
         self._stored.add(run)
@@ -76,16 +76,16 @@ class Queues:
         self._reached("submitted" if new else "submitted again")
 
     def failed(self, run: str) -> None:
-        """Nothing is known of this submission."""
+        """`submit` raised an error that does not say whether the run is stored."""
         self._asking[run] -= 1
         self._unsure.add(run)
 
     def took_another_input(self, run: str) -> None:
-        """The same run was submitted with another input, and that was acknowledged."""
+        """A submission of the same run with another input was acknowledged."""
         self._broken(STORED, f"run {run} was submitted with another input, and that was acknowledged")
 
     def refused_another_input(self) -> None:
-        """It was refused, as it should be."""
+        """A submission of the same run with another input was refused, as it must be."""
         self._reached("refused, because its input differs")
 
     # --- what became durable ---------------------------------------------------------------------------------
@@ -112,10 +112,12 @@ class Queues:
             if limit is not None and count >= limit:
                 self._broken(LIMITS, f"run {now.run} got a slot, and {what} has {count} of {limit} already")
         if self._key_taken(now):
-            self._broken(LIMITS, f"run {now.run} got a slot while as many as may be are about {now.about}")
+            self._broken(
+                LIMITS, f"run {now.run} got a slot while its key {now.about} is held by as many runs as may hold it"
+            )
         ready = before.ready_ms
         if before.owner is None and (ready is None or ready > wall):
-            self._broken(ORDER, f"run {now.run} got a slot at {wall}, and wants one from {ready} on")
+            self._broken(ORDER, f"run {now.run} got a slot at {wall}, but is not ready before {ready}")
         for other in self._others(before, now.owner, counts, wall):
             self._compare(other, before, counts)
         self._world.tell(None, f"{now.run} gets a slot of {now.queue} for {now.tenant!r}")
@@ -136,12 +138,12 @@ class Queues:
             self._reached("begun")
             stopped = self._lines[run].status not in WAITS if run in self._lines else True
             if (run, record.token) not in self._slots and not stopped:
-                self._broken(LIMITS, f"run {run} is driven under the token {record.token}, which is that of no slot")
+                self._broken(LIMITS, f"run {run} is driven under the token {record.token}, without a slot")
 
     # --- at the end ------------------------------------------------------------------------------------------
 
     def behind(self, run: str, resting: Collection[str]) -> bool:
-        """Whether this run waits for its key, and all runs that have it are at rest; or its queue is full of such."""
+        """True if it waits for a key whose holders are all suspended, or for room in a queue full of such runs."""
         line = self._lines.get(run)
         if line is None and run in self._submissions:
             queue = self._submissions[run].queue
@@ -200,7 +202,7 @@ class Queues:
         return bool(one.about) and (one.queue, one.about) == (other.queue, other.about)
 
     def _key_taken(self, line: Line) -> bool:
-        """Whether as many as may be have the key of this run. One that has begun has it until it ends."""
+        """True if its key is held by as many runs as may hold it. A run holds its key from its begin to its end."""
         if not line.about or line.run in self._keys:
             return False
         holders = sum(one.run in self._keys for one in self._lines.values() if self._same_key(one, line))
@@ -222,16 +224,16 @@ class Queues:
             yield one
 
     def _first_of_its_key(self, line: Line) -> bool:
-        """Runs about one thing begin in the order in which they were ready."""
+        """True if the run is the next one of its key: they begin in the order in which they were ready."""
         place = line.ready_ms, line.row
         return line.status == "queued" and all(
-            (one.ready_ms or 0, one.row) >= place  # one that was reopened may be in the way
+            (one.ready_ms or 0, one.row) >= place  # a run that was reopened may come before it
             for one in self._lines.values()
             if self._same_key(one, line) and one.status in WAITS and one.run not in self._keys
         )
 
     def _compare(self, other: Line, chosen: Line, counts: defaultdict[str, Counter[object]]) -> None:
-        """Break an invariant where the other one should have had the slot."""
+        """Report an invariant as broken if the other run should have had the slot."""
         if other.queue != chosen.queue:
             if counts["queue"][other.queue] < counts["queue"][chosen.queue]:
                 self._broken(ORDER, f"{chosen.run} got a slot before {other.run}, whose queue has fewer")

@@ -1,4 +1,4 @@
-"""From a seed to a plan with submitted runs. These seeds are apart, so that they change no other one."""
+"""From a seed to a plan with submitted runs. These seeds are a range of their own, so the plans of all others stay."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _plain(script: Script) -> Script:
 
 
 def _script(chance: random.Random, number: int) -> Script:
-    """Few short steps, and now and then a rest: a short one keeps the slot, a long one gives it back."""
+    """A few short steps. Some of them wait: in a short wait the run keeps its slot, in a long one it gives it back."""
     steps: list[Step] = []
     for position in range(chance.choice((1, 1, 2, 3))):
         thing = f"q{number}s{position}"
@@ -87,7 +87,7 @@ def _submissions(chance: random.Random, first: int, count: int) -> tuple[Submiss
 
 
 def _workers(chance: random.Random) -> tuple[int, ...]:
-    """Who submits it. Two of them, or one of them twice, submit the same run."""
+    """The workers that submit it: one of them, or two submit the same run, or one submits it twice."""
     first = chance.randrange(3)
     return (first,) if chance.random() < 0.7 else (first, chance.randrange(3))
 
@@ -131,7 +131,7 @@ def _strike(chance: random.Random) -> Fault:
 
 
 def _orders(chance: random.Random, names: list[str]) -> tuple[QueueOrder, ...]:
-    """Some runs are called off; some are paused for a while."""
+    """Some runs are cancelled, and some are paused for a while."""
     found: list[QueueOrder] = []
     for name in names:
         drawn, at = chance.random(), chance.randrange(5 * _MINUTE)

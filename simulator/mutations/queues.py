@@ -6,9 +6,9 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from holdfast.journal.port import LeaseGranted
+from holdfast.journal.port import LeaseGranted, TakeRequest
 from holdfast.journal.sqlite.driver import Database
-from holdfast.journal.sqlite.queues import HOLDERS, QueueTables, TakeRequest, check_room
+from holdfast.journal.sqlite.queues import HOLDERS, QueueTables, check_room
 from holdfast.journal.sqlite.runs import RunTables
 from holdfast.queues.choose import Choice
 from simulator.mutations.mutation import Mutant, always
@@ -31,9 +31,7 @@ class _ChosenBefore(QueueTables):
 def counted_before(_original: Any) -> Any:
     """Slots are counted before the transaction that gives them."""
 
-    async def take(self: Any, worker: str, agents: Any, room: int, newest: Any, skip: Any = frozenset()) -> Any:
-        request = TakeRequest(worker, agents, room, newest, skip)
-
+    async def take(self: Any, request: TakeRequest) -> Any:
         def choose_now(database: Database) -> Choice:
             found: Choice = self._slots._chosen(database, request)  # noqa: SLF001 - as the original
             return found
@@ -68,7 +66,7 @@ def age_ignored(original: Any) -> Any:
 
 
 def tenants_not_shared(original: Any) -> Any:
-    """Whoever submits most gets most."""
+    """A tenant that submits more than others gets more slots."""
 
     def turn(self: Any, lane: Any, candidate: Any) -> Any:
         found = original(self, lane, candidate)

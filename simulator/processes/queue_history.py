@@ -1,6 +1,6 @@
-"""The history of the listing: each change of a run of a queue, in the order of commits, however the product made it.
+"""The history of the listing: each change of a run of a queue, in the order of commits.
 
-In memory the store is asked after each of its calls; in a file triggers note every change of a row, in its transaction.
+The store in memory is read after each call. In a file, triggers note every change of a row in its transaction.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.journal.host import HostFacts
-from holdfast.journal.port import AgentKey, Busy, Identity, LeaseGranted, LedgerEntry, NewRun, Post, Write
+from holdfast.journal.port import Busy, Identity, LeaseGranted, LedgerEntry, NewRun, Post, TakeRequest, Write
 from holdfast.journal.sqlite.driver import Database, StandardDatabase, Value
 from holdfast.journal.sqlite.opening import Parts
 from holdfast.journal.sqlite.schema import statements
-from holdfast.queues.limits import STREAM, Declaration, DeclaredLimits
-from holdfast.testing.world.disk import Disk, Store
+from holdfast.queues.limits import STREAM, DeclaredLimits
+from holdfast.queues.modes import queue_of
+from holdfast.testing.world.disk import Disk, FaultyJournal, Store
 from holdfast.testing.world.files import Afterwards, Files, SqliteDisk
 
 if TYPE_CHECKING:
@@ -43,12 +44,12 @@ class Line(msgspec.Struct, frozen=True):
 
     @property
     def ready_ms(self) -> int | None:
-        """Since when it wants a slot; None where it waits for something else."""
+        """The time from which on it is ready for a slot; None if it waits for something else."""
         return self.updated_ms if self.status == "running" else self.due_ms
 
 
 class Listener(Protocol):
-    """Who hears of each change."""
+    """Receives each change."""
 
     def changed(self, line: Line) -> None:
         """The row of a run changed."""
@@ -67,7 +68,7 @@ class Listener(Protocol):
 
 
 class QueueStore(Store):
-    """The shared journal in memory, which says what became of each run of a queue."""
+    """The shared journal in memory. It reports each change of a run of a queue."""
 
     listener: Listener
 
@@ -77,22 +78,15 @@ class QueueStore(Store):
             self._tell(run)
         return claimed
 
-    async def take(
-        self,
-        worker: str,
-        agents: Collection[AgentKey],
-        room: int,
-        newest: Declaration,
-        skip: Collection[str] = frozenset(),
-    ) -> list[LeaseGranted]:
+    async def take(self, request: TakeRequest) -> list[LeaseGranted]:
         before = {name: self._line(name) for name in self._runs}
-        granted = await super().take(worker, agents, room, newest, skip)
+        granted = await super().take(request)
         for one in granted:
             self.listener.taken(before[one.row.run], self._line(one.row.run))
         return granted
 
     def gone(self, owner: str) -> bool:
-        """Whether the runs of that worker may be taken."""
+        """True if the runs of that worker may be taken."""
         return self._gone(owner)
 
     def _commit(self, write: Write) -> None:
@@ -102,7 +96,7 @@ class QueueStore(Store):
 
     def _insert(self, post: Post) -> LedgerEntry:
         entry = super()._insert(post)
-        if post.stream == STREAM and entry.fresh:
+        if post.stream == STREAM and entry.fresh and not queue_of(post.key):
             self.listener.declared(msgspec.json.decode(post.body, type=DeclaredLimits))
         return entry
 
@@ -138,7 +132,7 @@ create trigger simulated_change after update on run when new.queue <> '' and new
 begin insert into simulated select null, 'changed', null, {_BOTH}; end;
 create trigger simulated_slot after update of served_ms on run when new.queue <> ''
 begin insert into simulated select null, 'taken', null, {_BOTH}; end;
-create trigger simulated_limits after insert on ledger when new.stream = '{STREAM}'
+create trigger simulated_limits after insert on ledger when new.stream = '{STREAM}' and instr(new.key, '/') = 0
 begin insert into simulated (kind, body) values ('declared', cast(new.body as blob)); end;
 """  # noqa: S608 - constants
 _NEWS: Final = "select * from simulated where number > ? order by number"
@@ -146,7 +140,7 @@ _WIDTH: Final = len(_NAMES)
 
 
 class QueueFiles(Files):
-    """The shared file, with triggers that note what becomes of each run of a queue."""
+    """The shared file, with triggers that note each change of a run of a queue."""
 
     def __init__(self, world: World, directory: Path, listener: Listener) -> None:
         self._listener = listener
@@ -172,7 +166,7 @@ class QueueFiles(Files):
         return identity
 
     def gone(self, owner: str, taker: str) -> bool:
-        """Whether the runs of that worker may be taken by that one: its lease is over, or it is seen to be dead."""
+        """True if `taker` may take the runs of `owner`: its lease is over, or it is seen to be dead."""
         assert self._history is not None, "open comes first"
         if owner == taker:
             return False
@@ -207,7 +201,7 @@ def _line(values: list[Value]) -> Line:
 
 
 class _Watched:
-    """A connection that says when a transaction of its is durable."""
+    """A connection that reports when one of its transactions is durable."""
 
     def __init__(self, real: Database, committed: Callable[[], None]) -> None:
         self._real = real
@@ -233,35 +227,17 @@ class _Watched:
 # --- what a process asks for ------------------------------------------------------------------------------------------
 
 
-class QueueDisk(Disk):
-    """The journal in memory as one process sees it, which notes what the process looks for."""
-
+class _NotedTakes(FaultyJournal):
     looks: Callable[[str, Collection[str]], None]
 
-    async def take(
-        self,
-        worker: str,
-        agents: Collection[AgentKey],
-        room: int,
-        newest: Declaration,
-        skip: Collection[str] = frozenset(),
-    ) -> list[LeaseGranted]:
-        self.looks(worker, skip)
-        return await super().take(worker, agents, room, newest, skip)
+    async def take(self, request: TakeRequest) -> list[LeaseGranted]:
+        self.looks(request.worker, request.skip)
+        return await super().take(request)
 
 
-class QueueSqliteDisk(SqliteDisk):
-    """The journal in the file as one process sees it, which notes what the process looks for."""
+class QueueDisk(_NotedTakes, Disk):
+    """The journal in memory as one process sees it. It notes the requests for slots."""
 
-    looks: Callable[[str, Collection[str]], None]
 
-    async def take(
-        self,
-        worker: str,
-        agents: Collection[AgentKey],
-        room: int,
-        newest: Declaration,
-        skip: Collection[str] = frozenset(),
-    ) -> list[LeaseGranted]:
-        self.looks(worker, skip)
-        return await super().take(worker, agents, room, newest, skip)
+class QueueSqliteDisk(_NotedTakes, SqliteDisk):
+    """The journal in the file as one process sees it. It notes the requests for slots."""

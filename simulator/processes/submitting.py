@@ -1,4 +1,4 @@
-"""What processes submit to queues, and what somebody declares and commands about runs of queues."""
+"""The runs that processes submit to queues, and the limits and commands that operators give meanwhile."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def declared_by(life: Life) -> DeclaredLimits | None:
 
 
 def submitting(life: Life, app: Holdfast) -> list[Coroutine[Any, Any, None]]:
-    """What this process submits: all that its worker has to submit, again after each restart."""
+    """The submissions of this process: all that its worker has to submit, again after each restart."""
     plan = life.world.plan
     number = [worker.name for worker in plan.workers].index(life.plan.name)
     return [_submit(life, app, one) for one in plan.submissions for worker in one.workers if worker == number]
@@ -104,7 +104,7 @@ async def _submit_another_input(life: Life, app: Holdfast, submission: Submissio
 
 
 def begin_queues(world: World) -> None:
-    """Whoever declares limits and gives commands sets out."""
+    """Start the operators who declare limits and give commands."""
     for declaration in world.plan.declarations[1:]:
         _set_out(world, "declares limits", functools.partial(_declare, declaration), declaration.at_ms)
     for run in dict.fromkeys(order.run for order in world.plan.orders):
@@ -123,21 +123,21 @@ def _order(world: World, orders: list[QueueOrder]) -> None:
 def _set_out(
     world: World,
     what: str,
-    deed: Callable[[ControlService], Awaitable[object]],
+    command: Callable[[ControlService], Awaitable[object]],
     after_ms: int,
     then: Callable[[], None] = lambda: None,
 ) -> None:
-    said = False
+    given = False
 
-    def told(_actor: Actor, _refused: bool) -> None:
-        nonlocal said
-        if not said:  # who says it twice may be heard twice
-            said = True
+    def ended(_actor: Actor, _refused: bool) -> None:
+        nonlocal given
+        if not given:  # a command that is repeated may be acknowledged twice
+            given = True
             world.unsaid -= 1
             then()
 
     world.unsaid += 1
-    Errand(world, what, deed, told).begin(after_ms)
+    Errand(world, what, command, ended).begin(after_ms)
 
 
 async def _declare(declaration: Declaration, service: ControlService) -> None:
@@ -145,7 +145,7 @@ async def _declare(declaration: Declaration, service: ControlService) -> None:
 
 
 async def _give(order: QueueOrder, service: ControlService) -> None:
-    """The command, where there is such a run by then."""
+    """Give the command, if the run is stored by then."""
     if not await service.engine.journal.runs(run=order.run):
         return
     match order.word:

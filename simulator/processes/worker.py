@@ -127,7 +127,7 @@ class Life:
                 result = await app.run(agent, given)
             except RunSuspended as waits:
                 world.tell(self.actor, f"run {script.id} waits: {waits.message}")
-                return  # whoever recovers goes on with it
+                return  # the process that recovers it goes on with it
             except RunStopped as stopped:
                 world.tell(self.actor, f"run {script.id} stopped: {stopped.message}")
                 return
@@ -168,7 +168,7 @@ class Life:
         world.checker.answers.acknowledged(self.actor, message)
 
     async def hear_out(self, errand: Errand) -> None:
-        """Somebody has something to say."""
+        """A message for the run arrives."""
         if self.hooks is not None:
             await errand.run(self.actor, self.hooks)
 

@@ -1,5 +1,7 @@
 """`holdfast submit`, `queues`, and what other commands say of runs in queues."""
 
+import re
+
 from tests.cli.lab import Lab
 
 CODE = """
@@ -30,6 +32,56 @@ def test_a_stopped_run_of_a_queue_is_reopened_and_waits_for_a_slot(holdfast: Lab
     assert "Next: holdfast worker" in resumed.err
     assert holdfast("worker", "greet.py:greet", "--once").status == 0
     assert holdfast("resume", "greet-ann").out.strip() == '"ann"'
+
+
+def test_a_queue_is_paused_drained_and_resumed(holdfast: Lab):
+    holdfast.write("greet.py", CODE)
+    holdfast.write("ready", "")
+    assert holdfast("submit", "greet.py:greet", '"ann"').status == 0
+    paused = holdfast("queues", "pause", "default", "--why", "the bank is closed")
+    assert (paused.status, paused.out) == (
+        0,
+        "default is paused by anna: the bank is closed.\nNext: holdfast queues resume default\n",
+    )
+    again = holdfast("queues", "pause", "default", "--by", "bob")
+    assert again.status == 0
+    assert again.out.startswith("Nothing was changed: default is paused by anna: the bank is closed.\n")
+    assert holdfast("submit", "greet.py:greet", '"bea"').status == 0
+    worked = holdfast("worker", "greet.py:greet", "--once")
+    assert (worked.status, worked.out) == (0, "0 runs driven.\n")
+    assert "Runs are left in queues" in worked.err
+    assert {one["status"] for one in holdfast("ps", "--json").json["runs"]} == {"queued"}
+    refused = holdfast("resume", "greet-ann")
+    assert "the queue is paused by anna: the bank is closed" in " ".join(refused.err.split())
+    (listed,) = holdfast("queues", "--json").json["queues"]
+    assert (listed["waiting"], listed["mode"]["paused"]["by"]) == (2, "anna")
+    shown = holdfast("queues")
+    assert re.search(r"default is paused since \d.* UTC by anna: the bank is closed", " ".join(shown.out.split()))
+    assert "holdfast worker" not in shown.err + shown.out
+    assert holdfast("queues", "resume", "default").out == "default accepts submissions and starts them.\n"
+    drained = holdfast("queues", "drain", "default", "--json").json
+    assert (drained["changed"], list(drained["mode"])) == (True, ["draining"])
+    refused = holdfast("submit", "greet.py:greet", '"cid"')
+    assert refused.status == 2
+    assert "the queue default is drained: it accepts no submissions" in refused.err
+    assert "holdfast queues resume default" in refused.err
+    assert holdfast("submit", "greet.py:greet", '"bea"').status == 0  # it was submitted before
+    assert holdfast("worker", "greet.py:greet", "--once").status == 0
+    assert {one["status"] for one in holdfast("ps", "--json").json["runs"]} == {"completed"}
+
+
+def test_a_queue_that_does_not_exist_cannot_be_paused(holdfast: Lab):
+    holdfast.write("greet.py", CODE)
+    holdfast.write("queues.yaml", "queues: {mail: {}}")
+    holdfast.write("pyproject.toml", '[tool.holdfast]\nqueues = "queues.yaml"\n')
+    assert holdfast("submit", "greet.py:greet", '"ann"').status == 0
+    for word in ("pause", "drain", "resume", "list"):
+        refused = holdfast("queues", word, "mial")
+        assert refused.status == 2
+        assert "queue 'mial' does not exist" in refused.err
+        assert "did you mean mail?" in refused.err
+    assert "needs the name of a queue" in holdfast("queues", "drain").err
+    assert holdfast("queues", "list", "mail", "--json").json["queues"][0]["mode"] == {}
 
 
 def test_a_limit_of_an_agent_that_does_not_exist_is_said(holdfast: Lab):

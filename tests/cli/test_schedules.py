@@ -52,6 +52,13 @@ def test_the_next_firings_are_listed_in_their_order(lab: Lab):
     assert "1 firing" in shown.out
 
 
+def test_a_schedule_whose_queue_is_drained_says_so(lab: Lab):
+    assert lab("queues", "drain", "default", "--why", "we move").status == 0
+    assert "waits: the queue default is drained by anna: we move" in lab("schedules").out
+    assert lab("queues", "resume", "default").status == 0
+    assert "drained" not in lab("schedules").out
+
+
 def test_a_schedule_is_paused_and_resumed_by_a_person(lab: Lab):
     said = lab("schedules", "pause", "leap", "--why", "the bank is closed")
     assert (said.status, said.out) == (0, "leap does not fire until it is resumed.\n")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import Holdfast, Run, agent
+from holdfast.journal.port import TakeRequest
 from holdfast.journal.sqlite import queues
 from holdfast.queues.limits import DeclaredLimits, QueueLimits
 
@@ -28,7 +29,8 @@ async def filled(path: Path, count: int) -> None:
         for first in range(0, count, 500):
             some = range(first, min(count, first + 500))
             await asyncio.gather(*(app.submit(job, n, queue="mail", tenant=f"t{n % TENANTS}") for n in some))
-        taken = await app.engine.journal.take(app.engine.worker.id, [("job", "shop")], 99, app.engine.queues.newest)
+        request = TakeRequest(app.engine.worker.id, [("job", "shop")], 99, app.engine.queues.newest)
+        taken = await app.engine.journal.take(request)
         assert len(taken) == 3
 
 
@@ -61,6 +63,7 @@ LANE = ("job", "shop", "mail", "t1", 0)
 LOOKS = {
     **{f"next lane {n}": (sql, LANE[: 5 - n]) for n, sql in enumerate(queues.NEXT_LANE)},
     "first in lane": (queues.FIRST_IN_LANE, (*LANE, 2**52, 5)),
+    "begun, in a paused queue": (queues.BEGUN, ("mail", 2**52, "mail", 2**52)),
     "slots": (queues.SLOTS, ()),
     "holders": (queues.HOLDERS, ("mail", "k1")),
     "limits": (queues.NEWEST_LIMITS, ("queues",)),
@@ -90,8 +93,46 @@ def test_a_look_makes_as_many_statements_for_many_runs_as_for_few(journals):
                     made += 1
                     return rows(sql, values)
 
-            request = queues.TakeRequest("bob", [("job", "shop")], 1, app.engine.queues.newest, ())
+            request = TakeRequest("bob", [("job", "shop")], 1, app.engine.queues.newest)
             app.engine.journal._slots.wants(Counting(), request)
             return made
 
     assert asyncio.run(statements(FEW)) == asyncio.run(statements(MANY))
+
+
+class Counting:
+    """A database that counts the statements of one kind of work."""
+
+    def __init__(self, database, made):
+        self._database, self._made = database, made
+
+    def rows(self, sql, values=()):
+        self._made.append(sql)
+        return self._database.rows(sql, values)
+
+    def change(self, sql, values=()):
+        self._made.append(sql)
+        return self._database.change(sql, values)
+
+
+def test_a_submission_costs_six_statements_and_reads_nothing_before(tmp_path):
+    """Find the run, the limits in force, the room; insert the run and its record; change its listing."""
+
+    async def submitted(count: int) -> tuple[int, int]:
+        async with Holdfast(str(tmp_path / f"{count}.db"), agents=[job], queues=LIMITS, recover=False) as app:
+            journal, made, reads = app.engine.journal, [], []
+            run, read = journal._group.run, journal.read
+
+            def running(work):  # the lease of the process is renewed in the same way, and is not counted
+                claims = "claim" in work.__qualname__
+                return run((lambda database: work(Counting(database, made))) if claims else work)
+
+            async def reading(*args, **options):
+                reads.append(args)
+                return await read(*args, **options)
+
+            journal._group.run, journal.read = running, reading
+            await asyncio.gather(*(app.submit(job, n, queue="mail") for n in range(count)))
+            return len(made), len(reads)
+
+    assert [asyncio.run(submitted(count)) for count in (1, 100)] == [(6, 0), (600, 0)]

@@ -1,5 +1,6 @@
 """Declaring tools, handlers and agents: what contradicts itself is refused at once, and the fix is named."""
 
+import copy
 import inspect
 import subprocess
 import sys
@@ -11,8 +12,10 @@ import pytest
 
 from holdfast import Key, Once, Operation, Run, Verdict, agent, tool, tool_from_schema
 from holdfast.agent.agent import gather_agents, gather_tools
+from holdfast.agent.hosted import described_tool, fitting
 from holdfast.agent.model_calls import ToolBox
 from holdfast.errors import ContractError, NameClash, OutsideRun, UsageError
+from holdfast.model.ids import can_name
 from holdfast.policies import Retry
 
 
@@ -114,14 +117,17 @@ def declare(**clauses: Any) -> Any:
         ({"once": Once("invoice")}, "once= names the parameter 'invoice'"),
         ({"redact": {"invoice"}}, "its parameters are order, cents"),
         ({"idempotency": Key(ttl=timedelta(seconds=60))}, "a retry could never be deduplicated"),
-        ({"idempotency": "order"}, "idempotency='order'. Next: write Key"),
+        ({"idempotency": "order"}, "idempotency='order' is not accepted. Next: write Key"),
         (
             {"idempotency": Key.forever(in_progress="waits")},
-            "in_progress='waits'. Known: it takes rejects, blocks, runs_",
+            "in_progress='waits' does not exist. Next: choose rejects or blocks or runs_",
         ),
         ({"idempotency": Key.forever(mismatch="no")}, "mismatch='no'"),
         ({"idempotency": Key.forever(stores="some")}, "stores='some'"),
-        ({"once": Once("order", then="skip")}, "then='skip'. Known: it takes replay, ask, block, allow"),
+        (
+            {"once": Once("order", then="skip")},
+            "then='skip' does not exist. Next: choose replay or ask or block or allow",
+        ),
         ({"on_unknown": "fail"}, "on_unknown='fail'"),
         ({"rejections": ["402"]}, "'402' is not an HTTP status"),
         ({"not_sent": 429}, "429 is not a list of HTTP statuses"),
@@ -430,3 +436,24 @@ async def desk(run, given: str) -> None:
 """
     exec(code, space)
     assert [found.name for found in space["desk"].tools] == ["put"]
+
+
+def test_a_tool_that_a_host_describes_again_is_made_once_and_another_one_is_made_anew():
+    schema: dict[str, Any] = {"type": "object", "properties": {"cents": {"type": "integer"}}}
+    clauses: dict[str, Any] = {"effect": "read"}
+    one = described_tool("pay", schema, clauses)
+    assert described_tool("pay", copy.deepcopy(schema), dict(clauses)) is one
+    assert described_tool("pay", schema, {}).contract.effect == "write"
+    asked = described_tool("pay", schema, {}, asked=True)
+    assert (asked.contract.gate is None, described_tool("pay", schema, {}).contract.gate) == (False, None)
+    clauses["effect"] = "write"
+    assert described_tool("pay", schema, clauses).contract.effect == "write"
+    schema["properties"]["to"] = {"type": "string"}
+    assert described_tool("pay", schema, clauses).shape.types == {"cents": int, "to": str}
+
+
+def test_a_name_that_is_too_long_is_cut_and_keeps_what_makes_it_another():
+    longer = ["x" * 300 + end for end in "ab"]
+    assert [fitting("x" * length) for length in (1, 188)] == ["x", "x" * 188]
+    assert len({fitting(one) for one in longer}) == 2
+    assert all(can_name(f"{fitting(one)}.confirmed") for one in [*longer, "x" * 189])

@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast, Run, agent
-from holdfast.control.queues import strange_agents
+from holdfast.control.queues import steer_queue, strange_agents
 from holdfast.engine.process import newest_limits
 from holdfast.engine.queueing import take_slots
-from holdfast.errors import JournalUnavailable, ParameterMismatch, QueueFull, RunQueued, UsageError
+from holdfast.errors import JournalUnavailable, ParameterMismatch, QueueDraining, QueueFull, RunQueued, UsageError
 from holdfast.journal.port import Busy, Post
 from holdfast.queues.limits import ConcurrencyLimit, Declaration, DeclaredLimits, LimitsError, QueueLimits
+from holdfast.queues.modes import OPEN, QueueCommand, QueueMode, Restriction, command_key, with_command
 
 began: list[str] = []
 most: list[int] = [0, 0]
@@ -326,3 +327,102 @@ async def test_who_drives_a_run_waits_for_no_slot_of_it(tmp_path):
         await app.submit(desk, ticket("same", "A"), queue="mail")
         with pytest.raises(RunQueued):
             await app.drive("ticket-same")
+
+
+@pytest.mark.parametrize("address", ["memory:", "file"])
+@in_a_loop
+async def test_a_paused_queue_starts_nothing_new_and_a_run_that_waited_for_its_answer_continues(address, tmp_path):
+    journal = str(tmp_path / "runs.db") if address == "file" else address
+    async with Holdfast(journal, agents=[desk, clerk], queues=ONE_AT_A_TIME) as app:
+        await app.submit(clerk, ticket("asks", "A"), queue="mail")
+        await reaches(app, "ticket-asks", "suspended")
+        mode, changed = await steer_queue(app.engine, "mail", "pause", by="ann", why="the bank is closed")
+        assert (str(mode), changed) == ("paused by ann: the bank is closed", True)
+        await app.submit(desk, ticket("new", "B"), queue="mail")
+        await app.submit(desk, ticket("elsewhere"))
+        await ended(app, 1)
+        await app.service.signal("ticket-asks", "the-answer", payload="yes")
+        await reaches(app, "ticket-asks", "completed")
+        assert began == ["elsewhere"]
+        with pytest.raises(RunQueued, match="waits in the queue mail") as refused:
+            await app.drive("ticket-new")
+        assert "the queue is paused by ann: the bank is closed" in refused.value.known
+        assert (await steer_queue(app.engine, "mail", "resume", by="bob"))[0] == OPEN
+        await ended(app, 2)
+    assert began == ["elsewhere", "new"]
+
+
+@in_a_loop
+async def test_a_mode_holds_for_a_process_that_has_not_read_it(tmp_path):
+    journal = str(tmp_path / "runs.db")
+    async with (
+        Holdfast(journal, agents=[desk], recover=False) as worker,
+        Holdfast(journal, agents=[desk], recover=False) as other,
+    ):
+        await worker.submit(desk, ticket("a"))
+        for word in ("pause", "drain"):
+            await steer_queue(other.engine, "default", word, by="ann")
+        assert worker.engine.queues.newest.mode("default") == OPEN
+        assert await take_slots(worker.engine, 9, ()) == []
+        worker.engine.queues.newest = Declaration(entry=1)  # again as it was before both
+        with pytest.raises(QueueDraining, match="the queue default is drained"):
+            await worker.submit(desk, ticket("b"))
+        assert not (await worker.submit(desk, ticket("a"))).new  # it exists: nothing is submitted
+        await steer_queue(other.engine, "default", "resume", by="ann")
+        assert (await worker.submit(desk, ticket("b"))).new
+        assert len(await take_slots(worker.engine, 9, ())) == 2
+
+
+@in_a_loop
+async def test_a_restriction_outlives_the_process_and_other_limits_and_has_its_first_giver(tmp_path):
+    journal = str(tmp_path / "runs.db")
+    async with Holdfast(journal, agents=[desk], queues=ONE_AT_A_TIME, recover=False) as app:
+        await steer_queue(app.engine, "mail", "pause", by="ann")
+        await steer_queue(app.engine, "mail", "drain", by="bob", why="we move")
+        for word in ("pause", "drain"):
+            assert not (await steer_queue(app.engine, "mail", word, by="eve"))[1]
+        with pytest.raises(UsageError, match=r"queue 'mial' does not exist.*\n?.*nothing was changed"):
+            await steer_queue(app.engine, "mial", "pause", by="ann")
+    two = DeclaredLimits({"mail": QueueLimits(concurrency=2)})
+    async with Holdfast(journal, agents=[desk], queues=two, recover=False) as app:
+        found = await newest_limits(app.engine.journal)
+        assert found is not None
+        assert found.limits == two
+        assert str(found.mode("mail")) == "paused by ann, draining by bob: we move"
+    async with Holdfast(journal, agents=[desk], queues=DeclaredLimits(), recover=False) as app:
+        mode, changed = await steer_queue(app.engine, "mail", "resume", by="ann")  # though it is no longer declared
+        assert (mode, changed) == (OPEN, True)
+
+
+@in_a_loop
+async def test_of_two_commands_at_once_none_is_lost(tmp_path):
+    async with Holdfast(str(tmp_path / "runs.db"), agents=[desk], recover=False) as app:
+        steered = [steer_queue(app.engine, "default", word, by=by) for word in ("pause", "drain") for by in "abc"]
+        found = await asyncio.gather(*steered)
+        assert [changed for _, changed in found].count(True) == 2
+        newest = await newest_limits(app.engine.journal)
+        assert newest is not None
+        mode = newest.mode("default")
+        assert mode.paused is not None
+        assert mode.draining is not None
+
+
+@in_a_loop
+async def test_a_command_that_cannot_be_read_pauses_its_queue_alone(tmp_path):
+    async with Holdfast(str(tmp_path / "runs.db"), agents=[desk], recover=False) as app:
+        await app.submit(desk, ticket("a"))
+        entry = await app.engine.journal.post(Post("queues", command_key("mail", 1), b"{"))
+        newest = await app.engine.queues.begin(app.engine.journal)
+        assert newest.paused == {"mail"}
+        assert str(newest.mode("mail")) == f"paused by ledger entry {entry.id}: it cannot be read"
+        await steer_queue(app.engine, "mail", "resume", by="ann")
+        assert (await app.engine.queues.begin(app.engine.journal)).paused == frozenset()
+
+
+def test_commands_make_the_mode_of_their_queue():
+    modes: dict[str, QueueMode] = {}
+    for number, (word, by) in enumerate([("pause", "a"), ("pause", "b"), ("drain", "c")], 1):
+        command = QueueCommand(word, "mail", by)
+        modes = dict(with_command(modes, number, command_key("mail", 0), number, command))
+    assert modes == {"mail": QueueMode(Restriction("a", 1), Restriction("c", 3))}
+    assert not with_command(modes, 4, "mail/3", 4, QueueCommand("resume", "mail"))["mail"]

@@ -1,4 +1,4 @@
-"""Schedules in processes: each moment is one run, whoever fires it, and declarations and pauses hold at once."""
+"""Schedules in processes: each moment is one run, whichever process fires it, and declarations and pauses hold at once."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast, Run, agent
+from holdfast.control.queues import steer_queue
 from holdfast.control.schedules import Scheduler, declare_schedules, steer_schedule
 from holdfast.engine.engine import LOG
 from holdfast.errors import UsageError
-from holdfast.inspect.reader import read_schedules
+from holdfast.inspect.reader import read_schedules, troubles_of
 from holdfast.journal.memory import MemoryJournal
-from holdfast.journal.port import Post
+from holdfast.journal.port import LedgerEntry, Post
 from holdfast.model import records as r
-from holdfast.queues.firing_times import MissedRule, Schedule
+from holdfast.queues.firing_times import MOST_AT_ONCE, MissedRule, Schedule
 from holdfast.queues.limits import ConcurrencyLimit, DeclaredLimits, LimitsError, QueueLimits
-from holdfast.queues.schedules import QueuesAndSchedules
+from holdfast.queues.schedules import STREAM, QueuesAndSchedules
 from tests.unit.engine.lab import Lab, virtual
 
 began: list[str] = []
@@ -65,14 +66,16 @@ async def stored(lab: Lab) -> list[str]:
 
 @virtual
 async def test_an_open_app_fires_and_drives_what_is_due_at_its_moment(lab: Lab):
+    await lab.pass_time(seconds=2)  # apart from the rounds that look for due runs each five seconds
     async with lab.app(desk, recover=True) as app:
         await declared(app, n=every(10))
-        await lab.pass_time(minutes=31, seconds=1)
+        await lab.pass_time(minutes=31)
         assert began == at("00:10:00", "00:20:00", "00:30:00")
         (started,) = lab.of(began[0], r.RunStarted)
         assert (started.schedule, started.queue, started.by) == ("n", "default", "")
         assert began[0].endswith("00:10:00Z")
-        assert started.at - started.moment < 1_000  # to the second, though due runs are looked for each five seconds
+        (claimed,) = lab.of(began[0], r.Claimed)
+        assert claimed.at - started.moment < 1_000
         assert (await lab.journal.runs(run=began[0]))[0].status == "completed"
 
 
@@ -307,6 +310,62 @@ async def test_a_journal_that_fails_delays_a_firing(lab: Lab):
         assert began == at("01:00:00")
 
 
+@virtual
+async def test_a_declaration_that_comes_while_the_schedules_are_read_is_read_too(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+):
+    async with lab.app(desk) as app:
+        firing, read = scheduler(app), lab.journal.entries
+
+        async def entries(stream: str, after: int = 0) -> list[LedgerEntry]:
+            found = await read(stream, after)
+            if stream == STREAM:
+                monkeypatch.undo()
+                await declared(app, n=every(60))
+            return found
+
+        monkeypatch.setattr(lab.journal, "entries", entries)
+        await firing.fire()
+        await lab.pass_time(minutes=60)
+        await firing.fire()
+        assert await stored(lab) == at("01:00:00")
+
+
+@virtual
+async def test_a_schedule_that_is_declared_with_earlier_moments_fires_at_them(lab: Lab):
+    async with lab.app(desk) as app:
+        await declared(app, n=every(600))
+        firing = scheduler(app)
+        await firing.fire()  # from here on it knows that nothing is due for ten hours
+        await declared(app, n=every(60))
+        await lab.pass_time(minutes=60)
+        await firing.fire()
+        assert await stored(lab) == at("01:00:00")
+
+
+@virtual
+async def test_more_moments_than_fire_at_once_fire_one_look_after_the_other(lab: Lab):
+    async with lab.app(desk) as app:
+        await declared(app, n=every(1, "all"))
+        await lab.pass_time(minutes=2 * MOST_AT_ONCE + 1)
+        firing = scheduler(app)
+        for number in (MOST_AT_ONCE, 2 * MOST_AT_ONCE, 2 * MOST_AT_ONCE + 1):
+            await firing.fire()
+            assert len(await stored(lab)) == number
+
+
+@virtual
+async def test_a_schedule_whose_queue_was_removed_is_shown_and_fires_nothing(lab: Lab):
+    async with lab.app(desk) as app:
+        await app.engine.queues.declare(app.engine.journal, DeclaredLimits({"mail": QueueLimits()}))
+        await declared(app, n=every(60, queue="mail"))
+        await app.engine.queues.declare(app.engine.journal, DeclaredLimits({"bulk": QueueLimits()}))
+        await lab.pass_time(minutes=60)
+        await scheduler(app).fire()
+        assert await stored(lab) == []
+        assert app.engine.housekeeping.failing() == ["the schedule n could not be fired"]
+
+
 # --- bad input -----------------------------------------------------------------------------------------------------------
 
 ONE = "schedules: {n: {agent: desk, input: {id: a}"
@@ -406,3 +465,48 @@ def test_a_file_declares_them_for_every_process(tmp_path: Path):
     assert asyncio.run(told(journal, queues=file)) == ["n", "once"], "a file without schedules leaves them"
     file.write_text("schedules: {}")
     assert asyncio.run(told(journal, queues=file)) == []
+
+
+@pytest.mark.parametrize(("missed", "expected"), [
+    ("skip", ["01:00:00", "05:00:00"]), ("once", ["01:00:00", "04:00:00", "05:00:00"]),
+    ("all", ["01:00:00", "02:00:00", "03:00:00", "04:00:00", "05:00:00"]),
+])  # fmt: skip
+def test_a_drained_queue_delays_firings_and_a_paused_one_does_not(missed: MissedRule, expected: list[str]):
+    @virtual
+    async def story(lab: Lab) -> None:
+        async with lab.app(desk, recover=True) as app, lab.app(desk) as other:
+            await declared(other, n=every(60, missed))
+            await lab.pass_time(minutes=61)
+            await steer_queue(other.engine, "default", "drain", by="ann")
+            await lab.pass_time(hours=3)
+            assert await stored(lab) == at("01:00:00")
+            assert await troubles_of(lab.journal, app.engine.worker.id) == []  # it is delayed, and nothing failed
+            await steer_queue(other.engine, "default", "resume", by="ann")
+            await steer_queue(other.engine, "default", "pause", by="ann")
+            await lab.pass_time(hours=1)
+            assert await stored(lab) == at(*expected)  # accepted, and not started
+            assert began == at("01:00:00")
+            await steer_queue(other.engine, "default", "resume", by="ann")
+            await lab.pass_time(minutes=1)
+            assert sorted(began) == at(*expected)
+
+    story()
+
+
+@virtual
+async def test_a_process_that_slept_through_a_drain_submits_nothing(lab: Lab):
+    async with lab.app(desk) as app, lab.app(desk) as other:
+        await declared(other, n=every(60, "all"))
+        await app.engine.look()
+        firing = scheduler(app)
+        await firing.fire()
+        await app.engine.queues.begin(app.engine.journal)
+        await lab.pass_time(minutes=61)
+        await steer_queue(other.engine, "default", "drain", by="ann")
+        await firing.fire()
+        assert await stored(lab) == []
+        await steer_queue(other.engine, "default", "resume", by="ann")
+        await app.engine.queues.refresh(app.engine.journal)
+        await lab.pass_time(seconds=6)
+        await firing.fire()
+        assert await stored(lab) == at("01:00:00")

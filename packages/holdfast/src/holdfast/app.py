@@ -204,10 +204,10 @@ class Holdfast:
         if self._address is not None and engine.identity.trust == "trusted":
             await note_code(engine.journal, self.agents.values())
         notify = notifications.begin(engine) if notifications is not None else None
-        scheduler = Scheduler(engine, self.agents)
+        looks = self._recovers and bool(self.agents)
+        scheduler = Scheduler(engine, self.agents, on_time=looks)
         self._housekeeping = HousekeepingTasks(ControlService(engine), notifier.agent, notify, scheduler.fire)
-        if self._recovers and self.agents:
-            scheduler.keeps = True
+        if looks:
             recovery = Recovery(engine, self.drive, self._housekeeping.run)
             self._recovery = engine.housekeeping.keep("the task that looks for abandoned runs", recovery.keep_looking)
         return self
@@ -318,17 +318,10 @@ class Holdfast:
         refers to the same run. `priority` is from -9 to 9. A higher priority starts first, and waiting raises it. `at`
         is the earliest time at which the run starts.
 
-        Raises `QueueFull` if the queue is full, `ParameterMismatch` if the key was submitted with another input, and
-        `UsageError` for a queue or tenant that is not declared.
+        Raises `QueueFull` if the queue is full, `QueueDraining` if it is drained, `ParameterMismatch` if the key was
+        submitted with another input, and `UsageError` for a queue or tenant that is not declared.
         """
-        check("by", by, str)
-        name = checked_run_id(key) if key is not None else agent.run_id_for(given)
-        stored = msgspec.structs.replace(agent.stored_input(given, self.engine.identity.secret), by=by)
-
-        def about(template: str) -> str:
-            return agent.named(template, given, f"the key of queue {queue}", "use another queue") if template else ""
-
-        return await submit(self.engine, name, agent, stored, Submission(queue, priority, at, tenant), about)
+        return await submit(self.engine, agent, given, Submission(queue, priority, at, tenant), key=key, by=by)
 
     def map(self, agent: Agent[T, R], inputs: Iterable[T], *, concurrency: int = 20) -> AsyncGenerator[RunResult[T, R]]:
         """Run the agent over many inputs, `concurrency` at a time, in the order in which they end.
@@ -336,7 +329,7 @@ class Holdfast:
         An error of one run is not raised: it is in the `RunResult` of that run.
         """
         if concurrency < 1:
-            raise UsageError(f"concurrency={concurrency}", next_step="give at least 1")
+            raise UsageError(f"concurrency={concurrency} starts no run", next_step="give at least 1")
         return gather_bounded((self._one(agent, given) for given in inputs), concurrency)
 
     def stream(

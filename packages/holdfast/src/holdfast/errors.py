@@ -35,6 +35,7 @@ from holdfast.model.errors import (
     PlanError,
     PlanRefused,
     PlanStepFailed,
+    QueueDraining,
     QueueFull,
     RecordRefused,
     ReplayDiverged,
@@ -93,6 +94,7 @@ __all__ = [  # noqa: RUF022  # in the order of the reference, which takes its se
     "UnknownRun",
     "NameClash",
     "MustHold",
+    "QueueDraining",
     "QueueFull",
     # --- runs --------------------------------------------------------------------------------------------
     "RunError",

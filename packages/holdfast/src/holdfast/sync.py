@@ -127,5 +127,5 @@ def _cannot_wait(*, closed: bool) -> UsageError:
         return UsageError("the app is closed", next_step="use it inside its block: with Holdfast(...) as app")
     return UsageError(
         "code on the loop of the app would wait for itself",
-        next_step="call it from another thread, or use the asynchronous face there",
+        next_step="call it from another thread, or await the asynchronous app there",
     )

@@ -1,4 +1,4 @@
-"""Whose queue an item is in: where somebody put it, unless it was asked anew in another one since."""
+"""Whose queue an item is in: where a person put it, unless it was asked anew in another one since."""
 
 from datetime import timedelta
 

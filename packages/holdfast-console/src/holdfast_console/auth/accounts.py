@@ -94,7 +94,7 @@ class Accounts:
             )
         note = AccountNote("add", by, _checked(grants), subject=subject)
         if not (await self._journal.post(Post(STREAM + name, "add", written(note)))).fresh:
-            raise UsageError(f"there is an account {name} already", next_step=f"holdfast accounts role {name} ROLE")
+            raise UsageError(f"account {name} exists already", next_step=f"holdfast accounts role {name} ROLE")
         return await self.known(name)
 
     async def change(self, name: str, note: AccountNote) -> Account:

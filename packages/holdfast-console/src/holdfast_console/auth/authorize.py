@@ -14,13 +14,13 @@ from holdfast.webhooks.access_log import Via
 Role = Literal["viewer", "answerer", "operator", "admin"]
 """From less to more: each role has the permissions of those before it."""
 
-Permission = Literal["look", "answer", "hand", "resolve", "stand", "order", "tell", "tune", "administer"]
+Permission = Literal["look", "answer", "hand", "resolve", "stand", "order", "tell", "submit", "tune", "administer"]
 """A permission of a person or program. The names mean:
 
 look: see items, runs and figures · answer: approve, decline, answer a question · hand: delegate, snooze, escalate ·
 resolve: say what happened to an effect · stand: give or revoke a standing permission · order: cancel, pause, undo,
-let a run that stopped go on · tell: interrupt a run · tune: change a policy or a threshold ·
-administer: accounts, tokens, the record of access.
+let a run that stopped go on · tell: interrupt a run · submit: submit a run to a queue ·
+tune: change a policy or a threshold · administer: accounts, tokens, the record of access.
 """
 
 ROLES: Final[tuple[Role, ...]] = get_args(Role)
@@ -33,6 +33,7 @@ REQUIRED_ROLES: Final[dict[Permission, Role]] = {
     "stand": "operator",
     "order": "operator",
     "tell": "operator",
+    "submit": "operator",
     "tune": "admin",
     "administer": "admin",
 }

@@ -38,12 +38,13 @@ def checked_password(password: str, name: str) -> str:
     plain = normal(password)
     if len(plain) < SHORTEST or len(plain.encode(errors="replace")) > LONGEST:
         raise UsageError(
-            f"a password has {SHORTEST} characters or more, and {LONGEST} bytes at most", next_step="take a longer one"
+            f"a password has {SHORTEST} characters or more, and {LONGEST} bytes at most",
+            next_step="choose one of such a length",
         )
     if len(set(plain)) < 5 or plain.casefold() in {name * times for times in range(1, LONGEST // len(name))}:
-        raise UsageError("this password is too easy to guess", next_step="take another one")
+        raise UsageError("this password is too easy to guess", next_step="choose another one")
     if any("\ud800" <= sign <= "\udfff" for sign in plain):
-        raise UsageError("this password is not text", next_step="take another one")
+        raise UsageError("this password is not text", next_step="choose another one")
     return plain
 
 

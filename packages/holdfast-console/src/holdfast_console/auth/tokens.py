@@ -78,7 +78,9 @@ class Tokens:
         streams = {entry.stream for entry in await self._journal.entries(STREAM)}
         found = [stream for stream in streams if id_ and stream.startswith(STREAM + id_)]
         if len(found) != 1:
-            raise UsageError(f"no one token is named {id_!r}", next_step="holdfast accounts token list")
+            raise UsageError(
+                f"{id_!r} names {len(found) if id_ else 'no'} tokens, not one", next_step="holdfast accounts token list"
+            )
         await self._journal.post(Post(found[0], "revoke", written(TokenNote("revoke", by))))
         return _listed(found[0].removeprefix(STREAM), await self._journal.entries(found[0]))
 

@@ -8,7 +8,7 @@ from typing import Any
 import click
 import msgspec
 
-from holdfast.agent.agent import gather_tools
+from holdfast.agent.agent import gather_agents, gather_tools
 from holdfast.cli.apps import load_agents
 from holdfast.cli.common import CommandCall, by_option, command
 from holdfast.control.service import ControlService
@@ -43,10 +43,10 @@ async def serve(call: CommandCall, targets: tuple[str, ...], by: str, **place: A
     Without accounts it serves this machine only: open the link that is printed, and answer as
     --by. With accounts (`holdfast accounts add`) people sign in. Answers that need the
     code of an agent (a result, edited arguments) are applied here if a TARGET names that
-    agent.
+    agent, and programs can submit its runs; a worker starts them.
     """
-    tools = gather_tools(load_agents(targets), ())
-    async with call.serving(tools) as service:
+    agents = gather_agents(load_agents(targets))
+    async with call.serving(gather_tools(agents.values(), ()), agents) as service:
         if service.engine.identity.trust == "distrustful":
             reason = service.engine.identity.reason
             call.screen.note(("Sign-in is closed: this journal is not trusted", "yellow"), f": {reason}.")

@@ -81,7 +81,10 @@ def load_reach(path: Path) -> Reach:
     except yaml.YAMLError as error:
         raise UsageError(f"{path} is not YAML: {_place(error)}") from error
     except (msgspec.ValidationError, ValueError) as error:
-        raise UsageError(f"{path} does not fit: {error}", next_step="docs: how-to/notifications") from error
+        raise UsageError(
+            f"{path} does not fit: {error}",
+            next_step="correct it; the page how-to/notifications of the documentation has the form",
+        ) from error
 
 
 def _channel(one: _Entry, smtp: _Server | None) -> Channel:
@@ -96,7 +99,7 @@ def _channel(one: _Entry, smtp: _Server | None) -> Channel:
 
 def _mail(one: _Entry, smtp: _Server | None) -> Channel:
     if smtp is None:
-        raise UsageError("mail is sent by a server", next_step="write smtp: {from: desk@example.com, server: ...}")
+        raise UsageError("a mail channel needs a server", next_step="write smtp: {from: desk@example.com, server: ...}")
     password: str | Secret = Secret(smtp.password_env) if smtp.password_env else ""
     return Mail(
         to=one.mail, sender=smtp.sender, server=smtp.server, user=smtp.user, password=password, tls=smtp.tls,

@@ -153,7 +153,7 @@ async def seed_case(engine: Engine, case: SeededCase, model: CaseTemplate) -> st
         if claimed.fresh:
             return operation_id(run, step)
         engine.leases.give_back(claimed.row)
-    raise UsageError(f"there is a run {run} already", next_step="give the planted case another run")
+    raise UsageError(f"run {run} exists already", next_step="give the planted case another run")
 
 
 def _records(

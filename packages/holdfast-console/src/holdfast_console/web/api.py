@@ -13,6 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from holdfast.control.input_checks import decode_json
+from holdfast.control.queues import Submitted
 from holdfast.errors import HoldfastError
 from holdfast.inspect.timeline import Timeline
 from holdfast.journal.port import RunStatus
@@ -22,7 +23,7 @@ from holdfast_console.reviews.report import ReviewReport
 from holdfast_console.web import schemas
 from holdfast_console.web.health import HealthQuery
 from holdfast_console.web.listing import ItemsPage, ItemsQuery
-from holdfast_console.web.problems import ProblemResponse, problem_of, response_of
+from holdfast_console.web.problems import ProblemResponse, headers_of, problem_of, response_of
 from holdfast_console.web.use_cases import UseCases
 
 ROOT: Final = "/api/v1"
@@ -102,6 +103,10 @@ async def _runs(desk: UseCases, given: ApiCall) -> schemas.RunsPage:
     return schemas.RunsPage(listed, rows[asked.limit - 1].run if more else "")
 
 
+async def _submit(desk: UseCases, given: ApiCall) -> Submitted:
+    return await desk.submit(given.who, given.body)
+
+
 async def _run(desk: UseCases, given: ApiCall) -> schemas.RunSummary:
     row = await desk.row(given.who, given.name)
     return schemas.run_of(row, await desk.reader.contradicted_steps())
@@ -134,6 +139,10 @@ OPERATIONS: Final = (
         schemas.AnswerReceipts, _answer_all, body=schemas.AnswersRequest, problems=(404, 409),
     ),
     ApiEndpoint("GET", "/runs", "list_runs", "The runs, by name.", schemas.RunsPage, _runs, query=RunsQuery),
+    ApiEndpoint(
+        "POST", "/runs", "submit_run", "Submit a run to a queue. The same key is the same run.", Submitted, _submit,
+        body=schemas.SubmitRequest, problems=(404, 409, 429),
+    ),
     ApiEndpoint("GET", "/runs/{run}", "get_run", "One run.", schemas.RunSummary, _run, problems=(404,)),
     ApiEndpoint(
         "GET", "/runs/{run}/timeline", "get_timeline", "What happened in a run.", Timeline, _timeline,
@@ -160,7 +169,7 @@ def _route(desk: UseCases, one: ApiEndpoint) -> Route:
                 media_type="application/json",
             )
         except HoldfastError as error:
-            return response_of(problem_of(error))
+            return response_of(problem_of(error), headers_of(error))
 
     return Route(ROOT + one.path.replace("{item}", "{item:path}"), endpoint, methods=[one.method])
 

@@ -13,6 +13,8 @@ from holdfast.errors import (
     JournalError,
     LeaseLost,
     NotAllowed,
+    QueueDraining,
+    QueueFull,
     RunBusy,
     SignInRefused,
     UnknownRun,
@@ -20,6 +22,8 @@ from holdfast.errors import (
 )
 
 MEDIA_TYPE: Final = "application/problem+json"
+# A full queue has room as soon as a run of it starts; one that is drained waits for a person.
+_RETRY_AFTER_S: Final[dict[type[HoldfastError], int]] = {QueueFull: 5, QueueDraining: 60}
 
 
 class ProblemDetails(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -39,8 +43,8 @@ class ProblemDetails(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=Tr
 class ProblemResponse(HoldfastError):
     """A request that the server does not take as it is; `status` is HTTP's."""
 
-    def __init__(self, status: int, message: str, *, next_step: str = "") -> None:
-        super().__init__(message, next_step=next_step)
+    def __init__(self, status: int, message: str, *, known: str = "", next_step: str = "") -> None:
+        super().__init__(message, known=known, next_step=next_step)
         self.status = status
 
 
@@ -55,12 +59,22 @@ def status_of(error: HoldfastError) -> int:
             return HTTPStatus.FORBIDDEN
         case SignInRefused():
             return HTTPStatus.TOO_MANY_REQUESTS if error.retry_after else HTTPStatus.UNAUTHORIZED
+        case QueueFull():
+            return HTTPStatus.TOO_MANY_REQUESTS
+        case QueueDraining():
+            return HTTPStatus.SERVICE_UNAVAILABLE
         case UsageError() | RunBusy() | LeaseLost():
             return HTTPStatus.CONFLICT
         case JournalError():
             return HTTPStatus.SERVICE_UNAVAILABLE
         case _:
             return HTTPStatus.CONFLICT
+
+
+def headers_of(error: HoldfastError) -> dict[str, str]:
+    """The headers of an error: when the same submission may be sent again."""
+    seconds = _RETRY_AFTER_S.get(type(error))
+    return {} if seconds is None else {"retry-after": str(seconds)}
 
 
 def problem_of(error: HoldfastError) -> ProblemDetails:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Annotated, Final
 
 import msgspec
@@ -12,6 +13,7 @@ from holdfast.inspect.reader import waits_of
 from holdfast.journal.port import RunRow, RunStatus
 from holdfast.model.waits import ListedWait
 from holdfast.people import answers as a
+from holdfast.queues.limits import DEFAULT
 from holdfast_console.auth.authorize import Principal, Role
 
 BULK: Final = 20
@@ -72,6 +74,22 @@ class RunSummary(msgspec.Struct, frozen=True):
     updated_ms: int
     waits: list[ListedWait]
     contradicted: list[str] = []
+
+
+class SubmitRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A run to be started by a worker. `input` is what the agent takes, as JSON.
+
+    `key` is the id of the run, by default the one that the agent makes from the input: the same key is the same run.
+    The run does not start before `at`. `priority` is from -9 to 9, and higher goes first.
+    """
+
+    agent: Annotated[str, Meta(min_length=1, max_length=500)]
+    input: msgspec.Raw
+    queue: str = DEFAULT
+    priority: int = 0
+    at: Annotated[datetime, Meta(tz=True)] | None = None
+    key: str | None = None
+    tenant: str = ""
 
 
 class RunsPage(msgspec.Struct, frozen=True):

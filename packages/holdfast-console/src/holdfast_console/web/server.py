@@ -62,7 +62,7 @@ class ServerOptions(msgspec.Struct, frozen=True):
         secret = os.environ.get(PROVIDER_SECRET, "")
         if not secret:
             raise UsageError(
-                f"the provider {self.issuer} gave us a secret", next_step=f"put it into the variable {PROVIDER_SECRET}"
+                f"the OIDC client secret for {self.issuer} is missing", next_step=f"export it as {PROVIDER_SECRET}"
             )
         return Provider(self.issuer, self.client, secret)
 

@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
-from typing import Final
+from http import HTTPStatus
+from typing import Final, cast
 
+from holdfast.agent.agent import Agent, AnyAgent
 from holdfast.control.approvals import checked_proof
+from holdfast.control.queues import Submission, Submitted, submit
 from holdfast.control.service import ControlService
 from holdfast.engine.commands import Applied
-from holdfast.errors import NotAllowed, SignInNeeded, UnknownRun, UsageError
+from holdfast.errors import NotAllowed, QueueDraining, QueueFull, SignInNeeded, UnknownRun, UsageError
 from holdfast.inspect.reader import JournalReader, ReadRecord
 from holdfast.inspect.timeline import Timeline, timeline
 from holdfast.journal.port import Post, RunRow, RunStatus
 from holdfast.model.operation import OperationState
+from holdfast.model.system import is_system
 from holdfast.model.transaction import TransactionState
 from holdfast.people import answers as a
 from holdfast.people.answers import OneOf, answer_all
@@ -26,6 +30,8 @@ from holdfast_console.auth.authorize import Permission, PermissionScope, Princip
 from holdfast_console.reviews.report import ReviewReport
 from holdfast_console.web.health import HealthQuery, ReportCache
 from holdfast_console.web.listing import ItemsPage, ItemsQuery, RunPage, listed, run_page
+from holdfast_console.web.problems import ProblemResponse
+from holdfast_console.web.schemas import SubmitRequest
 
 
 class UseCases:
@@ -90,6 +96,33 @@ class UseCases:
         await self.authenticator.require(who, "look", PermissionScope("the health of the inbox"))
         return await self._reports.recent(asking.days, self.now_ms)
 
+    # --- submitting ------------------------------------------------------------------------------------------
+
+    async def submit(self, who: Principal, asked: SubmitRequest) -> Submitted:
+        """Store a run in a queue, in the caller's name. Raises as `Holdfast.submit` does, and `NotAllowed`.
+
+        The role has to hold everywhere: a run calls any tool of its agent.
+        """
+        await self.authenticator.require(who, "submit", PermissionScope(f"runs of {asked.agent}"))
+        found = self.service.engine.agents.get(asked.agent)
+        if not isinstance(found, Agent) or is_system(asked.agent):
+            raise ProblemResponse(
+                HTTPStatus.NOT_FOUND,
+                f"this server does not have the agent {asked.agent!r}",
+                known="nothing was submitted",
+                next_step="name its file when the server is started: holdfast serve FILE.py:AGENT",
+            )
+        how = Submission(asked.queue, asked.priority, asked.at, asked.tenant)
+        try:
+            agent = cast("AnyAgent", found)  # type: ignore[redundant-cast]  # pyright does not know its parameters
+            given = agent.parse_input(bytes(asked.input))
+            return await submit(self.service.engine, agent, given, how, key=asked.key, by=who.name)
+        except (QueueFull, QueueDraining):
+            raise
+        except UsageError as misfit:
+            status = HTTPStatus.UNPROCESSABLE_ENTITY
+            raise ProblemResponse(status, misfit.message, known=misfit.known, next_step=misfit.next_step) from misfit
+
     # --- answering -------------------------------------------------------------------------------------------
 
     async def answer(
@@ -145,7 +178,9 @@ class UseCases:
 
     async def _seen(self, who: Principal, item: str) -> tuple[LoadedItem, PermissionScope]:
         """The item, and where it belongs. One that the caller may not see is reported as missing: `UnknownRun`."""
-        hidden = UnknownRun(f"the inbox has no item {item} for you", next_step="look at the inbox")
+        hidden = UnknownRun(
+            f"the inbox has no item {item} for you", next_step="open the inbox: it lists what waits for you"
+        )
         try:
             now = await load_item(self.reader, item)
         except UsageError:

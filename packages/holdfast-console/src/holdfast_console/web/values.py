@@ -10,9 +10,9 @@ from typing import Final
 
 import msgspec
 
+from holdfast.inspect.comparison import Change
 from holdfast.inspect.text import LONGEST, cut
 from holdfast.model.records import NOTHING, Raw
-from holdfast.people.earlier_answers import Change
 
 _TOGETHER: Final = 30_000
 """How many characters of all arguments together are shown on a page, where each is long."""

@@ -310,14 +310,22 @@ def _fields(kind: object) -> frozenset[str] | None:
 def _fill(template: str, given: Any) -> str:
     """The template with the input's fields. Every placeholder's first name stands for the input itself."""
     parts: list[str] = []
-    for text, field, spec, conversion in string.Formatter().parse(template):
+    for text, path, spec, conversion in _parts_of(template):
         parts.append(text)
-        if field is not None:
-            path = field.replace("[", ".").replace("]", "").split(".")[1:]
+        if path is not None:
             value = functools.reduce(_get, path, given)
             shown = str(value) if conversion != "r" else repr(value)
-            parts.append(format(shown, spec or ""))
+            parts.append(format(shown, spec))
     return "".join(parts)
+
+
+@functools.lru_cache(maxsize=256)  # a queue has one key template for all of its runs
+def _parts_of(template: str) -> tuple[tuple[str, list[str] | None, str, str | None], ...]:
+    """The texts of a template, each with the path, the format and the conversion of the placeholder behind it."""
+    return tuple(
+        (text, None if field is None else field.replace("[", ".").replace("]", "").split(".")[1:], spec or "", how)
+        for text, field, spec, how in string.Formatter().parse(template)
+    )
 
 
 def _get(value: Any, name: str) -> Any:

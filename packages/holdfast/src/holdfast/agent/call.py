@@ -52,9 +52,9 @@ async def result_of(tool: Tool[Any, R], arguments: dict[str, Any], step: str | N
 def metadata_of(confidence: float | None, taint: str, again: str | None = None) -> CallMetadata:
     """The caller's metadata of a call. Raises `UsageError` for a confidence outside 0 to 1, or an empty reason."""
     if again is not None and not again.strip():
-        raise UsageError("again= says why the call is sent again", next_step='name the reason: again="the lead asked"')
+        raise UsageError("again= is empty", next_step='say why the call is sent again: again="the lead asked"')
     if confidence is not None and not 0 <= confidence <= 1:
-        raise UsageError(f"confidence={confidence:g}", next_step="give a share: 0 is a guess, 1 is certain")
+        raise UsageError(f"confidence={confidence:g} is not from 0 to 1", next_step="0 is a guess, 1 is certain")
     return (
         NO_METADATA if confidence is None and not taint and not again else CallMetadata(confidence, taint, again or "")
     )

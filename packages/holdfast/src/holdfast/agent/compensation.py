@@ -92,7 +92,10 @@ class Confirm:
         The tool's `compensate` releases the reservation. Raises `ContractError`.
         """
         if expires is not None and expires <= timedelta(0):
-            raise ContractError(f"confirm of tool {self._tool.name}: expires={expires}", next_step="it is a duration")
+            raise ContractError(
+                f"confirm of tool {self._tool.name}: expires={expires} is not longer than zero",
+                next_step="give a timedelta",
+            )
 
         def register(function: F) -> F:
             code = _companion(self._tool, function, "confirm", timeout)

@@ -21,7 +21,9 @@ def check_clauses(contract: Contract) -> None:
             next_step=f"use name= with 1 to {NAME_LIMIT} printable characters without / ~ and #",
         )
     if contract.effect not in ("read", "write"):
-        raise ContractError(f"{where}: effect={contract.effect!r}", next_step='write effect="read" or effect="write"')
+        raise ContractError(
+            f"{where}: effect={contract.effect!r} does not exist", next_step='write effect="read" or effect="write"'
+        )
     _check_words(contract, where)
     if contract.timeout_ms <= 0:
         raise ContractError(f"{where}: timeout is not positive", next_step="give every call a time limit")
@@ -93,7 +95,9 @@ def _check_words(contract: Contract, where: str) -> None:
     """Refuse an unknown value of a clause: it would silently be taken for one of the others."""
     given, key, once = contract.idempotency, contract.key, contract.once
     if given is not None and not isinstance(given, (Key, Natural)):  # pyright: ignore[reportUnnecessaryIsInstance] - users may not check types
-        raise ContractError(f"{where}: idempotency={given!r}", next_step="write Key(...), Natural(...), or nothing")
+        raise ContractError(
+            f"{where}: idempotency={given!r} is not accepted", next_step="write Key(...), Natural(...), or nothing"
+        )
     words: list[tuple[str, object, Any]] = [("on_unknown", contract.on_unknown, OnUnknown)]
     if key is not None:
         words += [("in_progress", key.in_progress, InProgress), ("mismatch", key.mismatch, Mismatch)]
@@ -102,4 +106,6 @@ def _check_words(contract: Contract, where: str) -> None:
         words += [("then", once.then, Repeat)]
     for name, word, kind in words:
         if word not in get_args(kind):
-            raise ContractError(f"{where}: {name}={word!r}", known=f"it takes {', '.join(get_args(kind))}")
+            raise ContractError(
+                f"{where}: {name}={word!r} does not exist", next_step=f"choose {' or '.join(get_args(kind))}"
+            )

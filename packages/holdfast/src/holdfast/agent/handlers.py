@@ -214,7 +214,7 @@ def _span(value: timedelta | None, where: str) -> int | None:
     if value is None:
         return None
     if (span := milliseconds(value)) < 0:
-        raise ContractError(f"{where} is negative", next_step="it is a duration")
+        raise ContractError(f"{where} is negative", next_step="give a timedelta of zero or more")
     return span
 
 

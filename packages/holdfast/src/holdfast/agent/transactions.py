@@ -63,7 +63,7 @@ class Held(Generic[R]):
     def __await__(self) -> NoReturn:
         """Raise `UsageError`: awaiting a promise inside its own transaction would wait for itself."""
         raise UsageError(
-            f"{self.operation} is a promise, and nothing can await it",
+            f"{self.operation} is held until its transaction commits, and cannot be awaited",
             next_step="read .result after the `async with` of the outermost transaction",
         )
 

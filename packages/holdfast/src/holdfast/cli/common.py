@@ -24,7 +24,7 @@ from holdfast.journal.port import Reader
 
 if TYPE_CHECKING:
     from holdfast.control.service import ControlService
-    from holdfast.engine.tool_protocol import ToolCode
+    from holdfast.engine.tool_protocol import AgentCode, ToolCode
 
 T = TypeVar("T")
 _POLICY: Final = "holdfast.policy"
@@ -72,13 +72,14 @@ class CommandCall:
     def serving(
         self,
         tools: Mapping[str, ToolCode] = MappingProxyType({}),
+        agents: Mapping[str, AgentCode] = MappingProxyType({}),
         *,
         create: bool = False,
         private_webhooks: bool = False,
     ) -> AbstractAsyncContextManager[ControlService]:
-        """Open the journal to give commands. No agent's code is needed for that; `tools` is the code at hand."""
+        """Open the journal to give commands. No code is needed for that; `tools` and `agents` are the code at hand."""
         address = journal_address(self.journal) if create else existing_journal(self.journal)
-        return service_over(address, tools, private_webhooks=private_webhooks)
+        return service_over(address, tools, agents, private_webhooks=private_webhooks)
 
 
 def command(name: str, *, examples: tuple[str, ...]) -> Callable[[Callable[..., Any]], click.Command]:
@@ -180,7 +181,7 @@ def _speak_plainly() -> None:
 
 @asynccontextmanager
 async def service_over(
-    address: Address, tools: Mapping[str, ToolCode], *, private_webhooks: bool
+    address: Address, tools: Mapping[str, ToolCode], agents: Mapping[str, AgentCode], *, private_webhooks: bool
 ) -> AsyncGenerator[ControlService]:
     """Open the journal for commands, in the name of the person who types them.
 
@@ -193,7 +194,7 @@ async def service_over(
     from holdfast.journal import host  # noqa: PLC0415 - as above
 
     settings = Settings(private_webhooks=private_webhooks)
-    engine = Engine(address.journal(), system_environment(), settings, tools, {}, host.this_process)
+    engine = Engine(address.journal(), system_environment(), settings, tools, agents, host.this_process)
     try:
         await engine.open()
         yield ControlService(engine, via="typed")

@@ -149,6 +149,12 @@ def project_queues() -> Path | None:
     return directory / _text(settings["queues"], "queues", directory) if "queues" in settings else None
 
 
+def project_prices() -> Path | None:
+    """`[tool.holdfast] prices` of the nearest pyproject.toml: the file with prices of models."""
+    directory, settings = project_settings(Path.cwd())
+    return directory / _text(settings["prices"], "prices", directory) if "prices" in settings else None
+
+
 def project_settings(start: Path) -> tuple[Path, dict[str, Any]]:
     """The `[tool.holdfast]` table of the nearest pyproject.toml that has one, and its directory."""
     for directory in (start, *start.parents):

@@ -9,6 +9,7 @@ import msgspec
 
 from holdfast.cli.common import CommandCall, by_option, command
 from holdfast.cli.screen import Screen, grid, phrase
+from holdfast.inspect.comparison import Change, change_texts
 from holdfast.inspect.render_records import stored
 from holdfast.inspect.run_state import RunState, state_of
 from holdfast.inspect.text import cut, moment, safe, short
@@ -16,7 +17,7 @@ from holdfast.model.ids import split_operation_id
 from holdfast.model.records import NOTHING
 from holdfast.people.answers import TakeOver
 from holdfast.people.dossier import Dossier
-from holdfast.people.earlier_answers import Change, Earlier
+from holdfast.people.earlier_answers import Earlier
 from holdfast.people.idempotent_answers import answer_idempotently
 
 _WHERE = ": --json has all of it"
@@ -73,8 +74,7 @@ def _labelled(label: str, texts: Iterator[str] | Sequence[str]) -> Iterator[tupl
 
 
 def _change(one: Change) -> str:
-    before = "nothing" if isinstance(one.before, msgspec.UnsetType) else bytes(one.before).decode("utf-8", "replace")
-    now = "nothing" if isinstance(one.now, msgspec.UnsetType) else bytes(one.now).decode("utf-8", "replace")
+    before, now = change_texts(one)
     return f"{one.name}: {before} -> {now}"
 
 

@@ -33,7 +33,7 @@ _MARKS: Final = {
 
 
 class ListedRun(msgspec.Struct, frozen=True):
-    """One run as `ps --json` lists it."""
+    """One run as `ps --json` lists it; `_line` makes the columns of the table from it."""
 
     run: str
     agent: str
@@ -132,7 +132,7 @@ async def _listed(finder: UndrivenFinder, row: RunRow, disputed: list[str]) -> L
 
 
 def _line(screen: Screen, run: ListedRun, now_ms: int) -> tuple[str, ...]:
-    """The cells of one line; the first is the name of its sign."""
+    """The columns of one run; the first is the name of its mark."""
     asks = any(wait.kind in PEOPLE for wait in run.waits)
     mark = (
         "asks"

@@ -1,10 +1,11 @@
-"""`submit` and `queues`: store runs for workers to start, and show what waits under which limits."""
+"""`submit` and `queues`: store runs for workers to start, show what waits, pause, drain and resume queues."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Coroutine
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import click
 import msgspec
@@ -17,13 +18,15 @@ from holdfast.control.queues import strange_agents
 from holdfast.engine.environment import gather_bounded
 from holdfast.engine.process import newest_limits
 from holdfast.errors import JournalError, UsageError
-from holdfast.inspect.text import ago, count
+from holdfast.inspect.text import ago, count, moment, safe
 from holdfast.journal.host import wall_ms
 from holdfast.journal.port import QueueState
 from holdfast.queues.limits import DEFAULT, Declaration, DeclaredLimits, QueueLimits
+from holdfast.queues.modes import QueueMode, QueueWord
 
 _AT_ONCE: Final = 500  # submissions that share a commit
 _SHOWN: Final = 20
+_WORDS: Final = ("list", "pause", "drain", "resume")
 
 
 class SubmittedLine(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -119,17 +122,65 @@ class ListedQueue(msgspec.Struct, frozen=True):
     running: int
     oldest_ms: int | None
     limits: QueueLimits
+    mode: QueueMode
 
 
-@command("queues", examples=("holdfast queues", "holdfast queues --json | jq '.queues[] | select(.waiting > 100)'"))
-def queues(call: CommandCall) -> None:
-    """List the queues: runs that wait, runs that are driven, the wait of the oldest, limits."""
-    limits, listed, remarks = call.read(_listed(call))
+@command(
+    "queues",
+    examples=(
+        "holdfast queues",
+        "holdfast queues --json | jq '.queues[] | select(.waiting > 100)'",
+        "holdfast queues pause refunds --why 'the bank is closed'",
+        "holdfast queues drain refunds",
+        "holdfast queues resume refunds",
+    ),
+)
+@click.argument("word", type=click.Choice(_WORDS), default="list", metavar="[list|pause|drain|resume]")
+@click.argument("name", default="")
+@click.option("--why", default="", metavar="TEXT", help="Why it is paused or drained; it is recorded.")
+@by_option
+def queues(call: CommandCall, word: str, name: str, why: str, by: str) -> Coroutine[Any, Any, None] | None:
+    """List the queues (what waits, what runs, limits), or pause, drain and resume one.
+
+    A paused queue accepts submissions and starts none of them; runs that have begun
+    continue. A queue that is drained refuses submissions, and what waits in it is
+    started. Both hold for all processes until the queue is resumed. With NAME only
+    that queue is listed.
+    """
+    if word != "list":
+        return _steer(call, cast("QueueWord", word), name, by=by, why=why)
+    _list(call, name)
+    return None
+
+
+async def _steer(call: CommandCall, word: QueueWord, name: str, *, by: str, why: str) -> None:
+    from holdfast.control.queues import steer_queue  # noqa: PLC0415 - as `submit` has it
+
+    if not name:
+        raise UsageError(f"queues {word} needs the name of a queue", next_step="holdfast queues lists them")
+    async with call.serving() as service:
+        mode, changed = await steer_queue(service.engine, name, word, by=by, why=why)
+    if call.screen.as_json:
+        call.screen.document({"queue": name, "mode": mode, "changed": changed})
+        return
+    state = f"{name} is {mode}." if mode else f"{name} accepts submissions and starts them."
+    call.screen.line(safe(state if changed else f"Nothing was changed: {state}"))
+    if mode:
+        call.screen.next(f"holdfast queues resume {name}")
+
+
+def _list(call: CommandCall, name: str) -> None:
+    limits, listed, remarks = call.read(_listed(call, name))
     if call.screen.as_json:
         call.screen.document({"queues": listed, "agents": limits.agents, "tenants": limits.tenants})
         return
     now = wall_ms()
     call.screen.columns([_cells(one, now) for one in listed])
+    for one in listed:
+        for state, restriction in (("paused", one.mode.paused), ("draining", one.mode.draining)):
+            if restriction is not None:
+                when = f"since {moment(restriction.at_ms)}"
+                call.screen.line((safe(f"{one.queue} is {state} {when} {restriction}"), "yellow"))
     shares = [
         f"{kind} {name}: {share.concurrency} at once"
         for kind, some in (("agent", limits.agents), ("tenant", limits.tenants))
@@ -141,28 +192,28 @@ def queues(call: CommandCall) -> None:
     call.screen.line((f"{count(sum(one.waiting for one in listed), 'run')} waiting", "dim"))
     for remark in remarks:
         call.screen.note((remark, "yellow"))
-    if any(one.waiting and not one.running for one in listed):
+    if any(one.waiting and not one.running and one.mode.paused is None for one in listed):
         call.screen.next("holdfast worker")
 
 
-async def _listed(call: CommandCall) -> tuple[DeclaredLimits, list[ListedQueue], list[str]]:
+async def _listed(call: CommandCall, only: str) -> tuple[DeclaredLimits, list[ListedQueue], list[str]]:
     async with call.reader() as reader:
         journal = reader.journal
         newest = await newest_limits(journal) or Declaration()
         states = {state.queue: state for state in await journal.queues()}
         remarks = await strange_agents(journal, newest.limits)
     limits, now = newest.limits, wall_ms()
-    names = sorted({*limits.queues, *states})
-    return (
-        limits,
-        [_queue(states.get(name, QueueState(name, 0, 0)), limits.queue(name), now) for name in names],
-        remarks,
-    )
+    if only and only not in states:
+        newest.check_known(only)
+    restricted = {name for name, mode in newest.modes.items() if mode}
+    names = [only] if only else sorted({*limits.queues, *states, *restricted})
+    return limits, [_queue(states.get(name, QueueState(name, 0, 0)), newest, now) for name in names], remarks
 
 
-def _queue(state: QueueState, limits: QueueLimits, now_ms: int) -> ListedQueue:
+def _queue(state: QueueState, newest: Declaration, now_ms: int) -> ListedQueue:
     waited = None if state.oldest_ms is None or state.oldest_ms > now_ms else now_ms - state.oldest_ms
-    return ListedQueue(state.queue, state.waiting, state.running, waited, limits)
+    limits, mode = newest.limits.queue(state.queue), newest.mode(state.queue)
+    return ListedQueue(state.queue, state.waiting, state.running, waited, limits, mode)
 
 
 def _cells(one: ListedQueue, now_ms: int) -> tuple[str, ...]:
@@ -171,5 +222,5 @@ def _cells(one: ListedQueue, now_ms: int) -> tuple[str, ...]:
     declared = {"at once": limits.concurrency, "per tenant": limits.per_tenant, "per key": per_key}
     shown = ", ".join(f"{number} {name}" for name, number in declared.items() if number is not None)
     oldest = "" if one.oldest_ms is None else f"oldest {ago(now_ms - one.oldest_ms, now_ms)}"
-    mark = "open" if one.waiting else "ok"
+    mark = "open" if one.waiting or one.mode else "ok"
     return mark, one.queue, f"{one.waiting:,} waiting", f"{one.running:,} running", oldest, shown or "no limit"

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections import Counter
-from collections.abc import Awaitable, Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Awaitable
 from typing import Any, Final
 
 import click
@@ -272,15 +271,16 @@ class Summary(msgspec.Struct, frozen=True):
 async def run_many(call: CommandCall, agent: AnyAgent, inputs: str, concurrency: int) -> int:
     """Run the agent once per line. The status is the worst of all."""
     ends: list[RunOutput] = []
+    outcomes: Counter[str] = Counter()
     total = lines_in(inputs) if inputs == "-" else _counted(agent, inputs)
     async with app_of(call, [agent], create=True, many_runs=True) as app:
-        with _progress(call.screen, total) as advance:
+        with call.screen.progress(total) as advance:
             calls = (_one(app, agent, line) for line in lines_of(agent, inputs))  # read as there is room for them
             async for ended in gather_bounded(calls, concurrency):
                 ends.append(ended)
-                advance(ended)
+                outcomes[ended.status] += 1
+                advance(", ".join(f"{number} {status}" for status, number in outcomes.items()))
     ends.sort(key=lambda ended: ended.line or 0)
-    outcomes = Counter(ended.status for ended in ends)
     statuses = {ended.exit_status for ended in ends}
     # A line that does not fit is a failure of this batch, not of the command line.
     status = next((worst for worst in _WORST_FIRST if worst in statuses), DONE)
@@ -316,32 +316,6 @@ async def _one(app: Holdfast, agent: AnyAgent, line: InputLine) -> RunOutput:
 def _refused(run: str, line: InputLine, error: Exception) -> RunOutput:
     problem = problem_of(error)
     return RunOutput(run, "refused", problem.exit_status, reason=problem.message, problem=problem, line=line.number)
-
-
-@contextmanager
-def _progress(screen: Screen, total: int | None) -> Generator[Callable[[RunOutput], None]]:
-    """A bar on standard error if it is a terminal; otherwise nothing."""
-    if screen.as_json or not screen.err.is_terminal:
-        yield lambda _: None
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415 - only on a terminal
-
-    columns: tuple[Any, ...] = (
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.description}"),
-    )
-    outcomes: Counter[str] = Counter()
-    with Progress(*columns, console=screen.err, transient=True) as progress:
-        bar = progress.add_task("", total=total)
-
-        def advance(ended: RunOutput) -> None:
-            outcomes[ended.status] += 1
-            text = ", ".join(f"{number} {status}" for status, number in outcomes.items())
-            progress.update(bar, advance=1, description=text)
-
-        yield advance
 
 
 def _tell(screen: Screen, summary: Summary) -> None:

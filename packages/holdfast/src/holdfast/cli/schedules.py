@@ -9,21 +9,27 @@ from typing import Any, Final, Literal, cast
 
 import click
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.cli.common import CommandCall, by_option, command
+from holdfast.engine.process import newest_limits
 from holdfast.errors import UsageError
 from holdfast.inspect.reader import read_schedules
 from holdfast.inspect.text import count, duration, moment, safe
 from holdfast.journal.host import wall_ms
 from holdfast.journal.port import LastFiring
 from holdfast.queues.firing_times import Schedule, due, moments, next_moment
+from holdfast.queues.limits import Declaration
 from holdfast.queues.schedules import KnownSchedule, run_id_of
 
 _WORDS: Final = ("list", "pause", "resume")
 
 
 class ListedSchedule(msgspec.Struct, frozen=True):
-    """One schedule as `schedules --json` lists it. `due_ms` is the oldest moment that is due and was not fired yet."""
+    """One schedule as `schedules --json` lists it. `due_ms` is the oldest moment that is due and was not fired yet.
+
+    `waits` says by whom its queue is drained: it fires when the queue is resumed.
+    """
 
     schedule: str
     declared: Schedule
@@ -31,6 +37,7 @@ class ListedSchedule(msgspec.Struct, frozen=True):
     due_ms: int | None
     last: LastFiring | None
     paused: str
+    waits: str = ""
 
 
 class UpcomingFiring(msgspec.Struct, frozen=True):
@@ -66,20 +73,30 @@ def schedules(
     """
     if word != "list":
         return _steer(call, cast("Literal['pause', 'resume']", word), name, by=by, why=why)
-    known, last = call.read(_read(call, name))
+    known, last, newest = call.read(_read(call, name))
     now = wall_ms()
     if upcoming is None:
-        _list(call, [_listed(one, known[one], last[one], now) for one in sorted(known)])
+        found = {one: _listed(one, known[one], last[one], now) for one in sorted(known)}
+        _list(call, [replace(one, waits=_waits(newest, one)) for one in found.values()])
     else:
         _preview(call, known, last, now, upcoming)
     return None
 
 
-async def _read(call: CommandCall, name: str) -> tuple[dict[str, KnownSchedule], dict[str, LastFiring | None]]:
+_Read = tuple[dict[str, KnownSchedule], dict[str, LastFiring | None], Declaration]
+
+
+async def _read(call: CommandCall, name: str) -> _Read:
     async with call.reader() as reader:
         book = await read_schedules(reader.journal)
         known = {name: book.named(name)} if name else dict(book.schedules)
-        return known, {one: await reader.journal.fired(one) for one in known}
+        newest = await newest_limits(reader.journal) or Declaration()
+        return known, {one: await reader.journal.fired(one) for one in known}, newest
+
+
+def _waits(newest: Declaration, one: ListedSchedule) -> str:
+    draining = newest.mode(one.declared.queue).draining
+    return "" if draining is None else f"waits: the queue {one.declared.queue} is drained {draining}"
 
 
 def _list(call: CommandCall, listed: list[ListedSchedule]) -> None:
@@ -152,11 +169,13 @@ def _cells(one: ListedSchedule) -> tuple[str, ...]:
     state = f"next {moment(one.next_ms)}" if one.next_ms is not None else "fires no more"
     if one.paused:
         state = one.paused
+    elif one.waits:
+        state = one.waits
     elif one.due_ms is not None:
         state = f"due since {moment(one.due_ms)}"
     last = "has not fired" if one.last is None else f"last {one.last.run}"
     return (
-        "open" if one.paused or one.due_ms is not None else "ok",
+        "open" if one.paused or one.waits or one.due_ms is not None else "ok",
         one.schedule,
         one.declared.agent,
         _when(one.declared),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -134,6 +135,19 @@ class Screen:
         if not self.as_json:
             texts = [self.located(p) if isinstance(p, str) else (self.located(p[0]), p[1]) for p in parts]
             self.err.print(phrase(*texts), soft_wrap=True)
+
+    @contextmanager
+    def progress(self, total: int | None) -> Generator[Callable[[str], None]]:
+        """A bar on standard error if it is a terminal. What it gives advances the bar by one, with a text beside it."""
+        if self.as_json or not self.err.is_terminal:
+            yield lambda _: None
+            return
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415 - only on a terminal
+
+        columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
+        with Progress(*columns, console=self.err, transient=True) as progress:
+            bar = progress.add_task("", total=total)
+            yield lambda text: progress.update(bar, advance=1, description=text)
 
     def mark(self, name: str) -> Text:
         """The sign of a state, in signs that this terminal can show."""

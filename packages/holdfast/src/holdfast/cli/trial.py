@@ -93,10 +93,12 @@ def trial(call: CommandCall, at_least: float, html: str | None, **given: Any) ->
     if html is not None:
         _check_writable(html)
     runs: list[Repeat] = []
-    with _progress(call.screen, planned(wanted, plan)) as advance, _once_each(), suppress(KeyboardInterrupt):
+    failed = 0
+    with call.screen.progress(planned(wanted, plan)) as advance, _once_each(), suppress(KeyboardInterrupt):
         for one in try_all(wanted, plan):
             runs.append(one)
-            advance(one)
+            failed += not one.passed
+            advance(f"{failed} failed" if failed else "")
     found = report(wanted, plan, runs, refused, lambda group: _command(options, group))
     if html is not None:
         Path(html).write_text(page(found), encoding="utf-8")
@@ -162,27 +164,6 @@ def _check_writable(name: str) -> None:
         Path(name).open("ab").close()
     except OSError as error:
         raise UsageError(f"{name} cannot be written: {error.strerror}", next_step="name another file") from error
-
-
-@contextmanager
-def _progress(screen: Screen, runs: int) -> Generator[Callable[[Repeat], None]]:
-    """A bar on standard error if it is a terminal; otherwise nothing."""
-    if screen.as_json or not screen.err.is_terminal:
-        yield lambda _: None
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn  # noqa: PLC0415 - only on a terminal
-
-    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("{task.description}"))
-    failed = 0
-    with Progress(*columns, console=screen.err, transient=True) as progress:
-        bar = progress.add_task("", total=runs)
-
-        def advance(one: Repeat) -> None:
-            nonlocal failed
-            failed += not one.passed
-            progress.update(bar, advance=1, description=f"{failed} failed" if failed else "")
-
-        yield advance
 
 
 @contextmanager
@@ -259,12 +240,8 @@ def _columns(repeat: int) -> list[int]:
 
 
 def _cell(share: float) -> Text:
-    return phrase((_percent(share), _style(share)))
+    return phrase((_percent(share), "green" if share == 1 else "yellow" if share >= 0.5 else "bold red"))
 
 
 def _percent(share: float) -> str:
     return f"{100 * share:.1f}%" if 0 < share < 1 else f"{100 * share:.0f}%"
-
-
-def _style(share: float) -> str:
-    return "green" if share == 1 else "yellow" if share >= 0.5 else "bold red"

@@ -295,6 +295,6 @@ def _sender(spelled: str) -> WebhookSender:
     )
     if not secret:
         raise UsageError(
-            f"the variable {variable or 'of ' + name} is empty", next_step="put the sender's secret there: whsec_..."
+            f"the variable {variable or 'of ' + name} is empty", next_step="export the sender's secret in it: whsec_..."
         )
     return sender

@@ -177,6 +177,8 @@ async def work(call: CommandCall, app: Holdfast, concurrency: int, *, once: bool
         call.screen.document({"driven": shift.driven})
     elif once:
         call.screen.line(f"{count(len(shift.driven), 'run')} driven.")
+        if await app.engine.journal.runs(status="queued", limit=1):
+            call.screen.note("Runs are left in queues: for a slot, for their time, or paused. Next: holdfast queues")
     if stop.is_set():
         return INTERRUPTED
     return _status(shift)

@@ -92,7 +92,7 @@ def checked_other(history: RunHistory, operation: OperationState, by: str) -> No
         )
     raise UsageError(
         f"{by} asked for run {history.run}, and so cannot approve what it does",
-        next_step="another person has to say yes",
+        next_step="another person has to approve it",
     )
 
 

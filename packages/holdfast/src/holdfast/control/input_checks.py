@@ -66,6 +66,8 @@ def _checking(method: Callable[..., Any]) -> Callable[..., Any]:
 
 def check(name: str, value: object, hint: Any) -> None:
     """Refuse a value that could not be stored, or not be read again as `hint`. Raises `ArgumentError`."""
+    if hint is str and type(value) is str and value.isascii() and len(value) <= LONGEST_TEXT:
+        return  # ASCII text has a form in JSON, and is read again as it is
     try:
         msgspec.json.decode(_stored(value), type=hint)  # the reader's way
         if msgspec.convert(value, type=hint) != value:  # JSON has one form for bytes, a duration and text

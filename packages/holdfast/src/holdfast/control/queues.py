@@ -3,26 +3,40 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
-from typing import TypeAlias, TypedDict
+from typing import TypeAlias, TypedDict, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
+from holdfast.agent.agent import Agent
 from holdfast.control.code_location import was_opened_with
 from holdfast.control.input_checks import check
 from holdfast.engine.engine import Engine
 from holdfast.engine.queueing import store_submitted
-from holdfast.engine.tool_protocol import AgentCode, Input
 from holdfast.errors import LimitsChanged, UsageError
-from holdfast.journal.port import Journal, QueuePlace
-from holdfast.model.ids import NAME_LIMIT, can_name
+from holdfast.journal.entry_codec import written
+from holdfast.journal.port import Journal, Post, QueuePlace
+from holdfast.model.ids import NAME_LIMIT, can_name, checked_run_id
 from holdfast.people.policy.judge import PolicyError
 from holdfast.people.policy.policy_files import read_yaml
-from holdfast.queues.limits import DEFAULT, HIGHEST, LOWEST, DeclaredLimits, LimitsError, contradictions, nearest
+from holdfast.queues.limits import (
+    DEFAULT,
+    HIGHEST,
+    LOWEST,
+    STREAM,
+    DeclaredLimits,
+    LimitsError,
+    contradictions,
+    nearest,
+)
+from holdfast.queues.modes import QueueCommand, QueueMode, QueueWord, command_key
 from holdfast.queues.schedules import QueuesAndSchedules, read_declarations, schedule_faults
 
+T = TypeVar("T")
+R = TypeVar("R")
 LimitsSource: TypeAlias = "str | os.PathLike[str] | DeclaredLimits | QueuesAndSchedules"
 
 
@@ -75,14 +89,22 @@ def declarations_of(source: LimitsSource | None) -> QueuesAndSchedules:
 
 
 async def submit(
-    engine: Engine, run: str, agent: AgentCode, given: Input, how: Submission, about: Callable[[str], str]
+    engine: Engine, agent: Agent[T, R], given: T, how: Submission, *, key: str | None = None, by: str = ""
 ) -> Submitted:
-    """Store a run in its queue, to be started by a worker. `about` makes the run's key from the template of the queue.
+    """Store a run in its queue, to be started by a worker. Its id is `key`, or the one that the agent makes.
 
-    Raises `UsageError` for a queue, tenant or priority that does not exist, `QueueFull`, and `ParameterMismatch` where
-    the run exists with another input.
+    Raises `UsageError` for a queue, tenant or priority that does not exist, `QueueFull`, `QueueDraining`, and
+    `ParameterMismatch` where the run exists with another input.
     """
+    check("by", by, str)
+    run = checked_run_id(key) if key is not None else agent.run_id_for(given)
+    stored = replace(agent.stored_input(given, engine.identity.secret), by=by)
     _check(how)
+
+    def about(template: str) -> str:
+        named = f"the key of queue {how.queue}"
+        return agent.named(template, given, named, "use another queue") if template else ""
+
     newest = engine.queues.newest or await engine.queues.begin(engine.journal)
     now = engine.environment.clock.wall_ms()
     due = now if how.at is None else max(now, int(how.at.timestamp() * 1000))
@@ -90,8 +112,11 @@ async def submit(
         try:
             newest.limits.check_names(how.queue, how.tenant)
             queue = newest.limits.queue(how.queue)
-            place = QueuePlace(how.queue, how.tenant, about(queue.key), how.priority, queue.capacity, newest.entry)
-            new = await store_submitted(engine, run, agent, given, place, due)
+            subject, draining = about(queue.key), newest.mode(how.queue).draining is not None
+            place = QueuePlace(
+                how.queue, how.tenant, subject, how.priority, queue.capacity, newest.entry, draining=draining
+            )
+            new = await store_submitted(engine, run, agent, stored, place, due)
         except LimitsChanged:  # the key, the capacity and the names are those of the limits in force
             newest = await engine.queues.begin(engine.journal)
         except UsageError:
@@ -101,6 +126,27 @@ async def submit(
         else:
             engine.came_due.set()
             return Submitted(run, how.queue, new)
+
+
+async def steer_queue(engine: Engine, queue: str, word: QueueWord, *, by: str, why: str = "") -> tuple[QueueMode, bool]:
+    """Pause, drain or resume a queue. Its mode, and whether this has changed it.
+
+    Once this returns, no process starts a new run of a paused queue, or accepts a submission to a draining one. Raises
+    `UsageError` for a queue that is not declared and has no runs.
+    """
+    command = QueueCommand(word, queue, by, why)
+    while True:
+        newest = await engine.queues.begin(engine.journal)
+        if queue not in {state.queue for state in await engine.journal.queues()}:
+            newest.check_known(queue)
+        mode = newest.mode(queue)
+        if mode.after(command, 0) == mode:
+            return mode, False
+        # The key makes it a compare-and-set: a command that another one has overtaken reads again.
+        post = Post(STREAM, command_key(queue, newest.entry), written(command))
+        if (await engine.journal.post(post)).fresh:
+            engine.came_due.set()
+            return (await engine.queues.begin(engine.journal)).mode(queue), True
 
 
 async def strange_agents(journal: Journal, limits: DeclaredLimits, here: Iterable[str] = ()) -> list[str]:
@@ -123,7 +169,10 @@ def _check(how: Submission) -> None:
         if how.at.tzinfo is None:
             raise UsageError(f"at={how.at} has no time zone", next_step="give one: datetime(..., tzinfo=UTC)")
     if not LOWEST <= how.priority <= HIGHEST:
-        raise UsageError(f"priority={how.priority} is not from {LOWEST} to {HIGHEST}", next_step="higher goes first")
+        raise UsageError(
+            f"priority={how.priority} is not from {LOWEST} to {HIGHEST}",
+            next_step="choose one of these; higher goes first",
+        )
     if how.tenant and not can_name(how.tenant):
         raise UsageError(
             f"{how.tenant[:NAME_LIMIT]!r} cannot name a tenant",

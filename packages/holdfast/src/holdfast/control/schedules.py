@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from holdfast.agent.agent import Agent
 from holdfast.engine.engine import LOG, Engine
 from holdfast.engine.run_start import first_records
-from holdfast.errors import LimitsChanged, UsageError
+from holdfast.errors import LimitsChanged, QueueDraining, UsageError
 from holdfast.inspect.reader import read_schedules
 from holdfast.journal.backend_rules import FOREVER_MS
 from holdfast.journal.entry_codec import written
@@ -78,13 +78,16 @@ async def steer_schedule(
 
 
 class Scheduler:
-    """Fires the schedules of these agents. Several processes may: each moment is one run."""
+    """Fires the schedules of these agents. Several processes may: each moment is one run.
 
-    def __init__(self, engine: Engine, agents: Mapping[str, AnyAgent]) -> None:
+    With `on_time`, a task of its own fires between the rounds of housekeeping, from the first schedule on.
+    """
+
+    def __init__(self, engine: Engine, agents: Mapping[str, AnyAgent], *, on_time: bool = False) -> None:
         self._engine = engine
         self._agents = {name: agent for name, agent in agents.items() if not is_system(name)}
         self._book = ScheduleBook()
-        self.keeps = False  # True: from the first schedule on, a task of its own fires between rounds of housekeeping
+        self._to_start = on_time  # True while that task has to be started
         self._stale = True  # True until the book was read; also after a read that failed
         self._looks: dict[str, int] = {}  # by schedule, the wall clock at which it is looked at next
         self._firing = asyncio.Lock()
@@ -114,8 +117,8 @@ class Scheduler:
                 self._stale = True
                 await self._know(await read_schedules(engine.journal))
                 self._stale = False
-                if self.keeps and self._book.schedules:
-                    self.keeps = False
+                if self._to_start and self._book.schedules:
+                    self._to_start = False
                     engine.housekeeping.keep("the task that fires schedules", self.keep_firing)
             now = engine.environment.clock.wall_ms()
             for name, one in self._mine().items():
@@ -148,6 +151,9 @@ class Scheduler:
         return min(max(wait_s, 0.0), _LONGEST_SLEEP_S)
 
     async def _fire_due(self, name: str, known: KnownSchedule, now: int) -> None:
+        newest = self._engine.queues.newest
+        if newest is not None and newest.mode(known.schedule.queue).draining is not None:
+            return  # it fires when the queue is resumed: what was missed by then follows its declaration
         last = await self._engine.journal.fired(name)
         after = known.since_ms if last is None else max(known.since_ms, last.moment_ms)
         moments = due(known.schedule, after, now)
@@ -172,10 +178,11 @@ class Scheduler:
         new = beginning(engine.identity.namespace, run, agent.name, [encode(started)], change, agent.program)
         about, capacity = _about(agent, given, schedule, limits), limits.queue(schedule.queue).capacity
         place = QueuePlace(schedule.queue, schedule.tenant, about, schedule.priority, capacity, newest.entry)
+        place = replace(place, draining=newest.mode(schedule.queue).draining is not None)
         new = replace(new, place=place, firing=Firing(name, moment, self._book.entry))
         try:
             claimed = await engine.journal.claim(run, engine.worker.id, new)
-        except LimitsChanged:  # the key, the capacity and the names are those of the limits in force
+        except (LimitsChanged, QueueDraining):  # the key, the capacity and the names are those of the limits in force
             await engine.queues.begin(engine.journal)
             return False
         if isinstance(claimed, Busy):

@@ -213,7 +213,7 @@ class ClaimHolder(msgspec.Struct, frozen=True):
 
     @property
     def stands(self) -> bool:
-        """True if its effect exists, or may still come to exist."""
+        """True if its effect exists, or may: an operation whose outcome is unknown keeps its key."""
         return self.note.state in {"taken", "succeeded"}
 
 

@@ -191,6 +191,7 @@ class Engine(Process):
                     await self.pending_index.refresh(self.journal)
                 case queues.STREAM:
                     await self.queues.refresh(self.journal)
+                    self.came_due.set()  # limits were raised, or a queue was resumed: others may start at once
                 case schedules.STREAM:
                     self.schedules_changed.set()  # they are read by the task that fires them
                 case breaker.PAUSES:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -20,14 +20,15 @@ from holdfast.engine.outbox import Outbox
 from holdfast.engine.settings import Settings
 from holdfast.engine.suspension import LedgerWatch
 from holdfast.engine.tool_protocol import AgentCode, PolicyCode, ToolCode
-from holdfast.errors import HoldfastError, JournalError, JournalUnavailable, LeaseLost
-from holdfast.journal.entry_codec import readable, written
+from holdfast.errors import HoldfastError, JournalError, JournalUnavailable, LeaseLost, Unreadable
+from holdfast.journal.entry_codec import read, readable, set_aside, written
 from holdfast.journal.port import (
     Busy,
     Identity,
     Journal,
     Lease,
     LeaseGranted,
+    LedgerEntry,
     NewRun,
     Post,
     RunChange,
@@ -38,6 +39,7 @@ from holdfast.journal.port import (
 from holdfast.model.run_history import RunHistory
 from holdfast.model.secret import resolver_from
 from holdfast.queues.limits import BEGUN, STREAM, Declaration, DeclaredLimits
+from holdfast.queues.modes import QueueCommand, QueueMode, queue_of, with_command
 
 T = TypeVar("T")
 LOG: Final = logging.getLogger("holdfast")
@@ -254,11 +256,25 @@ class Queues:
 
 
 async def newest_limits(journal: Journal) -> Declaration | None:
-    """The limits in force; None where no limits were declared and no run was ever submitted."""
+    """The limits and modes in force; None where no limits were declared and no run was ever submitted."""
     entries = await journal.entries(STREAM)
-    found = [(entry.key, limits) for entry, limits in await readable(journal, entries, DeclaredLimits)]
+    declarations = [entry for entry in entries if not queue_of(entry.key)]
+    found = [(entry.key, limits) for entry, limits in await readable(journal, declarations, DeclaredLimits)]
     declared = [limits for key, limits in found if not key] or [limits for _, limits in found]
-    return Declaration(declared[-1], entries[-1].id) if declared else None
+    modes = await _modes(journal, [entry for entry in entries if queue_of(entry.key)])
+    return Declaration(declared[-1], entries[-1].id, modes) if declared else None
+
+
+async def _modes(journal: Journal, commands: Iterable[LedgerEntry]) -> Mapping[str, QueueMode]:
+    modes: Mapping[str, QueueMode] = {}
+    for entry in commands:
+        command = None
+        try:
+            command = read(entry, QueueCommand)
+        except Unreadable as error:
+            await set_aside(journal, entry, error)
+        modes = with_command(modes, entry.id, entry.key, entry.at_ms, command)
+    return modes
 
 
 class Leases:

@@ -1,4 +1,4 @@
-"""Queues in one process: the limits that the journal declares, submitted runs, and the slots that this process has."""
+"""Queues in one process: limits, submitted runs, and slots. A slot is the lease of a run, and given back with it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from holdfast.engine.process import Process
 from holdfast.engine.run_start import check_input, first_records
 from holdfast.engine.tool_protocol import Input
 from holdfast.errors import LimitsChanged, ParameterMismatch, RunQueued
-from holdfast.journal.port import AgentKey, LeaseGranted, QueuePlace, RunChange, RunRow, RunStatus
+from holdfast.journal.port import AgentKey, LeaseGranted, QueuePlace, RunChange, RunRow, RunStatus, TakeRequest
 from holdfast.journal.record_codec import decode, encode
 from holdfast.journal.run_log import beginning
 from holdfast.model.run_history import RunHistory
@@ -20,10 +20,8 @@ from holdfast.model.system import is_system
 if TYPE_CHECKING:
     from holdfast.engine.tool_protocol import AgentCode
 
-_TAKEN: Final[tuple[RunStatus, ...]] = (
-    "running",
-    "suspended",
-)  # of runs that have a slot; those that wait are `queued`
+_TAKEN: Final[tuple[RunStatus, ...]] = ("running", "suspended")
+"""Of runs that have a slot. Those that wait for one are `queued`."""
 _PAGE: Final = 1000
 ENDED: Final = frozenset({"completed", "stopped", "undone"})
 
@@ -59,7 +57,7 @@ async def _taken(
     queues, journal = process.queues, process.journal
     while queues.newest is not None:
         try:
-            return await journal.take(process.worker.id, agents, room, queues.newest, skip)
+            return await journal.take(TakeRequest(process.worker.id, agents, room, queues.newest, skip))
         except LimitsChanged:
             await queues.refresh(journal)
     return []
@@ -86,12 +84,15 @@ def needs_slot(claimed: LeaseGranted, history: RunHistory) -> bool:
     return bool(claimed.row.queue) and not claimed.slot and history.lifecycle.status not in ENDED
 
 
-def queued(row: RunRow) -> RunQueued:
+def queued(process: Process, row: RunRow) -> RunQueued:
     """The error of driving a run that has no slot."""
+    newest = process.queues.newest
+    paused = None if newest is None else newest.mode(row.queue).paused
+    known = "it is stored, and a worker starts it when the limits of the queue permit"
     return RunQueued(
         f"run {row.run} waits in the queue {row.queue} for a slot",
         run=row.run,
-        known="it is stored, and a worker starts it when the limits of the queue permit",
+        known=known if paused is None else f"{known}; the queue is paused {paused}",
         next_step="holdfast worker starts it; holdfast queues shows what it waits for",
     )
 
@@ -101,24 +102,22 @@ async def store_submitted(
 ) -> bool:
     """Store the run in its queue; False where it exists with the same input.
 
-    Raises `ParameterMismatch` where the input differs, and `QueueFull`.
+    Raises `ParameterMismatch` where the input differs, `QueueFull` and `QueueDraining`.
     """
-    if await _exists(process, run, agent, given):
-        return False
     started = replace(first_records(process, agent, given)[0], queue=place.queue, tenant=place.tenant)
     change = RunChange("queued", f"in the queue {place.queue}", due_ms, release=True)
     new = beginning(process.identity.namespace, run, agent.name, [encode(started)], change, agent.program)
+    # Only the claim can tell whether the run exists: what is read before it, another submission may change.
     stored = await process.journal.claim(run, process.worker.id, replace(new, place=place))
-    if not isinstance(stored, LeaseGranted):  # another submission was faster
-        await _exists(process, run, agent, given)
-    return isinstance(stored, LeaseGranted)
+    if isinstance(stored, LeaseGranted):
+        return True
+    await _check_same(process, run, agent, given)
+    return False
 
 
-async def _exists(process: Process, run: str, agent: AgentCode, given: Input) -> bool:
-    """True if there is such a run of this agent and input. Raises `ParameterMismatch` where either differs."""
+async def _check_same(process: Process, run: str, agent: AgentCode, given: Input) -> None:
+    """Raise `ParameterMismatch` if the run that exists is that of another agent, or has another input."""
     rows = await process.journal.read(run, limit=1)
-    if not rows:
-        return False
     history = RunHistory(run)
     history.add(decode(rows[0].body))
     started = history.lifecycle.started
@@ -128,4 +127,3 @@ async def _exists(process: Process, run: str, agent: AgentCode, given: Input) ->
             run=run, known="nothing was stored", next_step="submit it under another key",
         )  # fmt: skip
     check_input(history, given.stored, given.digest)
-    return True

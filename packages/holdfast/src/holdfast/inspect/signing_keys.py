@@ -34,7 +34,7 @@ def load_keys(path: Path) -> SigningKeys | None:
         return None
     except (OSError, msgspec.DecodeError) as error:
         raise UsageError(
-            f"{path.name} holds no signing keys", next_step="restore it, or take it away: then new ones are made"
+            f"{path.name} holds no signing keys", next_step="restore it, or remove it: new keys are then made"
         ) from error
 
 

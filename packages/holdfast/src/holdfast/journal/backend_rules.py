@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.errors import ArgumentError, LimitsChanged, QueueFull, RecordRefused
+from holdfast.errors import ArgumentError, LimitsChanged, QueueDraining, QueueFull, RecordRefused
 from holdfast.journal.port import Lease, NewRun, Post, Row, RunRow, StatusFilter, Trust, Write
 
 MAX_BODY = 64 << 20
@@ -129,6 +129,15 @@ def queue_full(queue: str, waiting: int) -> QueueFull:
         f"the queue {queue} is full: {waiting} runs wait to begin",
         known="nothing was stored",
         next_step="submit again when `holdfast queues` shows room, start more workers, or raise its capacity",
+    )
+
+
+def queue_draining(queue: str) -> QueueDraining:
+    """The error of a submission to a queue that is drained."""
+    return QueueDraining(
+        f"the queue {queue} is drained: it accepts no submissions",
+        known="nothing was stored",
+        next_step=f"submit to another queue, or again after `holdfast queues resume {queue}`",
     )
 
 

@@ -30,6 +30,7 @@ from holdfast.journal.backend_rules import (
     ledger_hash,
     limits_changed,
     page,
+    queue_draining,
     queue_full,
     stands,
     trust_entry,
@@ -60,6 +61,7 @@ from holdfast.journal.port import (
     RunStatus,
     RunWaits,
     StatusFilter,
+    TakeRequest,
     Trust,
     Worker,
     WorkerState,
@@ -67,7 +69,7 @@ from holdfast.journal.port import (
 )
 from holdfast.model.heads import Head, first_head, over_entries, over_records
 from holdfast.queues.choose import Candidate, Lane, Snapshot, choose
-from holdfast.queues.limits import STREAM, Declaration
+from holdfast.queues.limits import STREAM
 from holdfast.queues.schedules import STREAM as SCHEDULES
 
 RIDE_MS = 5
@@ -294,31 +296,27 @@ class MemoryJournal:
         names = list(self._runs)
         return names[: names.index(run) if run else None][::-1]
 
-    async def take(
-        self,
-        worker: str,
-        agents: Collection[AgentKey],
-        room: int,
-        newest: Declaration,
-        skip: Collection[str] = frozenset(),
-    ) -> list[LeaseGranted]:
+    async def take(self, request: TakeRequest) -> list[LeaseGranted]:
         after = self._call("take")
         self._riding_due()
-        self._check_newest(newest.entry)
-        wall, snapshot = self._wall(), self._queued(agents, skip, worker)
+        self._check_newest(request.newest.entry)
+        wall = self._wall()
+        snapshot = self._queued(request.agents, request.skip, request.worker, request.newest.paused)
         granted: list[LeaseGranted] = []
-        for row in choose(newest.limits, snapshot, room).start:
+        for row in choose(request.newest.limits, snapshot, request.room).start:
             run = self._runs[self._names[row]]
             run.holds, run.served_ms, line = bool(run.place.key), wall, run.listing
             if line.status == "queued":
                 line = replace(line, status="running", due_ms=None, reason="")
-            run.listing = line = replace(line, token=line.token + 1, owner=worker, updated_ms=wall)
-            lease = Lease(line.run, row, line.token, worker)
+            run.listing = line = replace(line, token=line.token + 1, owner=request.worker, updated_ms=wall)
+            lease = Lease(line.run, row, line.token, request.worker)
             granted.append(LeaseGranted(lease, line, run.rows[-1] if run.rows else None, slot=True))
         after()
         return granted
 
-    def _queued(self, agents: Collection[AgentKey], skip: Collection[str], worker: str = "") -> Snapshot:
+    def _queued(
+        self, agents: Collection[AgentKey], skip: Collection[str], worker: str = "", paused: Collection[str] = ()
+    ) -> Snapshot:
         """Everything that `choose` judges for this worker. Runs behind others of their key stay in their lanes here."""
         lanes: defaultdict[tuple[str, str, str, int], list[Candidate]] = defaultdict(list)
         driven, holders = Counter[tuple[str, str, str]](), Counter[tuple[str, str]]()
@@ -334,6 +332,7 @@ class MemoryJournal:
             ready = line.updated_ms if line.status == "running" or gone else line.due_ms
             waits = line.status in {"queued", "running", "suspended"} and (line.owner is None or gone)
             known = (line.agent, line.program) in agents and line.run not in skip
+            known = known and not (line.status == "queued" and place.queue in paused)
             if waits and known and ready is not None and (gone or ready <= self._wall()):
                 lanes[place.queue, line.agent, place.tenant, place.priority].append(
                     Candidate(line.row, ready, place.key, run.holds)
@@ -538,6 +537,8 @@ class MemoryJournal:
         waiting = sum(one.place.queue == place.queue for one in self._runs.values() if one.listing.status == "queued")
         if new.place is not None:
             self._check_newest(place.declared)
+            if place.draining:
+                raise queue_draining(place.queue)
             if waiting >= place.capacity:
                 raise queue_full(place.queue, waiting)
         listing = RunRow(

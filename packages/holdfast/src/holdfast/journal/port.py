@@ -217,7 +217,7 @@ class LeaseGranted(msgspec.Struct, frozen=True):
 class QueuePlace(msgspec.Struct, frozen=True):
     """The place of a submitted run. `key` names what it is about; the queue takes no more than `capacity` such runs.
 
-    Both follow from the limits of the ledger entry `declared`.
+    These follow from the limits of the ledger entry `declared`, and so does `draining`: the queue accepts no run.
     """
 
     queue: str
@@ -226,6 +226,7 @@ class QueuePlace(msgspec.Struct, frozen=True):
     priority: int = 0
     capacity: int = 2**53
     declared: int = 0
+    draining: bool = False
 
 
 class QueueState(msgspec.Struct, frozen=True):
@@ -235,6 +236,16 @@ class QueueState(msgspec.Struct, frozen=True):
     waiting: int
     running: int
     oldest_ms: int | None = None
+
+
+class TakeRequest(msgspec.Struct, frozen=True):
+    """A worker asks for at most `room` runs of these agents, without those in `skip`, under the limits `newest`."""
+
+    worker: str
+    agents: Collection[AgentKey]
+    room: int
+    newest: Declaration
+    skip: Collection[str] = frozenset()
 
 
 class Firing(msgspec.Struct, frozen=True):
@@ -258,7 +269,9 @@ class NewRun(msgspec.Struct, frozen=True):
     `program` is the program that the agent belongs to; empty for the runtime's own agents.
 
     With a `place` it is in a queue: only `take` finds it a worker. The claim raises `QueueFull` where there is no room,
-    `LimitsChanged` where other limits are in force, and is `Busy` where the run exists: a submission takes no lease.
+    `QueueDraining` where the queue accepts no run, `LimitsChanged` where other limits are in force, and is `Busy` where
+    the run exists: a submission takes no lease.
+
     With a `firing` it is submitted by a schedule, and the commit that creates it stores that the schedule has fired.
     The claim is None, and nothing is stored, where the moment is still to come by the journal's clock, where the
     schedule has fired at this moment or a later one, or where the stream `schedules` has grown since. So no two
@@ -414,17 +427,11 @@ class Journal(Protocol):
         """
         ...
 
-    async def take(
-        self,
-        worker: str,
-        agents: Collection[AgentKey],
-        room: int,
-        newest: Declaration,
-        skip: Collection[str] = frozenset(),
-    ) -> list[LeaseGranted]:
-        """Claim runs of queues that may start now, at most `room`, in one commit; see `holdfast.queues.choose`.
+    async def take(self, request: TakeRequest) -> list[LeaseGranted]:
+        """Claim runs of queues that may start now, in one commit; see `holdfast.queues.choose`.
 
-        Raises `LimitsChanged` where `newest` is not the newest declaration any more.
+        Raises `LimitsChanged` where other limits are in force than those of the request. In a queue that these name as
+        paused no run starts that has not begun (its status is `queued`); those that have begun continue.
 
         Runs of queues are found here and never by `due`: those that have not begun, and those that came due or lost
         their owner later. The slot of a run is its lease, so a process that dies gives back all of its slots.

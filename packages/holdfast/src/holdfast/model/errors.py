@@ -181,6 +181,10 @@ class QueueFull(UsageError):
     """As many runs wait in a queue as it takes. Nothing was stored, so the same submission may be tried again."""
 
 
+class QueueDraining(UsageError):
+    """A person drains the queue: it accepts no submission. Nothing was stored, so it may be tried again later."""
+
+
 class MustHold(UsageError):
     """An irreversible effect was awaited inside a transaction; it has to be held or explicitly not."""
 
@@ -366,7 +370,8 @@ class SignInRefused(HoldfastError):
 class ModelError(HoldfastError):
     """A model gave no usable answer. `code` is the class of the error: it is on record, and fallbacks depend on it.
 
-    `retry_after` is the time in seconds after which the provider asks to be tried again.
+    `retry_after` is the time in seconds after which the provider asks to be tried again. `reply` is the answer that
+    could not be used, as far as it came: its usage is recorded.
     """
 
     def __init__(
@@ -375,6 +380,7 @@ class ModelError(HoldfastError):
         super().__init__(message, known=known, next_step=next_step)
         self.code = code
         self.retry_after = retry_after
+        self.reply: object | None = None
 
     @property
     def is_outage(self) -> bool:

@@ -121,5 +121,6 @@ async def revoke_standing(engine: Engine, permission: str, *, by: str, why: str 
         if (await engine.journal.post(end)).fresh:
             return spent
     raise UsageError(
-        f"{permission} is being used too fast to be revoked", next_step="pause its tool: holdfast pause --tool"
+        f"{permission} is used too fast to be revoked",
+        next_step=f"holdfast pause --tool {known[permission].tool}, and try again",
     )

@@ -70,12 +70,12 @@ def due(schedule: Schedule, after_ms: int, now_ms: int, most: int = MOST_AT_ONCE
 
 
 def next_moment(schedule: Schedule, after_ms: int) -> int | None:
-    """The first moment after this one; None: there is none."""
+    """The first moment after `after_ms`, or None if the schedule has none left."""
     return next(moments(schedule, after_ms), None)
 
 
 def last_moment(schedule: Schedule, after_ms: int, until_ms: int) -> int | None:
-    """The last moment after `after_ms` and up to `until_ms`; None: there is none."""
+    """The last moment after `after_ms` and up to `until_ms`, or None if none falls between them."""
     for span in _BACK_MS:
         start = max(after_ms, until_ms - span)
         found = [*_until(schedule, start, until_ms)]

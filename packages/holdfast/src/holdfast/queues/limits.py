@@ -10,6 +10,7 @@ import msgspec
 from holdfast.model.errors import UsageError
 from holdfast.model.ids import can_name
 from holdfast.policies import milliseconds, written_duration
+from holdfast.queues.modes import OPEN, QueueMode
 
 DEFAULT: Final = "default"
 """The queue of a run that is submitted without one. It needs no declaration."""
@@ -18,7 +19,7 @@ ANY: Final = "*"
 LOWEST, HIGHEST = -9, 9
 """The range of priorities. It is small because each priority in use is a lane of its own in the journal's index."""
 STREAM: Final = "queues"
-"""The ledger stream of declarations; the newest one holds."""
+"""The ledger stream of declarations, of which the newest holds, and of commands about queues (`modes.py`)."""
 BEGUN: Final = "begun"
 """The key of the entry that a first submission makes where no limits are declared. It holds only if it is alone."""
 
@@ -73,13 +74,28 @@ class DeclaredLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
 
 
 class Declaration(msgspec.Struct, frozen=True):
-    """The limits in force. `entry` is the number of the newest ledger entry of `STREAM`, 0 where there is none.
+    """The limits and modes in force. `entry` is the newest ledger entry of `STREAM`, or 0 before the first one.
 
     A journal compares it in the transaction that gives slots or stores a run, so limits hold from their commit on.
     """
 
     limits: DeclaredLimits = DeclaredLimits()
     entry: int = 0
+    modes: Mapping[str, QueueMode] = {}
+
+    def mode(self, queue: str) -> QueueMode:
+        """The mode of a queue."""
+        return self.modes.get(queue, OPEN)
+
+    @property
+    def paused(self) -> frozenset[str]:
+        """The queues that start no run that has not begun."""
+        return frozenset(name for name, mode in self.modes.items() if mode.paused is not None)
+
+    def check_known(self, queue: str) -> None:
+        """Raise `UsageError` for a queue that is not declared and has no mode."""
+        if queue != DEFAULT and queue not in self.limits.queues and queue not in self.modes:
+            raise _unknown("queue", queue, [*self.limits.queues, DEFAULT], "nothing was changed")
 
 
 _UNLIMITED: Final = QueueLimits()
@@ -87,7 +103,7 @@ _NO_SHARE: Final = ConcurrencyLimit()
 
 
 class LimitsError(UsageError):
-    """DeclaredLimits that cannot hold. `faults` lists all of them, each with its place."""
+    """Limits or schedules with mistakes. `faults` lists all of them, each with its place."""
 
     def __init__(self, where: str, faults: tuple[str, ...]) -> None:
         count = f"{len(faults)} faults" if len(faults) > 1 else "a fault"
@@ -179,11 +195,11 @@ def unknown_fields(fields: Iterable[str], known: Sequence[str], where: str) -> I
             yield f"{where}{name}: unknown field; {meant}"
 
 
-def _unknown(what: str, name: str, known: list[str]) -> UsageError:
+def _unknown(what: str, name: str, known: list[str], nothing: str = "nothing was submitted") -> UsageError:
     near = nearest(name, known)
     return UsageError(
         f"{what} {name!r} does not exist",
-        known=f"declared {what}s: {', '.join(sorted(known))}; nothing was submitted",
+        known=f"declared {what}s: {', '.join(sorted(known))}; {nothing}",
         next_step=f"did you mean {near}?" if near else f"declare it in queues.yaml, or name another {what}",
     )
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
-from holdfast.errors import LimitsChanged, QueueFull
+from holdfast.errors import LimitsChanged, QueueDraining, QueueFull
 from holdfast.journal.port import (
     Busy,
     Journal,
@@ -17,15 +19,18 @@ from holdfast.journal.port import (
     QueuePlace,
     QueueState,
     RunChange,
+    TakeRequest,
     Worker,
     Write,
 )
 from holdfast.queues.limits import STREAM, ConcurrencyLimit, Declaration, DeclaredLimits, QueueLimits
+from holdfast.queues.modes import QueueMode, Restriction
 
 ALICE, BOB = Worker("alice"), Worker("bob")
 LONG_MS, OVER_MS = 3_600_000, -60_000  # a lease of the second length has ended before it began
 AGENTS = (("desk", ""),)
 LATER_MS = 2**52
+PAUSED = Declaration(modes={"mail": QueueMode(paused=Restriction("ann", 1))})
 
 
 async def submit(
@@ -42,9 +47,17 @@ async def names(
     journal: Journal, worker: str, room: int, limits: DeclaredLimits | None = None, skip: Collection[str] = ()
 ) -> list[str]:
     """The runs that this worker gets now."""
-    return [
-        one.lease.run for one in await journal.take(worker, AGENTS, room, Declaration(limits or DeclaredLimits()), skip)
-    ]
+    request = TakeRequest(worker, AGENTS, room, Declaration(limits or DeclaredLimits()), skip)
+    return [one.lease.run for one in await journal.take(request)]
+
+
+async def limits_changed(call: Awaitable[object]) -> bool:
+    """True if the journal refuses this call because other limits are in force."""
+    try:
+        await call
+    except LimitsChanged:
+        return True
+    return False
 
 
 async def end(journal: Journal, run: str, change: RunChange | None = None) -> None:
@@ -55,241 +68,275 @@ async def end(journal: Journal, run: str, change: RunChange | None = None) -> No
     await journal.append(Write(lease, (), change or RunChange("completed", release=True)))
 
 
+Suite = TypeVar("Suite", bound="QueueConformance")
+
+
+def requirement(check: Callable[[Suite, Journal], Awaitable[None]]) -> Callable[[Suite, Path], None]:
+    """Make a test of a method: it gets an open, empty journal in which the workers `alice` and `bob` live."""
+
+    def test(self: Suite, tmp_path: Path) -> None:
+        self.on_journal(tmp_path, partial(check, self))
+
+    test.__name__, test.__doc__ = check.__name__, check.__doc__
+    return test
+
+
 class QueueConformance:
     """The requirements on queues, one test each, and the way in which every requirement of the port is tested."""
 
     make_journal: Callable[[Path], Journal]
 
-    def test_a_submitted_run_waits_for_a_slot_and_is_found_nowhere_else(self, tmp_path: Path) -> None:
-        async def check(journal: Journal) -> None:
-            await submit(journal, "r", QueuePlace("mail", "acme"))
-            (line,) = await journal.runs()
-            assert (line.status, line.owner, line.queue, line.tenant) == ("queued", None, "mail", "acme")
-            assert await journal.due(AGENTS, 9) == []
-            assert await journal.runs(wakeable=True) == []
-            again = await journal.claim("r", "bob", NewRun("desk", (), place=QueuePlace("mail")))
-            assert isinstance(again, Busy)
-            assert again.row == line
-            (granted,) = await journal.take("bob", AGENTS, 9, Declaration())
-            assert (granted.row.status, granted.row.owner, granted.fresh) == ("running", "bob", False)
-            assert granted.lease.token > line.token
-            await journal.append(Write(granted.lease))
-            assert await names(journal, "alice", 9) == []
+    @requirement
+    async def test_a_submitted_run_waits_for_a_slot_and_is_found_nowhere_else(self, journal: Journal) -> None:
+        await submit(journal, "r", QueuePlace("mail", "acme"))
+        (line,) = await journal.runs()
+        assert (line.status, line.owner, line.queue, line.tenant) == ("queued", None, "mail", "acme")
+        assert await journal.due(AGENTS, 9) == []
+        assert await journal.runs(wakeable=True) == []
+        again = await journal.claim("r", "bob", NewRun("desk", (), place=QueuePlace("mail")))
+        assert isinstance(again, Busy)
+        assert again.row == line
+        (granted,) = await journal.take(TakeRequest("bob", AGENTS, 9, Declaration()))
+        assert (granted.row.status, granted.row.owner, granted.fresh) == ("running", "bob", False)
+        assert granted.lease.token > line.token
+        await journal.append(Write(granted.lease))
+        assert await names(journal, "alice", 9) == []
 
-        self._run(tmp_path, check)
+    @requirement
+    async def test_priority_and_age_decide_in_a_queue(self, journal: Journal) -> None:
+        limits = DeclaredLimits({"mail": QueueLimits(ageing_ms=3)})
+        for run, priority, ready in (("old", 0, 1), ("later", 0, 6), ("urgent", 2, 4), ("low", -1, 2)):
+            await submit(journal, run, QueuePlace("mail", priority=priority), due_ms=ready)
+        await submit(journal, "scheduled", QueuePlace("mail", priority=9), due_ms=LATER_MS)
+        assert await names(journal, "bob", 1, limits) == ["urgent"]
+        assert await names(journal, "bob", 9, limits) == ["old", "low", "later"]
 
-    def test_priority_and_age_decide_in_a_queue(self, tmp_path: Path) -> None:
-        async def check(journal: Journal) -> None:
-            limits = DeclaredLimits({"mail": QueueLimits(ageing_ms=3)})
-            for run, priority, ready in (("old", 0, 1), ("later", 0, 6), ("urgent", 2, 4), ("low", -1, 2)):
-                await submit(journal, run, QueuePlace("mail", priority=priority), due_ms=ready)
-            await submit(journal, "scheduled", QueuePlace("mail", priority=9), due_ms=LATER_MS)
-            assert await names(journal, "bob", 1, limits) == ["urgent"]
-            assert await names(journal, "bob", 9, limits) == ["old", "low", "later"]
+    @requirement
+    async def test_a_tenant_has_its_share(self, journal: Journal) -> None:
+        limits = DeclaredLimits({"mail": QueueLimits(concurrency=1)})
+        for number in range(30):
+            await submit(journal, f"big {number:02}", QueuePlace("mail", "big"))
+        assert await names(journal, "bob", 9, limits) == ["big 00"]
+        await submit(journal, "small", QueuePlace("mail", "small"), due_ms=2)
+        await end(journal, "big 00")
+        assert await names(journal, "bob", 9, limits) == ["small"]
 
-        self._run(tmp_path, check)
+    @requirement
+    async def test_every_limit_holds(self, journal: Journal) -> None:
+        for queue in ("mail", "web"):
+            for tenant in ("a", "b"):
+                for number in range(4):
+                    await submit(journal, f"{queue} {tenant} {number}", QueuePlace(queue, tenant))
+        limits = DeclaredLimits(
+            {"mail": QueueLimits(concurrency=3, per_tenant=2)},
+            {},
+            {"b": ConcurrencyLimit(2), "*": ConcurrencyLimit(5)},
+        )
+        found = [await names(journal, worker, 99, limits) for worker in ("alice", "bob")]
+        assert (len([run for run in found[0] if run.startswith("mail")]), found[1]) == (3, [])
+        assert len([run for run in found[0] if " b " in run]) == 2
+        assert len([run for run in found[0] if " a " in run]) <= 5
+        assert len(found[0]) == 6 or len(found[0]) == 7
+        await journal.beat(ALICE, OVER_MS)
+        assert len(await names(journal, "bob", 99, DeclaredLimits(agents={"desk": ConcurrencyLimit(2)}))) == 2
 
-    def test_a_tenant_has_its_share(self, tmp_path: Path) -> None:
-        async def check(journal: Journal) -> None:
-            limits = DeclaredLimits({"mail": QueueLimits(concurrency=1)})
-            for number in range(30):
-                await submit(journal, f"big {number:02}", QueuePlace("mail", "big"))
-            assert await names(journal, "bob", 9, limits) == ["big 00"]
-            await submit(journal, "small", QueuePlace("mail", "small"), due_ms=2)
-            await end(journal, "big 00")
-            assert await names(journal, "bob", 9, limits) == ["small"]
+    @requirement
+    async def test_runs_of_one_key_follow_each_other(self, journal: Journal) -> None:
+        for number in range(5):
+            await submit(journal, f"one {number}", QueuePlace("mail", key="order-1"))
+        await submit(journal, "two", QueuePlace("mail", key="order-2"), due_ms=2)
+        await submit(journal, "elsewhere", QueuePlace("web", key="order-1"), due_ms=3)
+        assert sorted(await names(journal, "bob", 9)) == ["elsewhere", "one 0", "two"]
+        await end(journal, "one 0", RunChange("suspended", release=True))
+        assert await names(journal, "bob", 9) == []  # it waits, and has its key
+        (granted,) = [await journal.claim("one 0", "alice")]
+        assert isinstance(granted, LeaseGranted)
+        await journal.append(Write(granted.lease, (), RunChange("suspended", due_ms=1, release=True)))
+        assert await names(journal, "bob", 9) == ["one 0"]
+        await end(journal, "one 0", RunChange("stopped", release=True))
+        assert await names(journal, "bob", 9) == ["one 1"]
+        (reopened,) = [await journal.claim("one 0", "alice")]
+        assert isinstance(reopened, LeaseGranted)
+        await journal.append(Write(reopened.lease, (), RunChange("running", release=True)))
+        assert await names(journal, "bob", 9) == []  # another one has the key now
+        for _ in range(4):
+            (driven,) = [line.run for line in await journal.runs() if line.owner and line.run.startswith("one")]
+            await end(journal, driven)
+            assert len(await names(journal, "bob", 9)) <= 1
+        assert [line.run for line in await journal.runs(status="queued")] == []
 
-        self._run(tmp_path, check)
+    @requirement
+    async def test_runs_that_have_their_key_do_not_wait_for_each_other(self, journal: Journal) -> None:
+        two = DeclaredLimits({"mail": QueueLimits(key="order-{order}", per_key=2)})
+        for number in range(3):
+            await submit(journal, f"r{number}", QueuePlace("mail", key="order-1"))
+        assert await names(journal, "bob", 9, two) == ["r0", "r1"]
+        for run in ("r0", "r1"):
+            await end(journal, run, RunChange("suspended", due_ms=1, release=True))
+        assert sorted(await names(journal, "bob", 9)) == ["r0", "r1"]  # one at a time now, and both have begun
+        for run in ("r0", "r1"):
+            assert await names(journal, "bob", 9) == []
+            await end(journal, run)
+        assert await names(journal, "bob", 9) == ["r2"]
 
-    def test_every_limit_holds(self, tmp_path: Path) -> None:
-        async def check(journal: Journal) -> None:
-            for queue in ("mail", "web"):
-                for tenant in ("a", "b"):
-                    for number in range(4):
-                        await submit(journal, f"{queue} {tenant} {number}", QueuePlace(queue, tenant))
-            limits = DeclaredLimits(
-                {"mail": QueueLimits(concurrency=3, per_tenant=2)},
-                {},
-                {"b": ConcurrencyLimit(2), "*": ConcurrencyLimit(5)},
-            )
-            found = [await names(journal, worker, 99, limits) for worker in ("alice", "bob")]
-            assert (len([run for run in found[0] if run.startswith("mail")]), found[1]) == (3, [])
-            assert len([run for run in found[0] if " b " in run]) == 2
-            assert len([run for run in found[0] if " a " in run]) <= 5
-            assert len(found[0]) == 6 or len(found[0]) == 7
-            await journal.beat(ALICE, OVER_MS)
-            assert len(await names(journal, "bob", 99, DeclaredLimits(agents={"desk": ConcurrencyLimit(2)}))) == 2
+    @requirement
+    async def test_a_higher_limit_lets_those_in_that_wait_for_a_key(self, journal: Journal) -> None:
+        two = DeclaredLimits({"mail": QueueLimits(key="order-{order}", per_key=2)})
+        for number in range(3):
+            await submit(journal, f"r{number}", QueuePlace("mail", key="order-1"))
+        assert await names(journal, "bob", 9) == ["r0"]
+        entry = await journal.post(Post(STREAM, "", b"{}"))
+        granted = await journal.take(TakeRequest("bob", AGENTS, 9, Declaration(two, entry.id)))
+        assert [one.lease.run for one in granted] == ["r1"]
 
-        self._run(tmp_path, check)
-
-    def test_runs_of_one_key_follow_each_other(self, tmp_path: Path) -> None:
-        async def check(journal: Journal) -> None:
-            for number in range(5):
-                await submit(journal, f"one {number}", QueuePlace("mail", key="order-1"))
-            await submit(journal, "two", QueuePlace("mail", key="order-2"), due_ms=2)
-            await submit(journal, "elsewhere", QueuePlace("web", key="order-1"), due_ms=3)
-            assert sorted(await names(journal, "bob", 9)) == ["elsewhere", "one 0", "two"]
-            await end(journal, "one 0", RunChange("suspended", release=True))
-            assert await names(journal, "bob", 9) == []  # it waits, and has its key
-            (granted,) = [await journal.claim("one 0", "alice")]
-            assert isinstance(granted, LeaseGranted)
-            await journal.append(Write(granted.lease, (), RunChange("suspended", due_ms=1, release=True)))
-            assert await names(journal, "bob", 9) == ["one 0"]
-            await end(journal, "one 0", RunChange("stopped", release=True))
-            assert await names(journal, "bob", 9) == ["one 1"]
-            (reopened,) = [await journal.claim("one 0", "alice")]
-            assert isinstance(reopened, LeaseGranted)
-            await journal.append(Write(reopened.lease, (), RunChange("running", release=True)))
-            assert await names(journal, "bob", 9) == []  # another one has the key now
-            for _ in range(4):
-                (driven,) = [line.run for line in await journal.runs() if line.owner and line.run.startswith("one")]
-                await end(journal, driven)
-                assert len(await names(journal, "bob", 9)) <= 1
-            assert [line.run for line in await journal.runs(status="queued")] == []
-
-        self._run(tmp_path, check)
-
-    def test_runs_that_have_their_key_do_not_wait_for_each_other(self, tmp_path: Path) -> None:
-        async def check(journal: Journal) -> None:
-            two = DeclaredLimits({"mail": QueueLimits(key="order-{order}", per_key=2)})
-            for number in range(3):
-                await submit(journal, f"r{number}", QueuePlace("mail", key="order-1"))
-            assert await names(journal, "bob", 9, two) == ["r0", "r1"]
-            for run in ("r0", "r1"):
-                await end(journal, run, RunChange("suspended", due_ms=1, release=True))
-            assert sorted(await names(journal, "bob", 9)) == ["r0", "r1"]  # one at a time now, and both have begun
-            for run in ("r0", "r1"):
-                assert await names(journal, "bob", 9) == []
-                await end(journal, run)
-            assert await names(journal, "bob", 9) == ["r2"]
-
-        self._run(tmp_path, check)
-
-    def test_a_higher_limit_lets_those_in_that_wait_for_a_key(self, tmp_path: Path) -> None:
-        async def check(journal: Journal) -> None:
-            two = DeclaredLimits({"mail": QueueLimits(key="order-{order}", per_key=2)})
-            for number in range(3):
-                await submit(journal, f"r{number}", QueuePlace("mail", key="order-1"))
-            assert await names(journal, "bob", 9) == ["r0"]
-            entry = await journal.post(Post(STREAM, "", b"{}"))
-            granted = await journal.take("bob", AGENTS, 9, Declaration(two, entry.id))
-            assert [one.lease.run for one in granted] == ["r1"]
-
-        self._run(tmp_path, check)
-
-    def test_a_run_that_is_paused_behind_its_key_keeps_no_other_waiting(self, tmp_path: Path) -> None:
-        async def change(journal: Journal, run: str, to: RunChange) -> None:
+    @requirement
+    async def test_a_run_that_is_paused_behind_its_key_keeps_no_other_waiting(self, journal: Journal) -> None:
+        async def change(run: str, to: RunChange) -> None:
             claimed = await journal.claim(run, "alice")
             assert isinstance(claimed, LeaseGranted)
             await journal.append(Write(claimed.lease, (), to))
 
-        async def check(journal: Journal) -> None:
-            for number in range(3):
-                await submit(journal, f"r{number}", QueuePlace("mail", key="order-1"))
-            assert await names(journal, "bob", 9) == ["r0"]
-            await end(journal, "r0", RunChange("stopped", release=True))
-            assert await names(journal, "bob", 9) == ["r1"]
-            for to in (RunChange("running", release=True), RunChange("suspended", release=True)):
-                await change(journal, "r0", to)  # it is reopened behind r1, and paused there
-                assert await names(journal, "bob", 9) == []
-            await end(journal, "r1")
-            assert await names(journal, "bob", 9) == ["r2"]
-            await change(journal, "r0", RunChange("suspended", due_ms=1, release=True))
+        for number in range(3):
+            await submit(journal, f"r{number}", QueuePlace("mail", key="order-1"))
+        assert await names(journal, "bob", 9) == ["r0"]
+        await end(journal, "r0", RunChange("stopped", release=True))
+        assert await names(journal, "bob", 9) == ["r1"]
+        for to in (RunChange("running", release=True), RunChange("suspended", release=True)):
+            await change("r0", to)  # it is reopened behind r1, and paused there
             assert await names(journal, "bob", 9) == []
-            await end(journal, "r2")
-            assert await names(journal, "bob", 9) == ["r0"]
+        await end(journal, "r1")
+        assert await names(journal, "bob", 9) == ["r2"]
+        await change("r0", RunChange("suspended", due_ms=1, release=True))
+        assert await names(journal, "bob", 9) == []
+        await end(journal, "r2")
+        assert await names(journal, "bob", 9) == ["r0"]
 
-        self._run(tmp_path, check)
+    @requirement
+    async def test_a_process_whose_lease_is_over_takes_each_run_once(self, journal: Journal) -> None:
+        await journal.beat(BOB, OVER_MS)
+        for number in range(3):
+            await submit(journal, f"r{number}", QueuePlace("mail", key=f"k{number % 2}"))
+        assert sorted(await names(journal, "bob", 9)) == ["r0", "r1"]
+        assert await names(journal, "bob", 9, skip={"r0", "r1"}) == []
 
-    def test_a_process_whose_lease_is_over_takes_each_run_once(self, tmp_path: Path) -> None:
+    @requirement
+    async def test_runs_whose_key_is_taken_hide_no_others(self, journal: Journal) -> None:
+        for number in range(6):
+            await submit(journal, f"one {number}", QueuePlace("mail", key="order-1"), due_ms=number)
+        await submit(journal, "two", QueuePlace("mail", key="order-2"), due_ms=9)
+        assert await names(journal, "bob", 1) == ["one 0"]
+        assert await names(journal, "bob", 1) == ["two"]
+        stopped = await journal.claim("one 2", "alice")
+        assert isinstance(stopped, LeaseGranted)
+        await journal.append(Write(stopped.lease, (), RunChange("stopped", due_ms=2, release=True)))
+        for number in (0, 1, 3, 4):  # one that stopped while it waited for the key keeps no other waiting
+            assert await names(journal, "bob", 1) == [f"one {number}"] * (number > 0)
+            await end(journal, f"one {number}")
+        assert await names(journal, "bob", 1) == ["one 5"]
+
+    @requirement
+    async def test_a_dead_process_gives_back_its_slots(self, journal: Journal) -> None:
+        limits = DeclaredLimits({"mail": QueueLimits(concurrency=2)})
+        for number in range(3):
+            await submit(journal, f"r{number}", QueuePlace("mail", key=f"k{number % 2}"))
+        assert sorted(await names(journal, "alice", 9, limits)) == ["r0", "r1"]
+        assert await names(journal, "bob", 9, limits) == []
+        await journal.beat(ALICE, OVER_MS)
+        assert sorted(await names(journal, "bob", 9, limits)) == ["r0", "r1"]
+        assert await names(journal, "bob", 9, limits) == []
+
+    @requirement
+    async def test_a_full_queue_refuses_and_stores_nothing(self, journal: Journal) -> None:
+        place = QueuePlace("mail", capacity=2)
+        for run in ("r0", "r1"):
+            await submit(journal, run, place)
+        for _ in range(2):
+            try:
+                await submit(journal, "r2", place)
+            except QueueFull:
+                continue
+            raise AssertionError("the queue took more than its capacity")
+        assert len(await journal.runs()) == 2
+        assert await names(journal, "bob", 1) == ["r0"]
+        await submit(journal, "r2", place)
+
+    def test_a_paused_queue_starts_nothing_new_and_what_has_begun_continues(self, tmp_path: Path) -> None:
+        async def taken(journal: Journal, newest: Declaration, skip: Collection[str] = ()) -> list[str]:
+            return sorted(one.lease.run for one in await journal.take(TakeRequest("bob", AGENTS, 9, newest, skip)))
+
         async def check(journal: Journal) -> None:
-            await journal.beat(BOB, OVER_MS)
-            for number in range(3):
-                await submit(journal, f"r{number}", QueuePlace("mail", key=f"k{number % 2}"))
-            assert sorted(await names(journal, "bob", 9)) == ["r0", "r1"]
-            assert await names(journal, "bob", 9, skip={"r0", "r1"}) == []
-
-        self._run(tmp_path, check)
-
-    def test_runs_whose_key_is_taken_hide_no_others(self, tmp_path: Path) -> None:
-        async def check(journal: Journal) -> None:
-            for number in range(6):
-                await submit(journal, f"one {number}", QueuePlace("mail", key="order-1"), due_ms=number)
-            await submit(journal, "two", QueuePlace("mail", key="order-2"), due_ms=9)
-            assert await names(journal, "bob", 1) == ["one 0"]
-            assert await names(journal, "bob", 1) == ["two"]
-            stopped = await journal.claim("one 2", "alice")
-            assert isinstance(stopped, LeaseGranted)
-            await journal.append(Write(stopped.lease, (), RunChange("stopped", due_ms=2, release=True)))
-            for number in (0, 1, 3, 4):  # one that stopped while it waited for the key keeps no other waiting
-                assert await names(journal, "bob", 1) == [f"one {number}"] * (number > 0)
-                await end(journal, f"one {number}")
-            assert await names(journal, "bob", 1) == ["one 5"]
-
-        self._run(tmp_path, check)
-
-    def test_a_dead_process_gives_back_its_slots(self, tmp_path: Path) -> None:
-        async def check(journal: Journal) -> None:
-            limits = DeclaredLimits({"mail": QueueLimits(concurrency=2)})
-            for number in range(3):
-                await submit(journal, f"r{number}", QueuePlace("mail", key=f"k{number % 2}"))
-            assert sorted(await names(journal, "alice", 9, limits)) == ["r0", "r1"]
-            assert await names(journal, "bob", 9, limits) == []
+            begun = ["asks", "dies", "goes on", "later"]
+            for run in begun:
+                await submit(journal, run, QueuePlace("mail"), due_ms=3)
+            assert sorted(await names(journal, "alice", 9)) == begun
+            for number in range(12):  # ready before those that have begun, so they are in front of them
+                await submit(journal, f"new {number}", QueuePlace("mail"), due_ms=1)
+            await end(journal, "asks", RunChange("suspended", due_ms=2, release=True))
+            await end(journal, "goes on", RunChange("running", release=True))
+            await end(journal, "later", RunChange("suspended", due_ms=LATER_MS, release=True))
+            assert await taken(journal, PAUSED, {"goes on"}) == ["asks"]
+            assert await taken(journal, PAUSED) == ["goes on"]
             await journal.beat(ALICE, OVER_MS)
-            assert sorted(await names(journal, "bob", 9, limits)) == ["r0", "r1"]
-            assert await names(journal, "bob", 9, limits) == []
+            assert await taken(journal, PAUSED) == ["dies"]
+            await submit(journal, "elsewhere", QueuePlace("web"))
+            await submit(journal, "new 12", QueuePlace("mail"))
+            assert await taken(journal, PAUSED) == ["elsewhere"]
+            assert await taken(journal, PAUSED) == []
+            assert len(await taken(journal, Declaration())) == 9
 
-        self._run(tmp_path, check)
+        self.on_journal(tmp_path, check)
 
-    def test_a_full_queue_refuses_and_stores_nothing(self, tmp_path: Path) -> None:
-        async def check(journal: Journal) -> None:
-            place = QueuePlace("mail", capacity=2)
-            for run in ("r0", "r1"):
-                await submit(journal, run, place)
-            for _ in range(2):
-                try:
-                    await submit(journal, "r2", place)
-                except QueueFull:
-                    continue
-                raise AssertionError("the queue took more than its capacity")
-            assert len(await journal.runs()) == 2
-            assert await names(journal, "bob", 1) == ["r0"]
-            await submit(journal, "r2", place)
+    @requirement
+    async def test_limits_hold_for_what_continues_in_a_paused_queue(self, journal: Journal) -> None:
+        for number in range(3):
+            await submit(journal, f"r{number}", QueuePlace("mail"))
+        assert len(await names(journal, "bob", 9)) == 3
+        for number in range(3):
+            await end(journal, f"r{number}", RunChange("suspended", due_ms=1 + number, release=True))
+        two = Declaration(DeclaredLimits({"mail": QueueLimits(concurrency=2)}), 0, PAUSED.modes)
+        assert [one.lease.run for one in await journal.take(TakeRequest("bob", AGENTS, 9, two))] == ["r0", "r1"]
+        assert await journal.take(TakeRequest("bob", AGENTS, 9, two)) == []
 
-        self._run(tmp_path, check)
+    @requirement
+    async def test_a_queue_that_is_drained_refuses_and_stores_nothing(self, journal: Journal) -> None:
+        draining = QueuePlace("mail", draining=True)
+        await submit(journal, "r0", QueuePlace("mail"))
+        try:
+            await submit(journal, "r1", draining)
+        except QueueDraining:
+            pass
+        else:
+            raise AssertionError("a queue that is drained took a run")
+        assert len(await journal.runs()) == 1
+        assert isinstance(await journal.claim("r0", "bob", NewRun("desk", (), place=draining)), Busy)
+        assert await names(journal, "bob", 9) == ["r0"]
 
-    def test_limits_that_were_replaced_give_no_slot_and_store_no_run(self, tmp_path: Path) -> None:
-        async def check(journal: Journal) -> None:
-            await submit(journal, "r", QueuePlace("mail"))
-            entry = await journal.post(Post(STREAM, "", b"{}"))
-            for read in (0, entry.id):
-                newer = read == entry.id
-                try:
-                    await submit(journal, f"after {read}", QueuePlace("mail", declared=read))
-                    granted = await journal.take("bob", AGENTS, 1, Declaration(entry=read))
-                except LimitsChanged:
-                    assert not newer
-                else:
-                    assert newer
-                    assert [one.lease.run for one in granted] == ["r"]
-            assert len(await journal.runs()) == 2
+    @requirement
+    async def test_limits_that_were_replaced_give_no_slot_and_store_no_run(self, journal: Journal) -> None:
+        await submit(journal, "r", QueuePlace("mail"))
+        entry = await journal.post(Post(STREAM, "", b"{}"))
+        for read in (0, entry.id):
+            replaced = read != entry.id
+            stored = submit(journal, f"after {read}", QueuePlace("mail", declared=read))
+            assert await limits_changed(stored) == replaced
+            taken = journal.take(TakeRequest("bob", AGENTS, 1, Declaration(entry=read)))
+            assert await limits_changed(taken) == replaced
+            (line,) = await journal.runs(run="r")
+            assert line.owner == (None if replaced else "bob")
+        assert len(await journal.runs()) == 2
 
-        self._run(tmp_path, check)
+    @requirement
+    async def test_only_the_code_at_hand_is_started(self, journal: Journal) -> None:
+        for number in range(9):
+            await submit(journal, f"other {number}", QueuePlace("mail"), agent="other")
+            await submit(journal, f"program {number}", QueuePlace("mail"), program="shop")
+        await submit(journal, "r", QueuePlace("mail"), due_ms=2)
+        assert await names(journal, "bob", 1, skip={"r"}) == []
+        assert await names(journal, "bob", 1) == ["r"]
+        found = await journal.queues()
+        assert found == [QueueState("mail", 18, 1, 1)]
 
-    def test_only_the_code_at_hand_is_started(self, tmp_path: Path) -> None:
-        async def check(journal: Journal) -> None:
-            for number in range(9):
-                await submit(journal, f"other {number}", QueuePlace("mail"), agent="other")
-                await submit(journal, f"program {number}", QueuePlace("mail"), program="shop")
-            await submit(journal, "r", QueuePlace("mail"), due_ms=2)
-            assert await names(journal, "bob", 1, skip={"r"}) == []
-            assert await names(journal, "bob", 1) == ["r"]
-            found = await journal.queues()
-            assert found == [QueueState("mail", 18, 1, 1)]
-
-        self._run(tmp_path, check)
-
-    def _run(self, place: Path, check: Callable[[Journal], Awaitable[None]]) -> None:
+    def on_journal(self, place: Path, check: Callable[[Journal], Awaitable[None]]) -> None:
         """Open a journal with two living workers, check it, close it."""
 
         async def whole() -> None:

@@ -8,8 +8,8 @@ from datetime import timedelta
 from typing import TypeAlias
 
 from holdfast.errors import ModelError
-from holdfast.knowledge.production_loop import Usage
 from holdfast.loop.model import ModelCall, ModelReply, ModelRequest
+from holdfast.model.usage import Usage
 
 
 class Payments:

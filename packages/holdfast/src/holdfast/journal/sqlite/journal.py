@@ -34,6 +34,7 @@ from holdfast.journal.port import (
     RunStatus,
     RunWaits,
     StatusFilter,
+    TakeRequest,
     Trust,
     Worker,
     WorkerState,
@@ -46,10 +47,9 @@ from holdfast.journal.sqlite.failures import explain, inherited
 from holdfast.journal.sqlite.group_commit import CommitPace, Committer, GroupCommit
 from holdfast.journal.sqlite.journal_file import JournalFile
 from holdfast.journal.sqlite.opening import FileSettings, Mode, Parts
-from holdfast.journal.sqlite.queues import QueueTables, TakeRequest, check_room
+from holdfast.journal.sqlite.queues import QueueTables, check_room
 from holdfast.journal.sqlite.runs import Query, RunTables
 from holdfast.model.heads import Head
-from holdfast.queues.limits import Declaration
 
 T = TypeVar("T")
 
@@ -123,9 +123,10 @@ class SqliteJournal:
             firing = None if new is None else new.firing
             if firing is not None and not firings.may_fire(database, firing, self._here.wall_ms()):
                 return None
-            if new is not None and new.place is not None and runs.find(database, run) is None:
+            row = runs.find(database, run)
+            if row is None and new is not None and new.place is not None:
                 check_room(database, new.place)
-            claimed = self._roll.claim(database, run, worker, new)
+            claimed = self._roll.claim(database, row or run, worker, new)
             if firing is not None:
                 firings.store_firing(database, firing, run)
             return claimed
@@ -172,15 +173,7 @@ class SqliteJournal:
     async def due(self, agents: Collection[AgentKey], limit: int, skip: Collection[str] = frozenset()) -> list[RunRow]:
         return self._read(lambda database: self._roll.due(database, agents, limit, skip))
 
-    async def take(
-        self,
-        worker: str,
-        agents: Collection[AgentKey],
-        room: int,
-        newest: Declaration,
-        skip: Collection[str] = frozenset(),
-    ) -> list[LeaseGranted]:
-        request = TakeRequest(worker, agents, room, newest, skip)
+    async def take(self, request: TakeRequest) -> list[LeaseGranted]:
         if not self._read(lambda database: self._slots.wants(database, request)):
             return []
         return await self._running.run(lambda database: self._slots.take(database, request))

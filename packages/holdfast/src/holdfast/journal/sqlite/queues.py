@@ -12,12 +12,12 @@ from typing import Final, cast
 
 import msgspec
 
-from holdfast.journal.backend_rules import limits_changed, queue_full
-from holdfast.journal.port import AgentKey, LeaseGranted, QueuePlace, QueueState
+from holdfast.journal.backend_rules import limits_changed, queue_draining, queue_full
+from holdfast.journal.port import AgentKey, LeaseGranted, QueuePlace, QueueState, TakeRequest
 from holdfast.journal.sqlite.driver import Database, Value
 from holdfast.journal.sqlite.runs import RunTables, find, granted
 from holdfast.queues.choose import Candidate, Choice, Lane, Snapshot, choose
-from holdfast.queues.limits import LOWEST, STREAM, Declaration
+from holdfast.queues.limits import LOWEST, STREAM
 
 # Spelled as in the partial indexes, which are only used for what they know.
 _WAITS: Final = "queue <> '' and owner is null and behind = 0 and status in ('queued', 'running', 'suspended')"
@@ -37,6 +37,12 @@ _OF_ONE_AGENT: Final = 3  # of these
 FIRST_IN_LANE: Final = (
     f"select id, ready_ms, about, holds, name from run where agent = ? and program = ? and {_WAITS}"  # noqa: S608 -- constants
     " and queue = ? and tenant = ? and priority = ? and ready_ms <= ? order by ready_ms, id limit ?"
+)
+# Of a paused queue: those that have begun, by the index of open runs. In its lanes they are behind all that have not.
+BEGUN: Final = " union all ".join(
+    "select id, ready_ms, about, holds, name, agent, program, tenant, priority from run"  # noqa: S608 -- constants
+    f" where queue = ? and owner is null and behind = 0 and status in ('running', 'suspended') and {which}"
+    for which in ("status = 'running' and updated_ms <= ?", "status = 'suspended' and due_ms <= ?")
 )
 SLOTS: Final = f"select queue, agent, tenant, owner, count(*) from run where {_HELD} group by 1, 2, 3, 4"  # noqa: S608 -- constants
 LEFT_BEHIND: Final = (
@@ -60,16 +66,6 @@ _START: Final = (
 )
 
 
-class TakeRequest(msgspec.Struct, frozen=True):
-    """One call of `Journal.take`."""
-
-    worker: str
-    agents: Collection[AgentKey]
-    room: int
-    newest: Declaration
-    skip: Collection[str]
-
-
 def check_newest(database: Database, declared: int) -> None:
     """Raise `LimitsChanged` where this is not the ledger entry of the limits in force."""
     found = database.rows(NEWEST_LIMITS, (STREAM,))
@@ -78,8 +74,10 @@ def check_newest(database: Database, declared: int) -> None:
 
 
 def check_room(database: Database, place: QueuePlace) -> None:
-    """Raise `QueueFull` where as many runs wait to begin as the queue takes, or `LimitsChanged`."""
+    """Raise `QueueFull` where as many runs wait to begin as the queue takes, `QueueDraining`, or `LimitsChanged`."""
     check_newest(database, place.declared)
+    if place.draining:
+        raise queue_draining(place.queue)
     found = database.rows("select waiting from queue where name = ?", (place.queue,))
     waiting = cast("int", found[0][0]) if found else 0
     if waiting >= place.capacity:
@@ -156,8 +154,13 @@ class QueueTables:
 
     def _waiting(self, database: Database, request: TakeRequest, most: int) -> Iterator[Lane]:
         wall, most = self._roll.wall_ms(), most + len(request.skip)
+        paused = request.newest.paused
+        for queue in paused:
+            yield from _begun(database, request, queue, wall)
         for some in request.agents:
             for agent, program, queue, tenant, priority in _lanes(database, some):
+                if queue in paused:
+                    continue
                 found = database.rows(FIRST_IN_LANE, (agent, program, queue, tenant, priority, wall, most))
                 if waiting := _candidates(found, request.skip):
                     yield Lane(queue, agent, tenant, priority, waiting)
@@ -178,6 +181,18 @@ def _lanes(database: Database, agent: AgentKey | None = None) -> Iterator[tuple[
     while found := next((rows for n, sql in enumerate(seeks) if (rows := database.rows(sql, lane[: 5 - n]))), None):
         (lane,) = found
         yield cast("tuple[str, str, str, str, int]", lane)
+
+
+def _begun(database: Database, request: TakeRequest, queue: str, wall_ms: int) -> Iterator[Lane]:
+    """The runs of a paused queue that have begun and want to continue."""
+    lanes: dict[tuple[str, str, int], list[tuple[Value, ...]]] = {}
+    for found in database.rows(BEGUN, (queue, wall_ms, queue, wall_ms)):
+        agent, program, tenant, priority = cast("tuple[str, str, str, int]", found[5:])
+        if (agent, program) in request.agents:
+            lanes.setdefault((agent, tenant, priority), []).append(found[:5])
+    for (agent, tenant, priority), some in lanes.items():
+        if waiting := _candidates(sorted(some, key=lambda one: (one[1], one[0])), request.skip):
+            yield Lane(queue, agent, tenant, priority, waiting)
 
 
 def _left_behind(database: Database, request: TakeRequest, gone: Collection[str]) -> Iterator[Lane]:

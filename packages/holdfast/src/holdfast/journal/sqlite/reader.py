@@ -10,7 +10,7 @@ import errno
 import os
 from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from typing import NoReturn, TypeVar
 
 import msgspec
 
@@ -39,6 +39,7 @@ from holdfast.journal.port import (
     RunWaits,
     StatusFilter,
     Storage,
+    TakeRequest,
     Trust,
     Worker,
     WorkerState,
@@ -60,9 +61,6 @@ from holdfast.journal.sqlite.journal_file import JournalFile
 from holdfast.journal.sqlite.log_check import check_log
 from holdfast.journal.sqlite.runs import Query, RunTables
 from holdfast.model.heads import Head, first_head
-
-if TYPE_CHECKING:
-    from holdfast.queues.limits import Declaration
 
 T = TypeVar("T")
 
@@ -257,15 +255,8 @@ class SqliteReader:
     async def claim(self, run: str, worker: str, new: NewRun | None = None) -> LeaseGranted | Busy | None:
         self._refuse("claim", run, worker, new)
 
-    async def take(
-        self,
-        worker: str,
-        agents: Collection[AgentKey],
-        room: int,
-        newest: Declaration,
-        skip: Collection[str] = frozenset(),
-    ) -> list[LeaseGranted]:
-        self._refuse("take", worker, agents, room, newest, skip)
+    async def take(self, request: TakeRequest) -> list[LeaseGranted]:
+        self._refuse("take", request)
 
     async def append(self, write: Write) -> None:
         self._refuse("append", write)

@@ -123,11 +123,15 @@ class RunTables:
         """State of the worker's process: proven dead or not, and for how long its lease has been over."""
         return self._look_up(database, worker)[1]
 
-    def claim(self, database: Database, run: str, worker: str, new: NewRun | None) -> LeaseGranted | Busy | None:
-        """Take the lease of a run that no living process drives, creating the run if `new` is given."""
-        row = find(database, run)
-        if row is None:
-            return None if new is None else self._create(database, run, worker, new)
+    def claim(
+        self, database: Database, row: RunRow | str, worker: str, new: NewRun | None
+    ) -> LeaseGranted | Busy | None:
+        """Take the lease of a run that no living process drives, found as `row` in this transaction.
+
+        A run that was not found is a name: it is created if `new` is given.
+        """
+        if isinstance(row, str):
+            return None if new is None else self._create(database, row, worker, new)
         if new is not None and not new.takes(row):
             return Busy(row, Worker(row.owner or ""))
         if row.owner is not None:

@@ -45,7 +45,7 @@ create index run_open on run (status, due_ms) where status in ('running', 'suspe
 create index run_due on run (agent, program, status, due_ms) where owner is null and status in ('running', 'suspended')
   and queue = '';
 
--- What somebody drives: found among any number of runs that only wait, in case that somebody has died.
+-- The runs that a worker drives: found among any number of runs that only wait, in case the worker has died.
 create index run_held on run (owner) where owner is not null;
 
 -- How many runs there are, by agent and status: the lines themselves are ten times as much to read.
@@ -150,7 +150,7 @@ begin
 end;
 
 -- worker -- Who drives runs: enough to prove later that the process is dead. The lease ends at a
--- moment of the boot clock, which nobody sets and which runs on while the machine sleeps.
+-- moment of the boot clock, which cannot be set and which runs on while the machine sleeps.
 create table worker (
   id            text primary key,
   machine       text not null,

@@ -73,7 +73,7 @@ def _other_effect(case: Case) -> Move | None:
 
 
 def _pending(other: OtherEffect) -> Move:
-    """The conflicting operation has no outcome yet: wait for it. A model does not wait for a deferred answer."""
+    """The conflicting operation has no final outcome: it runs, or is unknown, or deferred, for which no model waits."""
     if other.deferred and other.by == "guard":
         return Settle("repeats what is pending", "cancelled", RULE, f"{other.source} was accepted, and is not finished")
     if other.waited_out:

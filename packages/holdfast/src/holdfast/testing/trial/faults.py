@@ -57,7 +57,6 @@ class Mischief:
     # --- the wire: see `HandlerWire` --------------------------------------------------------------------------------
 
     def fault(self, request: Request) -> Fault | None:
-        """See `Wire.fault`."""
         tool, at = request.tool, request.at
         kinds: list[Kind] = [one for one in self._kinds if tool.contract.effect == "write" or one in ON_READS]
         if not kinds or self._met[at.id] >= MOST or self._chance.random() >= RATE:
@@ -90,11 +89,9 @@ class Mischief:
         return result
 
     def send_later(self, request: Request, after_s: float) -> None:
-        """See `Wire.send_later`."""
         self.underway.add(request, after_s, contextvars.copy_context())
 
     def handler(self, tool: AnyTool, name: str, code: Code) -> Code:
-        """See `HandlerWire.handler`."""
         if name not in {"verify", "observe", "compensate"}:
             return code
         call = self._waited_for(code)

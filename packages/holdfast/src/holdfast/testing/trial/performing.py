@@ -79,7 +79,7 @@ def _perform(wanted: Wanted, case: tuple[int, object, int], arm: Arm, deaths: tu
     environment = Environment(_Wall(passing), SeededRng(chance.getrandbits(32)), DaemonThreads(), fate)
     mischief = Mischief(chance, wanted.kinds if arm == "faults" else (), passing, environment.threads)
     _prepare(wanted)
-    run = _run_id(wanted.agent, given, line)
+    run = f"line-{line}" if wanted.agent.template is None else wanted.agent.run_id_for(given)
     with between(tools_of(wanted.agent), mischief):
         ended = _live(_Life(wanted.agent, given, run, mischief.underway), journal, environment, fate)
     reason = _judge(wanted.check, given, run, ended, mischief.effects)
@@ -176,10 +176,6 @@ def _prepare(wanted: Wanted) -> None:
         made = wanted.before()
         if inspect.iscoroutine(made):
             asyncio.run(made)
-
-
-def _run_id(agent: AnyAgent, given: object, line: int) -> str:
-    return f"line-{line}" if agent.template is None else agent.run_id_for(given)
 
 
 class _Wall:

@@ -36,13 +36,13 @@ from holdfast.journal.port import (
     RunStatus,
     RunWaits,
     StatusFilter,
+    TakeRequest,
     Trust,
     Worker,
     WorkerState,
     Write,
 )
 from holdfast.model.heads import Head
-from holdfast.queues.limits import Declaration
 from holdfast.testing.world.loop import Actor, Died
 
 RIDE_S: Final = 0.005
@@ -152,13 +152,15 @@ class FaultyJournal(ABC):
         if not self._actor.alive:
             raise Died
 
+    async def open(self) -> Identity:
+        await self._reach("open")
+        return await self._stored.open()
+
     async def confirm(self, trust: Trust, by: str) -> Identity:
-        """See `Journal.confirm`."""
         await self._reach("confirm")
         return await self._stored.confirm(trust, by)
 
     async def claim(self, run: str, worker: str, new: NewRun | None = None) -> LeaseGranted | Busy | None:
-        """See `Journal.claim`."""
         await self._reach("claim", writing=True)
         claimed = await self._stored.claim(run, worker, new)
         await self._committed_point("claim")
@@ -167,7 +169,6 @@ class FaultyJournal(ABC):
     async def read(
         self, run: str, after: int = 0, limit: int = 1000, *, newest: bool = False, only: BodyFilter = EVERY_BODY
     ) -> list[Row]:
-        """See `Journal.read`."""
         await self._reach("read")
         return await self._stored.read(run, after, limit, newest=newest, only=only)
 
@@ -181,67 +182,50 @@ class FaultyJournal(ABC):
         after: str = "",
         newest: bool = False,
     ) -> list[RunRow]:
-        """See `Journal.runs`."""
         await self._reach("runs")
         return await self._stored.runs(
             run=run, status=status, wakeable=wakeable, limit=limit, after=after, newest=newest
         )
 
     async def due(self, agents: Collection[AgentKey], limit: int, skip: Collection[str] = frozenset()) -> list[RunRow]:
-        """See `Journal.due`."""
         await self._reach("due")
         return await self._stored.due(agents, limit, skip)
 
-    async def take(
-        self,
-        worker: str,
-        agents: Collection[AgentKey],
-        room: int,
-        newest: Declaration,
-        skip: Collection[str] = frozenset(),
-    ) -> list[LeaseGranted]:
-        """See `Journal.take`."""
+    async def take(self, request: TakeRequest) -> list[LeaseGranted]:
         await self._reach("take", writing=True)
-        granted = await self._stored.take(worker, agents, room, newest, skip)
+        granted = await self._stored.take(request)
         await self._committed_point("take")
         return granted
 
     async def queues(self) -> list[QueueState]:
-        """See `Journal.queues`."""
         await self._reach("queues")
         return await self._stored.queues()
 
     async def fired(self, schedule: str) -> LastFiring | None:
-        """See `Journal.fired`."""
         await self._reach("fired")
         return await self._stored.fired(schedule)
 
     async def counts(self) -> dict[tuple[str, RunStatus], int]:
-        """See `Journal.counts`."""
         await self._reach("counts")
         return await self._stored.counts()
 
     async def waiting(self, status: StatusFilter) -> list[RunWaits]:
-        """See `Journal.waiting`."""
         await self._reach("waiting")
         return await self._stored.waiting(status)
 
     async def post(self, post: Post) -> LedgerEntry:
-        """See `Journal.post`."""
         await self._reach("post", writing=True)
         entry = await self._stored.post(post)
         await self._committed_point("post")
         return entry
 
     async def post_all(self, posts: tuple[Post, ...]) -> list[LedgerEntry]:
-        """See `Journal.post_all`."""
         await self._reach("post_all", writing=True)
         entries = await self._stored.post_all(posts)
         await self._committed_point("post_all")
         return entries
 
     async def entries(self, stream: str, after: int = 0) -> list[LedgerEntry]:
-        """See `Journal.entries`."""
         await self._reach("entries")
         return await self._stored.entries(stream, after)
 
@@ -249,22 +233,18 @@ class FaultyJournal(ABC):
         return None
 
     async def news(self, after: int | None) -> LedgerNews:
-        """See `Journal.news`."""
         await self._reach("news")
         return await self._stored.news(after)
 
     async def head(self) -> Head:
-        """See `Journal.head`."""
         await self._reach("head")
         return await self._stored.head()
 
     async def hint(self, name: str) -> bytes | None:
-        """See `Journal.hint`."""
         await self._reach("hint")
         return await self._stored.hint(name)
 
     async def put_hint(self, name: str, body: bytes, previous: bytes | None) -> bool:
-        """See `Journal.put_hint`."""
         await self._reach("put_hint", writing=True)
         return await self._stored.put_hint(name, body, previous)
 
@@ -296,11 +276,6 @@ class Disk(FaultyJournal):
         """Kill its process, and lose the riding writes with it."""
         self._riding.clear()
 
-    async def open(self) -> Identity:
-        """See `Journal.open`."""
-        await self._reach("open")
-        return await self._world.store.open()
-
     async def close(self) -> None:
         """Flush the riding writes. The store stays open for other processes."""
         if self._actor.alive and not self.broken:
@@ -312,7 +287,6 @@ class Disk(FaultyJournal):
         return Instant(self._world.boot, self._world.now_ms())
 
     async def beat(self, worker: Worker, lease_ms: int) -> None:
-        """See `Journal.beat`."""
         await self._reach("beat")
         if worker.id not in self.workers:
             self.workers.append(worker.id)
@@ -332,14 +306,12 @@ class Disk(FaultyJournal):
         await self._soon("append", self._taken(), write)
 
     def ride(self, write: Write) -> None:
-        """See `Journal.ride`."""
         self._alive()
         self._riding.append(write)
         if self._riding_timer is None:
             self._riding_timer = asyncio.get_running_loop().call_later(RIDE_S, self._ride_later)
 
     async def flush(self, lease: Lease) -> None:
-        """See `Journal.flush`."""
         await self._soon("flush", self._taken(), lease)
 
     # --- inside ----------------------------------------------------------------------------------------------

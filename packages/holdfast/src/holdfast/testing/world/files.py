@@ -159,7 +159,6 @@ class Strained:
 
     @property
     def in_transaction(self) -> bool:
-        """See `Database`."""
         return self._real.in_transaction
 
     def rows(self, sql: str, values: Sequence[Value] = ()) -> list[tuple[Value, ...]]:
@@ -169,13 +168,11 @@ class Strained:
         return self._real.rows(sql, values)
 
     def change(self, sql: str, values: Sequence[Value] = ()) -> int:
-        """See `Database.change`."""
         if not self.in_transaction:
             self._suffer()
         return self._real.change(sql, values)
 
     def close(self) -> None:
-        """See `Database.close`."""
         self._real.close()
 
     def _suffer(self) -> None:
@@ -270,24 +267,16 @@ class SqliteDisk(FaultyJournal):
         for one in self._made:
             one.abandon()
 
-    async def open(self) -> Identity:
-        """See `Journal.open`."""
-        await self._reach("open")
-        return await self._journal.open()
-
     async def close(self) -> None:
-        """See `Journal.close`."""
         if self._actor.alive:
             await self._journal.close()
             self._files.observe()
 
     def now(self) -> Instant:
-        """See `Journal.now`."""
         self._alive()
         return Instant(self._boot, self._world.now_ms())
 
     async def beat(self, worker: Worker, lease_ms: int) -> None:
-        """See `Journal.beat`."""
         await self._reach("beat")
         if worker.id not in self.workers:
             self.workers.append(worker.id)
@@ -295,24 +284,20 @@ class SqliteDisk(FaultyJournal):
         await self._journal.beat(worker, lease_ms)
 
     async def fate(self, worker: str) -> WorkerState:
-        """See `Journal.fate`."""
         await self._reach("fate")
         return await self._journal.fate(worker)
 
     async def append(self, write: Write) -> None:
-        """See `Journal.append`."""
         await self._reach("append", writing=True)
         await self._journal.append(write)
         self._world.acknowledged(write)
         await self._committed_point("append")
 
     def ride(self, write: Write) -> None:
-        """See `Journal.ride`."""
         self._alive()
         self._journal.ride(write)
 
     async def flush(self, lease: Lease) -> None:
-        """See `Journal.flush`."""
         await self._reach("flush", writing=True)
         await self._journal.flush(lease)
         await self._committed_point("flush")

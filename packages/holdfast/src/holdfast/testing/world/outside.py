@@ -134,7 +134,6 @@ class Outside:
         self.underway.add(request, after_s, context)
 
     def handler(self, tool: AnyTool, name: str, code: Code) -> Code:
-        """See `HandlerWire.handler`."""
         stub = self.stubs.get((tool.name, name))
         if stub is not None:
             return Code(stub, code.is_async, code.timeout_ms, frozenset())

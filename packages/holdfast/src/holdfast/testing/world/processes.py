@@ -89,11 +89,9 @@ class _OnDisk:
         self._disk: SqliteDisk | None = None
 
     async def open(self) -> None:
-        """See `Home.open`."""
         await self._files.open()
 
     def disk(self, actor: Actor) -> Journal:
-        """See `Home.disk`."""
         self._disk = SqliteDisk(self._files, actor, contained=False)
         return self._disk
 
@@ -104,11 +102,9 @@ class _OnDisk:
         self._stand_still(self._stage, [*self._files.dead, *workers])
 
     async def runs(self, run: str) -> list[RunRow]:
-        """See `Home.runs`."""
         return [row for row in await self._files.runs(limit=1_000_000) if row.run == run]
 
     async def read(self, run: str) -> list[Row]:
-        """See `Home.read`."""
         return await self._files.read(run, limit=1_000_000)
 
 

@@ -304,26 +304,21 @@ class InMemory:
         self._disk: Disk | None = None
 
     async def open(self) -> None:
-        """See `Home.open`."""
         await self.store.open()
 
     def disk(self, actor: Actor) -> Journal:
-        """See `Home.disk`."""
         self._disk = Disk(self._stage, actor, contained=False)
         return self._disk
 
     def kill(self, actor: Actor) -> None:
-        """See `Home.kill`."""
         actor.die()
         for worker in self._disk.workers if self._disk is not None else ():
             self.store.kill(worker)
 
     async def runs(self, run: str) -> list[RunRow]:
-        """See `Home.runs`."""
         return await self.store.runs(run=run)
 
     async def read(self, run: str) -> list[Row]:
-        """See `Home.read`."""
         return await self.store.read(run, limit=1_000_000)
 
 
