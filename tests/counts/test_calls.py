@@ -14,42 +14,16 @@ from types import FrameType
 import pytest
 
 import holdfast
-from holdfast import Holdfast, Key, Run, agent, current_operation, tool
+from holdfast import Holdfast
 from holdfast.engine.settings import Settings
 from holdfast.journal.sqlite import group_commit
 from holdfast.journal.sqlite.journal import SqliteJournal
 from holdfast.journal.sqlite.opening import Parts
+from tests.counts.steps import work
 
 WARM_UP, FEW, MANY = 20, 10, 50
 OURS = str(Path(holdfast.__file__).parent) + os.sep
 QUIET = Settings(poll_ms=600_000, recover_every_ms=600_000)  # housekeeping goes by the clock
-
-
-@tool
-async def plain(index: int) -> int:
-    return index
-
-
-@tool(idempotency=Key.forever())
-async def keyed(index: int) -> int:
-    assert current_operation().key
-    return index
-
-
-@tool(effect="read")
-async def reading(index: int) -> int:
-    return index
-
-
-KINDS = {"plain": plain, "keyed": keyed, "reading": reading}
-
-
-@agent()
-async def work(_run: Run, job: tuple[str, int]) -> int:
-    kind, count = job
-    for index in range(count):
-        await KINDS[kind](index)
-    return count
 
 
 async def calls(desk: Holdfast, kind: str, steps: int) -> Counter[str]:
@@ -69,7 +43,7 @@ async def calls(desk: Holdfast, kind: str, steps: int) -> Counter[str]:
     return found
 
 
-@pytest.mark.parametrize(("kind", "most"), [("plain", 273), ("keyed", 266), ("reading", 220)])
+@pytest.mark.parametrize(("kind", "most"), [("plain", 273), ("keyed", 266), ("read", 220)])
 def test_what_a_step_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, most: int) -> None:
     monkeypatch.setattr(group_commit, "TICK_S", 60)  # what rides is stored by the next commit, not by the clock
 

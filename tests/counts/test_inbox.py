@@ -3,6 +3,7 @@
 import asyncio
 import sqlite3
 from contextlib import closing
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -24,22 +25,21 @@ ORIGIN = "http://127.0.0.1"
 REFUND = "refund-ann/refund%231"
 
 
+REQUESTS: ContextVar[bool] = ContextVar("requests", default=False)
+"""True in the task that makes requests: the housekeeping of the app asks questions of its own meanwhile."""
+
+
 class Asked(list[str]):
-    """The questions since it was cleared; `ever` holds all of them from the first time on: those of requests."""
+    """The questions of requests since it was cleared; `ever` holds all of them."""
 
     def __init__(self) -> None:
         super().__init__()
         self.ever: set[str] = set()
-        self.counting = False
 
     def append(self, statement: str) -> None:
-        if self.counting:
+        if REQUESTS.get():
             self.ever.add(statement)
-        super().append(statement)
-
-    def clear(self) -> None:
-        self.counting = True
-        super().clear()
+            super().append(statement)
 
 
 async def visited(path: Path, asked: Asked, names: tuple[str, ...]) -> dict[str, int]:
@@ -56,11 +56,13 @@ async def visited(path: Path, asked: Asked, names: tuple[str, ...]) -> dict[str,
         transport = httpx2.ASGITransport(web(app.service, authenticator, loopback(80)))
         async with httpx2.AsyncClient(transport=transport, base_url=ORIGIN, headers=headers) as client:
             await client.get("/inbox")
+            REQUESTS.set(True)
             for address in ("/inbox", "/api/v1/items", f"/inbox/{REFUND}", "/runs", "/runs?status=suspended"):
                 asked.clear()
                 assert (await client.get(address)).status_code == 200
                 counted[address] = len(asked)
-            asked.counting = False
+                assert counted[address] > 0, address
+            REQUESTS.set(False)
     return counted
 
 

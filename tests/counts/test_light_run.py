@@ -27,7 +27,7 @@ TIMES = 5
 """The fewest count: on a busy machine a commit may wait for the journal's thread, and threads of earlier tests end."""
 RUNS = 200
 OBJECTS = 90
-IN_FLIGHT = {"called": 13, "outcome": 12}
+IN_FLIGHT = {"called": 13, "outcome": 13}
 """Objects of a step that the collector visits: while its tool runs, and while its outcome becomes durable."""
 KINDS = {CoroutineType, FunctionType, MethodType, CellType, Context, Token, asyncio.Task, asyncio.Future, partial}
 """What is counted beside our own objects. Others come and go with the event loop."""
@@ -208,7 +208,8 @@ def test_a_step_in_flight_is_few_objects_that_the_garbage_collector_visits(
             before = objects()
 
             def committing(self: Committer) -> Any:
-                if together.calls == RUNS and len(self.queue) == RUNS:
+                # The ends of the runs fill the queue once more, behind their outcomes.
+                if "outcome" not in found and together.calls == RUNS and len(self.queue) == RUNS:
                     count("outcome", before)
                 return commit(self)
 

@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+
 from holdfast.engine.crash_isolation import IsolationGate
 
 
@@ -179,5 +181,59 @@ def test_a_suspected_run_is_not_counted_beside_its_own_suspected_attempt():
         attempts = [asyncio.create_task(gate.wait_to_enter(str(number), chances=2)) for number in range(3)]
         await turns()
         assert all(one.done() for one in attempts)
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("chances", [1, 2, 3])
+def test_the_attempt_of_a_run_on_its_last_chance_goes_before_others_that_wait_to_be_alone(chances: int):
+    """They would count against the claim of the run, which has made no progress yet."""
+
+    async def main():
+        gate = IsolationGate()
+        assert await gate.enter_run("harmless", chances=1)
+        poison = asyncio.create_task(gate.wait_to_enter("poison", chances=1))
+        await turns()
+        attempt = asyncio.create_task(gate.wait_to_enter("harmless", chances=chances))
+        await turns()
+        assert [one.done() for one in (attempt, poison)] == [True, False]
+        gate.exit("harmless", chances=chances)
+        await turns()
+        assert not poison.done(), "the run has made no progress yet"
+        gate.exit_run("harmless")
+        await turns()
+        assert poison.done()
+
+    asyncio.run(main())
+
+
+def test_two_attempts_of_a_run_on_its_last_chance_go_one_after_the_other():
+    async def main():
+        gate = IsolationGate()
+        assert await gate.enter_run("harmless", chances=1)
+        first, second = (asyncio.create_task(gate.wait_to_enter("harmless", chances=1)) for _ in range(2))
+        await turns()
+        assert (first.done(), second.done()) == (True, False)
+        gate.exit("harmless", chances=1)
+        await turns()
+        assert second.done()
+
+    asyncio.run(main())
+
+
+def test_the_attempt_of_a_suspected_run_takes_over_its_room():
+    """One that waits to be alone would go first, and its death would count against the claim of the run."""
+
+    async def main():
+        gate = IsolationGate()
+        assert await gate.enter_run("harmless", chances=2)
+        poison = asyncio.create_task(gate.wait_to_enter("poison", chances=1))
+        await turns()
+        attempt = asyncio.create_task(gate.wait_to_enter("harmless", chances=2))
+        await turns()
+        assert [one.done() for one in (attempt, poison)] == [True, False]
+        gate.exit("harmless", chances=2)
+        await turns()
+        assert poison.done()
 
     asyncio.run(main())

@@ -22,10 +22,12 @@ from holdfast.journal.sqlite.journal import SqliteJournal
 async def main():
     journal = SqliteJournal("desk.db")
     await journal.open()
+    journal._committer.mutex.acquire()  # else the thread behind it could release the lock
     assert journal._store._lock.try_take()
     print("holds it", flush=True)
     os.kill(os.getpid(), signal.SIGSTOP)
     journal._store._lock.release()
+    journal._committer.mutex.release()
     await journal.close()
 
 asyncio.run(main())

@@ -8,7 +8,18 @@ from typing import Any
 
 import pytest
 
-from holdfast import Key, Natural, NotSent, Operation, Run, TransactionAborted, agent, current_operation, tool
+from holdfast import (
+    Key,
+    Natural,
+    NotSent,
+    Operation,
+    Rejected,
+    Run,
+    TransactionAborted,
+    agent,
+    current_operation,
+    tool,
+)
 from holdfast.engine.active_run.run import ActiveRun
 from holdfast.engine.active_run.scopes import SCOPE
 from holdfast.errors import RunSuspended
@@ -193,3 +204,46 @@ async def test_a_read_that_returns_as_the_run_stops_answers_no_code(lab: Lab):
         with pytest.raises(RuntimeError, match="a bug elsewhere"):
             await app.run(desk, "ann")
     assert (lab.sent, lab.of("r-ann", r.ReadRecorded)) == (["look"], [])
+
+
+@virtual
+async def test_a_call_that_ends_beside_its_transaction_is_settled_once(lab: Lab):
+    """The breaker of its tool closes after its outcome is on record; the transaction may be over before that."""
+    reserve, book = (_reservation(name, lasts) for name, lasts in (("reserve", 0), ("book", 0.01)))
+
+    @agent(run_id="r-{name}", tools=[reserve, book])
+    async def desk(run: Run, name: str) -> str:
+        with pytest.raises(TransactionAborted):
+            async with run.transaction("t"):
+                await run.gather(reserve("pen"), book("room"))
+        await asyncio.sleep(10)
+        return "done"
+
+    async with lab.app(desk) as app:
+        await app.engine.breakers.failed("book")
+        put_hint = lab.journal.put_hint
+
+        async def slowly(name: str, body: bytes, previous: bytes | None) -> bool:
+            await asyncio.sleep(1)
+            return await put_hint(name, body, previous)
+
+        lab.journal.put_hint = slowly  # type: ignore[method-assign]  # as on a busy disk
+        assert await app.run(desk, "ann") == "done"
+    ends = [(one.step, one.status) for one in lab.of("r-ann", r.OperationSettled)]
+    assert ends == [("t/~1/reserve#1", "failed"), ("t/~2/book#1", "failed")]
+
+
+def _reservation(name: str, lasts: float) -> Any:
+    """A tool that can be undone, and that refuses each call after `lasts` seconds."""
+
+    @tool(name=name, idempotency=STEADY)
+    async def refused(item: str) -> str:
+        _ = current_operation().key
+        await asyncio.sleep(lasts)
+        raise Rejected(f"no {item} is left")
+
+    @refused.compensate(restores=True)
+    @tool(name=f"{name}_undone", idempotency=Natural(within=HOUR))
+    async def undone(operation: Operation[str]) -> None: ...
+
+    return refused

@@ -11,6 +11,7 @@ from holdfast import Key, Run, agent, current_operation, tool
 from holdfast.engine.crash_isolation import ALONE, IsolationGate
 from holdfast.engine.settings import Settings
 from holdfast.errors import RunStopped
+from holdfast.journal.port import Lease, Write
 from holdfast.model import records as r
 from tests.unit.engine.lab import Lab, Process, virtual
 
@@ -162,7 +163,7 @@ def set_aside(lab: Lab, run: str) -> bool:
         ({"p", "q"}, 1, 0, 57),
         ({"p", "q"}, 8, 55, 19),
         ({"p", "q"}, 20, 85, 16),
-        ({"p", "q"}, 50, 95, 21),
+        ({"p", "q"}, 50, 95, 23),
     ],
 )
 @virtual
@@ -261,6 +262,41 @@ async def test_a_run_that_hangs_every_process_is_set_aside_in_the_end(lab: Lab):
     async with lab.app(thinker.agent) as app:
         with pytest.raises(RunStopped, match="10 processes took it and made no progress"):
             await app.run(thinker.agent, "n")
+
+
+@virtual
+async def test_a_run_on_its_last_chance_runs_alone_until_its_progress_is_durable(lab: Lab):
+    """On a busy disk, a death beside it would lose its progress and count against it: it would be set aside."""
+    thinker, begun = Thinker(lab), list[str]()
+    for _ in range(Settings().claims_allowed - 1):
+        await thinker.taken(dies=True)
+
+    @agent(run_id="{name}")
+    async def other(run: Run, name: str) -> None:
+        begun.append(name)
+
+    append, flush, waits = lab.journal.append, lab.journal.flush, {"n": 10}
+
+    async def slow_append(write: Write) -> None:
+        await asyncio.sleep(waits.get(write.lease.run, 0))
+        await append(write)
+
+    async def slow_flush(lease: Lease) -> None:
+        await asyncio.sleep(waits.get(lease.run, 0))
+        await flush(lease)
+
+    lab.journal.append, lab.journal.flush = slow_append, slow_flush  # type: ignore[method-assign]  # a busy disk
+    thinker.quick = True
+    async with lab.app(thinker.agent, other) as app:
+        last = app.start(thinker.agent, "n")
+        await lab.pass_time(seconds=1)
+        beside = app.start(other, "beside")
+        await lab.pass_time(seconds=14)
+        assert len(lab.of("n", r.Claimed)) == Settings().claims_allowed, "its claim is durable, and its progress is not"
+        assert begun == []
+        assert await last.result() == "n"
+        await beside.result()
+    assert lab.of("n", r.Claimed)[-1].number == Settings().claims_allowed
 
 
 @virtual

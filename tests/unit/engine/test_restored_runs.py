@@ -1,5 +1,6 @@
-"""Runs of a journal that was restored from a backup: nothing leaves before somebody has looked, and then with care."""
+"""Runs of a journal that was restored from a backup: nothing is sent before an operator has confirmed it, and then with care."""
 
+import asyncio
 from datetime import timedelta
 
 import pytest
@@ -18,7 +19,10 @@ from holdfast import (
     tool,
 )
 from holdfast.errors import UsageError
+from holdfast.inspect.explain import recorded_operation
+from holdfast.inspect.reader import JournalReader
 from holdfast.model import records as r
+from holdfast.model.decision.situation import Now
 from holdfast.people import answers as a
 from holdfast.policies import Retry
 from tests.unit.engine.lab import Lab, virtual
@@ -177,3 +181,38 @@ async def test_a_key_of_unknown_age_is_no_reason_to_send_again(lab: Lab):
         await a.answer(app.service, "r-ann/pay#1", a.HappenedAnswer("the bank shows it", result="paid"), by="bea")
         assert await app.run(desk, "ann") == "paid"
     assert lab.sent == []
+
+
+@virtual
+async def test_a_reader_measures_time_as_the_present_owner_of_a_run_does(lab: Lab):
+    """`why` names the move of the process that has the run now; the next owner would count from its own claim."""
+
+    @tool
+    async def mail(to: str) -> str:
+        return f"to {to}"
+
+    @mail.verify(settle_window=timedelta(minutes=5), every=timedelta(seconds=1))
+    async def in_sent_mail(operation: Operation[str], to: str) -> Verdict[str]:
+        return DidNotHappen()
+
+    @agent(run_id="r-{name}", tools=[mail])
+    async def desk(run: Run, name: str) -> str:
+        return await mail(name)
+
+    async def measured_since() -> int:
+        reader = JournalReader(lab.journal, lab.journal.identity)
+        history, instant = await reader.history("r-ann"), lab.journal.now()
+        now = Now(instant.boot, instant.ms, lab.clock.wall_ms())
+        recorded = await recorded_operation(reader, history, history.operations["mail#1"], now)
+        return recorded.active.claimed_up
+
+    restored(lab)
+    async with lab.app(desk) as app:
+        running = asyncio.create_task(app.run(desk, "ann"))
+        await lab.pass_time(seconds=50)
+        (claim,) = lab.of("r-ann", r.Claimed)
+        assert await measured_since() == claim.up
+        await lab.bury(app, lab.processes[-1])
+        assert running.cancelled()
+        assert await measured_since() == lab.journal.now().ms
+        assert lab.journal.now().ms > claim.up

@@ -1,11 +1,14 @@
 """Steps keep their names, and code is told things in the recorded order, however branches interleave."""
 
 import asyncio
+import contextvars
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
 
 from holdfast import Key, Run, agent, current_operation, tool
+from holdfast.engine.active_run.scopes import SCOPE
 from holdfast.errors import AmbiguousStep, RunSuspended, UsageError
 from holdfast.model import records as r
 from tests.unit.engine.lab import Lab, virtual
@@ -373,3 +376,41 @@ async def test_what_an_ambiguous_step_advises_works(lab: Lab):
         assert await app.run(desk, "advised") == ["a", "b"]
         history = await app.service.history("r-advised")
     assert sorted(history.operations) == ["a/pay#1", "b/pay#1"]
+
+
+@pytest.mark.parametrize("inside", [True, False])
+@pytest.mark.parametrize("thread", [True, False])
+@virtual
+async def test_a_step_that_the_collector_closes_leaves_the_scope_of_that_task_alone(
+    lab: Lab, inside: bool, thread: bool
+):
+    """It runs wherever the next object is made: a task of the runtime would become a branch of a dead run."""
+    others = contextvars.Context()
+    seen: list[object] = []
+
+    @tool(idempotency=Key.forever())
+    async def pay(name: str) -> str:
+        assert current_operation().key
+        await asyncio.sleep(3600)
+        return name
+
+    @agent(run_id="r-{name}", tools=[pay])
+    async def desk(run: Run, name: str) -> None:
+        own = SCOPE.get() if inside else None
+        step = pay(name)
+        step.send(None)
+        others.run(SCOPE.set, own)
+        if thread:
+            with ThreadPoolExecutor() as pool:
+                pool.submit(others.run, step.close).result()
+        else:
+            asyncio.get_running_loop().call_soon(step.close, context=others)
+            await asyncio.sleep(0)
+        seen.append(others[SCOPE] is own)
+        await asyncio.sleep(3600)
+
+    async with lab.app(desk) as app:
+        app.start(desk, "x")
+        await lab.pass_time(seconds=1)
+        await lab.bury(app, lab.processes[-1])
+    assert seen == [True]

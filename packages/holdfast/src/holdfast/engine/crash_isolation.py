@@ -56,14 +56,19 @@ class IsolationGate:
         self._inside[run] += 1
 
     async def wait_to_enter(self, run: str = "", *, chances: int = 0) -> None:
-        """Begin an attempt when nothing runs alone in the process, and a suspect when there is room for it."""
+        """Begin an attempt when nothing runs alone in the process, and a suspect when there is room for it.
+
+        An attempt that takes no more room than its run, itself a suspect, takes over that room. While it waited, each
+        death of the process would count against the claim of the run, and one on its last chance would be set aside.
+        """
         while self._blocked(run):
             await self._change()
-        if chances:
+        held = self._runs.get(run, 0)
+        if chances and held != ALONE:
             self.exit_run(run)  # from here on the attempt is the suspect: two runs would wait for each other
         if chances == ALONE:
             await self._until_alone(_Exclusive(run, whole=False))
-        while chances > ALONE and (self._blocked(run) or not self._fits(chances)):
+        while chances > ALONE and not 0 < held <= chances and (self._blocked(run) or not self._fits(chances)):
             await self._change()
         self._count(run, chances)
 
@@ -91,6 +96,10 @@ class IsolationGate:
         self._count(run, chances)
         return True
 
+    def suspects(self, run: str) -> bool:
+        """True if a claimed run that may have killed a process has not made progress yet."""
+        return self._runs.get(run, 0) > 0
+
     def exit_run(self, run: str) -> None:
         """Note that the run made progress, waits or has ended: a later death does not count against its claim."""
         if run in self._runs:
@@ -116,13 +125,18 @@ class IsolationGate:
     async def _until_alone(self, one: _Exclusive) -> None:
         self.alone.append(one)
         try:
-            while not self._closed and (self._inside or any(other.granted for other in self.alone)):
+            while not self._closed and not self._is_alone(one.run):
                 await self._change()
         except BaseException:
             self.alone.remove(one)
             self._wake()
             raise
         one.granted = True
+
+    def _is_alone(self, run: str) -> bool:
+        """True if nothing else is inside. A run that is alone makes its own attempts."""
+        whole = [one for one in self.alone if one.whole and one.granted and one.run == run]
+        return self._inside.total() == len(whole) and [one for one in self.alone if one.granted] == whole
 
     def _fits(self, chances: int) -> bool:
         """True if a suspect with so many chances fits beside the others: together they fill the process once.

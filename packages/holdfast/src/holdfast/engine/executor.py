@@ -75,12 +75,11 @@ def start_driver(driver: DrivenOperation) -> None:
 async def drive(driver: DrivenOperation) -> OperationState:
     """Perform moves until the operation has a final outcome, or its instance stops driving."""
     active = driver.active
-    if driver.scope is None and active.log.checking:
-        await asyncio.wait(active.log.checking)  # records of its cancelled caller may be on their way to the journal
-        active.waiters.settled(driver.step)  # a commit that waits for it is notified that it is held now
-    if driver.started is not None:
-        await _resume_attempt(driver, driver.started)
+    if driver.scope is None:
+        await _take_from_caller(driver)
     operation = driver.operation
+    if driver.decided_on is not None and driver.forgotten:
+        return operation  # its attempt is settled, and its transaction over: driven as new, it would be settled again
     if driver.journaled and may_conflict(driver, operation):
         await find_other_effect(driver)
         operation = driver.operation
@@ -121,6 +120,16 @@ def _caller_is_answered(driver: DrivenOperation, operation: OperationState) -> b
             return driver.contract().on_unknown == "raise"
         case _:
             return False
+
+
+async def _take_from_caller(driver: DrivenOperation) -> None:
+    """Wait for the records of a cancelled caller, and resume the attempt that it left in flight."""
+    active = driver.active
+    if active.log.checking:
+        await asyncio.wait(active.log.checking)  # they may be on their way to the journal
+        active.waiters.settled(driver.step)  # a commit that waits for it is notified that it is held now
+    if driver.started is not None:
+        await _resume_attempt(driver, driver.started)
 
 
 async def _resume_attempt(driver: DrivenOperation, started: r.AttemptStarted) -> None:

@@ -72,6 +72,8 @@ class RecordedOperation:
         """End the attempts whose process is gone, as the next owner will; the present owner's calls still run."""
         journal, history = self.active.process.journal, self.active.history
         owned = next((row for row in await journal.runs(run=history.run)), None)
+        if owned is not None and owned.owner and not (await journal.fate(owned.owner)).gone:
+            self.active.measure_for(owned.owner)
         for attempt in self.operation.attempts:
             owner = history.ownership.owners.get(attempt.token)
             if attempt.over_up is not None or owner is None:
@@ -113,8 +115,12 @@ class RecordedRun:
         self.run: Final = history.run
         self.history: Final = history
         self.process: Final = process
-        trusted = process.identity.trust == "trusted"
-        self.claimed_up: Final = history.ownership.measured_since(process.now, trusted=trusted)
+        self.measure_for("")
+
+    def measure_for(self, worker: str) -> None:
+        """Measure time as this process would: in a restored journal it counts from its own first claim."""
+        trusted = self.process.identity.trust == "trusted"
+        self.claimed_up = self.history.ownership.measured_since(self.process.now, trusted=trusted, worker=worker)
 
     def now(self) -> Now:
         """The moment for which it is judged."""

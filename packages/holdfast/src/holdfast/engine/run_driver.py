@@ -179,7 +179,7 @@ async def _drive_claimed(
         if reopener and history.lifecycle.status == "stopped":
             await go_on_after_stop(engine, history, log, reopener)
         if needs_slot(claimed, history):
-            raise queued(claimed.row)
+            raise queued(engine, claimed.row)
         active = ActiveRun(engine, history, log)
         if claimed.row.waits != b"[]":
             active.waiters.listing.begin(claimed.row.waits)

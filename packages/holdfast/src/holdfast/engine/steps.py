@@ -7,6 +7,7 @@ itself in the record, so that a resumed run takes the same way as the first pass
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 
@@ -131,12 +132,17 @@ async def _operate_now(scope: Scope, step: str, call: ToolCall, written: Forms) 
     if active.log.blocking:
         await _clear(scope)
     draft = _draft(scope, step, call, written)
-    await _perform(
-        scope,
-        DrivenOperation(
-            active, step, tool, draft, arguments=snapshot_arguments(call.arguments, executable=written.executable)
-        ),
+    driver = DrivenOperation(
+        active, step, tool, draft, arguments=snapshot_arguments(call.arguments, executable=written.executable)
     )
+    before = SCOPE.get()
+    SCOPE.set(None)  # tasks that the runtime or a handler makes meanwhile are not branches of agent code
+    try:
+        await _perform(scope, driver)
+    finally:
+        # The collector closes it in whatever task or thread: that keeps its own scope.
+        if not isinstance(sys.exception(), GeneratorExit):
+            SCOPE.set(before)
 
 
 def _hand_over(active: ActiveRun, step: str, call: ToolCall) -> None:
@@ -154,8 +160,6 @@ async def _perform(scope: Scope, driver: DrivenOperation) -> None:
     """Drive a new operation in the caller's own task; if the caller is cancelled, a task of its own goes on."""
     driver.scope = scope
     scope.host.working += 1
-    before = SCOPE.get()
-    SCOPE.set(None)  # tasks that the runtime or a handler makes meanwhile are not branches of agent code
     try:
         if driver.active.process.settings.fast_path and driver.draft is not None and driver.tool is not None:
             await attempt_at_once(driver, driver.draft, driver.tool)
@@ -177,7 +181,6 @@ async def _perform(scope: Scope, driver: DrivenOperation) -> None:
         raise driver.active.break_off(error) from error
     finally:
         scope.host.working -= 1
-        SCOPE.set(SCOPE.get() or before)  # in another task if the collector closes it: that keeps its own
     if driver.active.closed:
         driver.active.check()
     if operation.phase not in FINAL and operation.phase != "held":

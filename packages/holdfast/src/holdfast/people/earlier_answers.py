@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Final, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
 import msgspec
 
@@ -17,16 +17,11 @@ from holdfast.model.commands import Command, command_stream
 from holdfast.model.operation import OperationState
 from holdfast.model.outcome import ASKED_BACK
 
+if TYPE_CHECKING:
+    from holdfast.inspect.comparison import Change
+
 Word: TypeAlias = r.ApprovalGranted | r.ApprovalRefused | r.ArgumentsEdited | r.ResultGiven | r.Resolved
 Said = Literal["approved", "declined", "asked_back", "edited", "stood_in", "resolved"]
-
-
-class Change(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One argument that is different from the version before. `before` or `now` is missing where it had none."""
-
-    name: str
-    before: r.Raw | msgspec.UnsetType = msgspec.UNSET
-    now: r.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
 class Earlier(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -87,6 +82,8 @@ def decision_of(record: Word) -> Said:
 
 def changes_from(operation: OperationState, before: Sequence[r.Record]) -> tuple[Change, ...]:
     """The changes of its arguments from the original call, or from the last version that people refused in this run."""
+    from holdfast.inspect.comparison import differences  # noqa: PLC0415 - `why` shows no changes
+
     if operation.edits:
         return differences(operation.as_called.arguments, operation.intent.arguments)
     refused = {record.step for record in before if isinstance(record, r.ApprovalRefused)}
@@ -96,29 +93,13 @@ def changes_from(operation: OperationState, before: Sequence[r.Record]) -> tuple
     return differences(versions[-1].arguments, operation.intent.arguments) if versions else ()
 
 
-def differences(before: r.Raw, now: r.Raw) -> tuple[Change, ...]:
-    """The arguments that are not the same, by name."""
-    old = msgspec.json.decode(before, type=dict[str, r.Raw])
-    new = msgspec.json.decode(now, type=dict[str, r.Raw])
-    return tuple(
-        Change(name, old.get(name, msgspec.UNSET), new.get(name, msgspec.UNSET))
-        for name in sorted(old.keys() | new.keys())
-        if old.get(name) != new.get(name)
-    )
-
-
 def _intents(records: Sequence[r.Record]) -> dict[str, r.Intent]:
     found: dict[str, r.Intent] = {}
     for record in records:
         intent = getattr(record, "intent", None)
         if isinstance(intent, r.Intent):
-            found[step_name(record)] = intent
+            found[str(getattr(record, "step", ""))] = intent
     return found
-
-
-def step_name(record: r.Record) -> str:
-    """The step that a record is about."""
-    return str(getattr(record, "step", ""))
 
 
 RUNS: Final = 200
