@@ -41,6 +41,14 @@ class Status:
 Answer = Says | Status
 
 
+OPENAI_USAGE = {
+    "prompt_tokens": 11,
+    "completion_tokens": 7,
+    "prompt_tokens_details": {"cached_tokens": 2, "audio_tokens": 1},
+    "completion_tokens_details": {"reasoning_tokens": 3, "audio_tokens": None},
+}
+
+
 def openai_events(says: Says) -> list[bytes]:
     def chunk(delta: dict[str, Any], finish: str | None = None) -> bytes:
         body = {
@@ -60,7 +68,7 @@ def openai_events(says: Says) -> list[bytes]:
             *({"function": {"arguments": piece}} for piece in halves(call.arguments)),
         )
     ]
-    usage = {"id": "x", "choices": [], "usage": {"prompt_tokens": 11, "completion_tokens": 7}}
+    usage = {"id": "x", "choices": [], "usage": OPENAI_USAGE}
     return [
         chunk({"role": "assistant", "content": ""}),
         *(chunk({"content": word}) for word in words(says.text)),
@@ -99,7 +107,12 @@ def anthropic_events(says: Says) -> list[bytes]:
         "role": "assistant",
         "model": "claude-test",
         "content": [],
-        "usage": {"input_tokens": 8, "cache_read_input_tokens": 3, "output_tokens": 1},
+        "usage": {
+            "input_tokens": 8,
+            "cache_read_input_tokens": 2,
+            "cache_creation_input_tokens": 1,
+            "output_tokens": 1,
+        },
     }
     return [
         event("message_start", message=start),
@@ -112,11 +125,19 @@ def anthropic_events(says: Says) -> list[bytes]:
 
 def google_events(says: Says) -> list[bytes]:
     def chunk(parts: list[dict[str, Any]], **more: Any) -> bytes:
-        usage = {"promptTokenCount": 11, "candidatesTokenCount": 4, "thoughtsTokenCount": 3}
+        audio = [{"modality": "TEXT", "tokenCount": 10}, {"modality": "AUDIO", "tokenCount": 1}]
+        usage = {
+            "promptTokenCount": 11,
+            "candidatesTokenCount": 4,
+            "thoughtsTokenCount": 3,
+            "cachedContentTokenCount": 2,
+            "promptTokensDetails": audio,
+        }
         body = {
             "candidates": [{"content": {"role": "model", "parts": parts}, **more}],
             "usageMetadata": usage,
             "modelVersion": "gemini-test",
+            "responseId": "x",
         }
         return f"data: {json.dumps(body)}\r\n\r\n".encode()
 

@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from holdfast.errors import ModelError, UsageError
 from holdfast.loop import (
@@ -22,6 +23,7 @@ from holdfast.loop import (
     OpenAIChat,
     user,
 )
+from holdfast.model.usage import Usage, usage_of
 from tests.loop.model_server import Answer, ModelServer, Says, Status
 
 CLIENTS: dict[str, Callable[..., Model]] = {
@@ -98,6 +100,26 @@ def test_text_arrives_piece_by_piece(client: Callable[..., Model]):
     assert pieces == ["It", " is", " done."]
     assert (reply.usage.input_tokens, reply.usage.output_tokens) == (11, 7)
     assert reply.model in {"gpt-test", "claude-test", "gemini-test"}
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+def test_the_usage_in_full(name: str):
+    reply, _, server = asked(CLIENTS[name], Says("It is done."))
+    assert isinstance(reply, ModelReply)
+    parts = {
+        "openai": Usage(cached_tokens=2, audio_input_tokens=1, reasoning_tokens=3, request="x"),
+        "anthropic": Usage(cached_tokens=2, cache_write_tokens=1, request="m"),
+        "google": Usage(cached_tokens=2, audio_input_tokens=1, reasoning_tokens=3, request="x"),
+    }
+    assert reply.usage == replace(parts[name], input_tokens=11, output_tokens=7, service=server.url)
+
+
+def test_the_usage_of_an_answer_that_cannot_be_used():
+    """Anthropic counts the input before the answer, so an answer that is cut has a part of its usage."""
+    reply, _, _ = asked(CLIENTS["anthropic"], Says("It is done.", cut_after=3))
+    assert isinstance(reply, ModelError)
+    used = usage_of(reply.reply)
+    assert (used.input_tokens, used.output_tokens, used.model) == (11, 1, "claude-test")
 
 
 def test_parallel_calls(client: Callable[..., Model]):

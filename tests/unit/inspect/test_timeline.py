@@ -9,6 +9,7 @@ from holdfast.model import records as r
 from holdfast.model.facts import Correction, Fact, Weighed
 from holdfast.model.outcome import RETURNED, Basis
 from holdfast.model.plan import Call, Chosen, Plan, PlanStep
+from holdfast.model.usage import Usage
 
 INTENT = r.Intent("pay", r.Raw(b'{"order":"1"}'), "d", "c")
 START = (
@@ -224,3 +225,14 @@ def test_a_lost_result_is_said():
 )
 def test_inputs_are_shown_as_a_person_would_write_them(stored: bytes, shown: str):
     assert plain_input(r.Raw(stored)) == shown
+
+
+def test_the_tokens_of_all_calls_are_summed_up():
+    told = story(
+        r.DecisionStarted(step="rule#1", function="rule"),
+        r.DecisionStarted(step="rule#1", function="rule", number=2, before=Usage(40, 2)),
+        r.DecisionRecorded(
+            step="rule#1", function="rule", digest="d", input_tokens=50, output_tokens=5, cached_tokens=9
+        ),
+    )
+    assert told.tokens == 97

@@ -1,8 +1,9 @@
 """Observation is partial: facts that are known, inferred or missing, and the loop that is built on them."""
 
 from holdfast.knowledge.facts import Facts
-from holdfast.knowledge.production_loop import Need, ProductionLoop, Thought, Usage
+from holdfast.knowledge.production_loop import Need, ProductionLoop, Thought
 from holdfast.model.facts import Correction, Fact, Guess, Stakes, Weighed, weigh, without
+from holdfast.model.usage import Usage
 
 __all__ = [
     "Correction",

@@ -28,6 +28,7 @@ from holdfast.errors import ContractError, DecisionFailed, HoldfastError, ModelE
 from holdfast.model import records as r
 from holdfast.model.canonical.encode import digest
 from holdfast.model.outcome import Outcome
+from holdfast.model.usage import Usage, finite, usage_of
 from holdfast.model.values import codec_for, json_form
 from holdfast.policies import DECISION_RETRY, Retry, milliseconds
 
@@ -133,15 +134,18 @@ async def _ask_model(scope: Scope, question: ModelQuestion, settings: DecisionSe
     while patience.tries_left:
         patience.tries += 1
         instance.check()
+        before, stamp = patience.usage, instance.log.stamp()
         instance.log.buffer(
-            r.DecisionStarted(step=step, function=question.name, number=patience.tries, **instance.log.stamp())
+            r.DecisionStarted(step=step, function=question.name, number=patience.tries, before=before, **stamp)
         )
         tried = instance.log.now().up
+        value = None
         try:
             value = await _limited(scope, question, limit / 1000)
             stored, _ = codec_for(_returns(question.function)).round_trip(value)
         except Exception as error:  # noqa: BLE001 - any exception of a model client is a failed try
             patience.failed(error, describe(error), instance.log.now().up - tried)
+            patience.usage = _usage_of_failure(error, value)
             if not await _waited(scope, question, patience):
                 break
             continue
@@ -187,7 +191,7 @@ def _record(
     failed: RetryBudget | None = None,
 ) -> r.DecisionRecorded:  # fmt: skip
     instance = scope.active
-    usage = getattr(value, "usage", None)
+    usage = usage_of(value) if failed is None else failed.usage
     confidence = getattr(value, "confidence", None)
     return r.DecisionRecorded(
         step=question.step,
@@ -199,10 +203,8 @@ def _record(
         code="" if failed is None else failed.code,
         result=r.Raw(stored),
         why=storable(str(getattr(value, "why", "") or "")),
-        confidence=_finite(confidence),
-        input_tokens=_count(usage, "input_tokens", "prompt_tokens"),
-        output_tokens=_count(usage, "output_tokens", "completion_tokens"),
-        cost=_finite(getattr(usage, "cost", 0)) or 0.0,
+        confidence=finite(confidence),
+        **msgspec.structs.asdict(usage),
         ms=instance.log.now().up - began,
         **instance.log.stamp(),
     )
@@ -233,22 +235,14 @@ def _cut(text: str, start: int) -> str:
     return f"{'…' if start else ''}{text[start : start + SHOWN]}{'…' if len(text) > start + SHOWN else ''}"
 
 
-def _count(usage: object, *names: str) -> int:
-    for name in names:
-        number = getattr(usage, name, None)
-        if type(number) is int and 0 <= number < 2**63:
-            return number
-    return 0
-
-
-def _finite(number: object) -> float | None:
-    """A number that a record can hold; None for anything else that a model client reports."""
-    if not isinstance(number, (int, float)) or isinstance(number, bool):
-        return None
-    try:
-        return float(number) if math.isfinite(number) else None
-    except OverflowError:  # an integer that no float reaches
-        return None
+def _usage_of_failure(error: Exception, answer: object) -> Usage:
+    """The usage of a call whose answer was not used: of that answer, or as far as the error states it."""
+    used = usage_of(getattr(error, "reply", None) if answer is None else answer)
+    if used.known:
+        return used
+    status = _status(error)
+    refused = status is not None and 400 <= status < 500 and status not in _MAY_BE_USED
+    return Usage(refused=refused or (isinstance(error, ModelError) and error.code in _REFUSALS))
 
 
 def _seen(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
@@ -302,6 +296,9 @@ def _returns(function: Callable[..., Any]) -> Any:
 REFUSALS: Final = 5
 """The number of tries of a question that fails for a reason other than an outage, if code sets no `retry`."""
 _RETRY_STATUSES: Final = frozenset({408, 409, 425, 429})
+_MAY_BE_USED: Final = frozenset({408, 409, 425})
+"""Statuses with which a service may have counted a request that it did not answer; with others of 4xx it refuses."""
+_REFUSALS: Final = frozenset({"unauthorized", "rate_limited", "refused", "too_long"})
 _BUGS: Final = (
     ArithmeticError, AssertionError, AttributeError, HoldfastError, ImportError, LookupError, NameError,
     NotImplementedError, TypeError, ValueError,
@@ -317,6 +314,7 @@ class RetryBudget:
         self.tries = tries
         self.why = ""
         self.code = ""
+        self.usage = Usage()
         self.logged = False
         self._limit_ms = limit_ms
         self._refusals = 0
@@ -375,6 +373,12 @@ def is_outage(error: Exception) -> bool:
         return error.is_outage
     if isinstance(error, _BUGS) and not isinstance(error, OSError):
         return False
+    status = _status(error)
+    return not (status is not None and 400 <= status < 500 and status not in _RETRY_STATUSES)
+
+
+def _status(error: Exception) -> int | None:
+    """The status that the service answered with, if the error names one."""
     status = status_code(error)
     named: object = getattr(error, "status_code", None) if status is None else status
-    return not (isinstance(named, int) and 400 <= named < 500 and named not in _RETRY_STATUSES)
+    return named if isinstance(named, int) else None

@@ -178,6 +178,7 @@ def show_head(screen: Screen, story: Timeline) -> None:
     screen.line((story.run, "bold"), f"  {story.agent}  ", (story.status, head))
     started = moment(story.started) if story.started else "not yet"
     facts = [f"started {started}", f"took {duration(max(0, story.ended - story.started))}"]
+    facts += [f"{story.tokens:,} tokens"] if story.tokens else []
     facts += [f"cost {story.cost:g}"] if story.cost else []
     screen.line((", ".join([*facts, count(story.records, "record")]), "dim"))
     screen.line((f"input {short(safe(plain_input(story.input)), screen.out.width - 7)}", "dim"))

@@ -154,11 +154,14 @@ def read_text(record: r.ReadRecorded) -> str:
 
 
 def decision_notes(record: r.DecisionRecorded) -> list[tuple[str, str]]:
-    """The reason for a model's decision, its confidence, and its cost."""
+    """The reason for a model's decision, the model, its confidence, and its usage."""
     notes = [("why", record.why)] if record.why else []
-    facts = [f"confidence {record.confidence:g}"] if record.confidence is not None else []
+    facts = [record.model] if record.model else []
+    facts += [f"confidence {record.confidence:g}"] if record.confidence is not None else []
     if record.input_tokens or record.output_tokens:
-        facts.append(f"{record.input_tokens} + {record.output_tokens} tokens")
+        parts = (("cached", record.cached_tokens), ("of reasoning", record.reasoning_tokens))
+        shown = ", ".join(f"{number} {name}" for name, number in parts if number)
+        facts.append(f"{record.input_tokens} + {record.output_tokens} tokens" + (f" ({shown})" if shown else ""))
     if record.cost:
         facts.append(f"cost {record.cost:g}")
     if record.ms >= 1000:

@@ -210,6 +210,16 @@ def step_of(record: r.Record) -> str:
     return str(getattr(record, "step", ""))
 
 
+def no_step(run: str, rows: Sequence[ReadRecord], step: str) -> UsageError:
+    """The error for a step that none of these records of the run is about."""
+    names = dict.fromkeys(name for _, record in rows if (name := step_of(record)))
+    return UsageError(
+        f"run {run} has no step {step}",
+        known=f"its steps: {', '.join(names) or 'none'}",
+        next_step=f"holdfast show {run}",
+    )
+
+
 def _moment_of(run: str, rows: Sequence[ReadRecord], step: str) -> int:
     """The number of the record that gave the step its outcome."""
     history, last = RunHistory(run), 0
@@ -221,9 +231,4 @@ def _moment_of(run: str, rows: Sequence[ReadRecord], step: str) -> int:
                 return last
     if last:
         return last
-    names = dict.fromkeys(name for _, record in rows if (name := step_of(record)))
-    raise UsageError(
-        f"run {run} has no step {step}",
-        known=f"its steps: {', '.join(names) or 'none'}",
-        next_step=f"holdfast show {run}",
-    )
+    raise no_step(run, rows, step)

@@ -77,8 +77,8 @@ class TimelineEntry(msgspec.Struct, omit_defaults=True):
 class Timeline(msgspec.Struct, omit_defaults=True):
     """A run from its first record to its last (or to the one that was asked for), `ended` being the time of that one.
 
-    `cost` is what its model calls and tools reported to have spent, in their own unit. `stopped` is its reason in
-    `model/stop_reasons.py`, empty unless it stopped.
+    `cost` is what its model calls and tools reported to have spent, in their own unit, and `tokens` what the services
+    of models counted. `stopped` is its reason in `model/stop_reasons.py`, empty unless it stopped.
     """
 
     run: str
@@ -93,6 +93,7 @@ class Timeline(msgspec.Struct, omit_defaults=True):
     cost: float = 0
     program: str = ""
     stopped: str = ""
+    tokens: int = 0
 
 
 def timeline(run: str, records: Iterable[r.Record]) -> Timeline:
@@ -148,6 +149,7 @@ class _TimelineBuilder:
         self.places: dict[str, int] = {}
         self.ended = 0
         self.cost = 0.0
+        self.tokens = 0
 
     def add(self, record: r.Record) -> None:
         self._go_on(record)
@@ -155,6 +157,7 @@ class _TimelineBuilder:
             self.history.add(record)
         self.ended = max(self.ended, record.at)
         self.cost += _cost_of(record)
+        self.tokens += _tokens_of(record)
         if is_about_operation(record):
             self._operation(record)
         else:
@@ -176,6 +179,7 @@ class _TimelineBuilder:
             self.cost,
             started.program if started else "",
             stopped.reason if stopped else "",
+            self.tokens,
         )
 
     def keep(self, record: r.Record, before: int) -> None:
@@ -435,7 +439,8 @@ class _TimelineBuilder:
                 self.last_pause = len(self.entries)
             frames = record.frames if isinstance(record, r.RunStoppedRecord) else ()
             notes = [TimelineNote(record.at, "in", str(frame)) for frame in frames]
-            self.entries.append(TimelineEntry(record.at, "run", label, mark, text=text, notes=notes))
+            result = record.result if isinstance(record, r.RunCompleted) else None
+            self.entries.append(TimelineEntry(record.at, "run", label, mark, text=text, result=result, notes=notes))
 
     def _without_question(self, reason: str) -> str:
         """The reason of the suspension; the question to a person is already in the line of its step."""
@@ -498,3 +503,14 @@ def _cost_of(record: r.Record) -> float:
     """The cost that a model or a tool reported with this record."""
     end = getattr(record, "end", None)
     return getattr(record, "cost", 0.0) + (end.cost if end is not None else 0.0)
+
+
+def _tokens_of(record: r.Record) -> int:
+    """The tokens of the model's calls that this record holds the usage of."""
+    match record:
+        case r.DecisionRecorded():
+            return record.input_tokens + record.output_tokens
+        case r.DecisionStarted():
+            return record.before.input_tokens + record.before.output_tokens
+        case _:
+            return 0

@@ -46,7 +46,9 @@ class UserMemory:
     ) -> None:
         """Store an entry about the user. `source` is its origin, a person or a tool; `value` is plain JSON."""
         if not name or not source:
-            raise UsageError("a memory has a name and a source", next_step="say who or what said it: source='the user'")
+            raise UsageError(
+                "a memory needs a name and a source", next_step="name who or what said it: source='the user'"
+            )
         context = self._context()
         now = context.now_ms()
         until = None if expires is None else now + milliseconds(expires)

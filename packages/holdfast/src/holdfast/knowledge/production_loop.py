@@ -13,6 +13,7 @@ from holdfast.errors import Interrupted, OperationFailed, PlanError, PlanRefused
 from holdfast.model.facts import Guess, Stakes
 from holdfast.model.plan import Plan
 from holdfast.model.questions import ANYBODY, Scalar
+from holdfast.model.usage import Usage, usage_of
 from holdfast.model.values import json_form
 from holdfast.planning.executor import PlanResult
 
@@ -94,14 +95,6 @@ class ProductionLoop(Generic[G]):
 # --- what proposes a plan ---------------------------------------------------------------------------------------------
 
 
-class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The usage of a thought: tokens, and the cost in a unit of your choice."""
-
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cost: float = 0.0
-
-
 class Thought(msgspec.Struct, frozen=True, omit_defaults=True):
     """A plan, and what is recorded with it: the reason, the confidence (from 0 to 1), and the usage."""
 
@@ -162,11 +155,11 @@ def thought_of(answer: Any) -> Thought:
 
 
 def _usage(answer: Any) -> Usage:
-    """Token usage, if it was counted: a property of the answer, and a method of it in earlier versions."""
+    """The usage, if it was counted: a property of the answer, and a method of it in earlier versions."""
     counted = getattr(answer, "usage", None)
     if not hasattr(counted, "input_tokens") and callable(counted):
-        counted = counted()
-    return Usage(int(getattr(counted, "input_tokens", 0) or 0), int(getattr(counted, "output_tokens", 0) or 0))
+        return usage_of({"usage": counted()})
+    return usage_of(answer)
 
 
 def _text(value: Any) -> str:

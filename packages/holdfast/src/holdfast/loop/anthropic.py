@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.errors import ModelError
-from holdfast.knowledge.production_loop import Usage
-from holdfast.loop.http import ProviderAddress, ProviderClient, arguments_of, cut, events, malformed, read
+from holdfast.loop.http import ProviderAddress, ProviderClient, arguments_of, counted, cut, events, malformed, read
 from holdfast.loop.model import ChatMessage, ModelCall, ModelReply, ModelRequest, OnText, Stop
+from holdfast.model.usage import Usage, usage_of
 
 VERSION: Final = "2023-06-01"
 _NATIVE: Final = "anthropic"
@@ -27,6 +28,7 @@ class _Counted(msgspec.Struct):
 
 
 class _Started(msgspec.Struct):
+    id: str = ""
     model: str = ""
     usage: _Counted = msgspec.field(default_factory=_Counted)
 
@@ -59,6 +61,7 @@ class AnthropicMessages(ProviderClient):
     """A model behind Anthropic's messages API, or at another server with `base_url`."""
 
     URL = "https://api.anthropic.com"
+    SERVICE = "anthropic"
     KEY = "ANTHROPIC_API_KEY"
 
     @staticmethod
@@ -68,12 +71,13 @@ class AnthropicMessages(ProviderClient):
 
     async def answer(self, request: ModelRequest, on_text: OnText) -> ModelReply:
         """The answer to the request. Raises `ModelError`."""
-        collected = _Answer(self._provider, on_text)
-        async for data in events(self._provider, "/v1/messages", self._body(request)):
-            collected.add(read(data, _Event, self._provider))
-            if collected.over:
-                break
-        return collected.reply()
+        collected = _Answer(self._provider, self._service, on_text)
+        with counted(collected.so_far):
+            async for data in events(self._provider, "/v1/messages", self._body(request)):
+                collected.add(read(data, _Event, self._provider))
+                if collected.over:
+                    break
+            return collected.reply()
 
     def _body(self, request: ModelRequest) -> dict[str, Any]:
         body: dict[str, Any] = {
@@ -97,14 +101,14 @@ class AnthropicMessages(ProviderClient):
 class _Answer:
     """An answer as its events arrive."""
 
-    def __init__(self, provider: ProviderAddress, on_text: OnText) -> None:
+    def __init__(self, provider: ProviderAddress, service: str, on_text: OnText) -> None:
         self._provider = provider
         self._on_text = on_text
         self._blocks: dict[int, dict[str, Any]] = {}
         self._arguments: dict[int, str] = {}
         self._stop = ""
         self._model = ""
-        self._input = self._output = 0
+        self._usage = Usage(service=service)
         self.over = False
 
     def add(self, event: _Event) -> None:
@@ -117,6 +121,7 @@ class _Answer:
                 raise ModelError(text, code=code, next_step="it is asked again")
             case "message_start" if event.message is not None:
                 self._model = event.message.model
+                self._usage = replace(self._usage, request=event.message.id)
                 self._count(event.message.usage)
             case "content_block_start" if event.content_block is not None:
                 self._blocks[event.index] = event.content_block
@@ -130,10 +135,11 @@ class _Answer:
             case _:
                 pass  # a ping, the end of a block, or an event of a later version
 
-    def _count(self, counted: _Counted) -> None:
-        given = (counted.input_tokens, counted.cache_read_input_tokens, counted.cache_creation_input_tokens)
-        self._input = max(self._input, sum(number or 0 for number in given))
-        self._output = max(self._output, counted.output_tokens or 0)
+    def _count(self, given: _Counted) -> None:
+        """Take a count. Each one is of the whole answer so far."""
+        before, now = self._usage, usage_of({"usage": given})
+        names = ("input_tokens", "output_tokens", "cached_tokens", "cache_write_tokens")
+        self._usage = replace(before, **{name: max(getattr(before, name), getattr(now, name)) for name in names})
 
     def _take(self, index: int, delta: _Delta) -> None:
         if index not in self._blocks:
@@ -161,8 +167,11 @@ class _Answer:
         blocks = [self._blocks[index] for index in sorted(self._blocks)]
         text = "".join(block.get("text", "") for block in blocks if block.get("type") == "text")
         calls = tuple(self._call(index) for index in sorted(self._blocks) if self._blocks[index]["type"] == "tool_use")
-        usage = Usage(self._input, self._output)
-        return ModelReply(text, calls, _STOPS[self._stop], usage, self._model, native=self._native(blocks))
+        return ModelReply(text, calls, _STOPS[self._stop], self._usage, self._model, native=self._native(blocks))
+
+    def so_far(self) -> ModelReply:
+        """The usage of an answer that cannot be used."""
+        return ModelReply(usage=self._usage, model=self._model)
 
     def _call(self, index: int) -> ModelCall:
         block = self._blocks[index]

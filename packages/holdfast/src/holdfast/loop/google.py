@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.errors import ModelError
-from holdfast.knowledge.production_loop import Usage
-from holdfast.loop.http import ProviderAddress, ProviderClient, arguments_of, cut, events, malformed, read
+from holdfast.loop.http import ProviderAddress, ProviderClient, arguments_of, counted, cut, events, malformed, read
 from holdfast.loop.model import ChatMessage, ModelCall, ModelReply, ModelRequest, OnText, Stop
+from holdfast.model.usage import Usage, usage_of
 
 _NATIVE: Final = "google"
 _STOPS: Final[dict[str, Stop]] = {
@@ -27,10 +28,18 @@ class _Candidate(msgspec.Struct):
     finish_reason: str | None = msgspec.field(default=None, name="finishReason")
 
 
+class _Modality(msgspec.Struct, rename="camel"):
+    modality: str = ""
+    token_count: int = 0
+
+
 class _Counted(msgspec.Struct, rename="camel"):
     prompt_token_count: int = 0
     candidates_token_count: int = 0
     thoughts_token_count: int = 0
+    cached_content_token_count: int = 0
+    prompt_tokens_details: list[_Modality] = []
+    candidates_tokens_details: list[_Modality] = []
 
 
 class _Feedback(msgspec.Struct, rename="camel"):
@@ -42,6 +51,7 @@ class _Chunk(msgspec.Struct, rename="camel"):
     usage_metadata: _Counted | None = None
     prompt_feedback: _Feedback | None = None
     model_version: str = ""
+    response_id: str = ""
     error: dict[str, Any] | None = None
 
 
@@ -49,6 +59,7 @@ class GoogleGemini(ProviderClient):
     """A model behind Google's Gemini API, or at another server with `base_url`."""
 
     URL = "https://generativelanguage.googleapis.com"
+    SERVICE = "google"
     KEY = "GEMINI_API_KEY"
 
     @staticmethod
@@ -58,11 +69,12 @@ class GoogleGemini(ProviderClient):
 
     async def answer(self, request: ModelRequest, on_text: OnText) -> ModelReply:
         """The answer to the request. Raises `ModelError`."""
-        collected = _Answer(self._provider, on_text)
+        collected = _Answer(self._provider, self._service, on_text)
         path = f"/v1beta/models/{self.name}:streamGenerateContent?alt=sse"
-        async for data in events(self._provider, path, self._body(request)):
-            collected.add(read(data, _Chunk, self._provider))
-        return collected.reply()
+        with counted(collected.so_far):
+            async for data in events(self._provider, path, self._body(request)):
+                collected.add(read(data, _Chunk, self._provider))
+            return collected.reply()
 
     def _body(self, request: ModelRequest) -> dict[str, Any]:
         config: dict[str, Any] = {"maxOutputTokens": request.max_tokens, **self._settings}
@@ -83,13 +95,13 @@ class GoogleGemini(ProviderClient):
 class _Answer:
     """An answer as its chunks arrive."""
 
-    def __init__(self, provider: ProviderAddress, on_text: OnText) -> None:
+    def __init__(self, provider: ProviderAddress, service: str, on_text: OnText) -> None:
         self._provider = provider
         self._on_text = on_text
         self._parts: list[dict[str, Any]] = []
         self._finished = ""
         self._blocked = ""
-        self._usage = Usage()
+        self._usage = Usage(service=service)
         self._model = ""
 
     def add(self, chunk: _Chunk) -> None:
@@ -98,9 +110,11 @@ class _Answer:
             text = f"{self._provider.url} broke off: {chunk.error.get('message', chunk.error)}"
             raise ModelError(text, code="unavailable", next_step="it is asked again")
         self._model = chunk.model_version or self._model
-        if (counted := chunk.usage_metadata) is not None:
-            output_tokens = counted.candidates_token_count + counted.thoughts_token_count
-            self._usage = Usage(counted.prompt_token_count, output_tokens)
+        if (given := chunk.usage_metadata) is not None:
+            audio = [_audio(given.prompt_tokens_details), _audio(given.candidates_tokens_details)]
+            read_now = usage_of({"usage": given, "service": self._usage.service})
+            self._usage = replace(read_now, audio_input_tokens=audio[0], audio_output_tokens=audio[1])
+        self._usage = replace(self._usage, request=chunk.response_id or self._usage.request)
         if chunk.prompt_feedback is not None and chunk.prompt_feedback.block_reason:
             self._blocked = chunk.prompt_feedback.block_reason
         for candidate in chunk.candidates[:1]:
@@ -109,6 +123,10 @@ class _Answer:
                 self._parts.append(part)
                 if text := _text(part, self._provider):
                     self._on_text(text)
+
+    def so_far(self) -> ModelReply:
+        """The usage of an answer that cannot be used."""
+        return ModelReply(usage=self._usage, model=self._model)
 
     def reply(self) -> ModelReply:
         """The whole answer. Raises `ModelError` if the stream ended before it did."""
@@ -126,6 +144,10 @@ class _Answer:
         stop = _STOPS[self._finished]
         stop = "calls" if calls and stop == "end" else stop
         return ModelReply(text, calls, stop, self._usage, self._model, native={_NATIVE: self._parts})
+
+
+def _audio(details: list[_Modality]) -> int:
+    return sum(one.token_count for one in details if one.modality == "AUDIO")
 
 
 def _text(part: dict[str, Any], provider: ProviderAddress) -> str:

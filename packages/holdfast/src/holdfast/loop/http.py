@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import ssl
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping
+from contextlib import contextmanager
 from datetime import timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
@@ -45,6 +46,8 @@ class ProviderClient(ABC):
     """A model behind the API of a provider; each subclass speaks one protocol."""
 
     URL: ClassVar[str]
+    SERVICE: ClassVar[str]
+    """The provider's name at its own address."""
     KEY: ClassVar[str]
     """The environment variable with the key."""
     NEEDS_KEY: ClassVar[bool] = True
@@ -64,6 +67,7 @@ class ProviderClient(ABC):
         self.name = name
         headers = self._headers(key_of(self.KEY, key, needed=self.NEEDS_KEY or url == self.URL))
         self._provider = ProviderAddress(url, headers, self.KEY, silence, http)
+        self._service = self.SERVICE if url == self.URL else _shown_address(url)
         self._settings = settings or {}
 
     @staticmethod
@@ -140,6 +144,16 @@ def read(data: bytes, kind: type[S], provider: ProviderAddress) -> S:
         raise malformed(provider, f"{error}: {data[:SHOWN].decode(errors='replace')}") from error
 
 
+@contextmanager
+def counted(reply_so_far: Callable[[], object]) -> Generator[None]:
+    """Give an error of the model the answer as far as it came, because what it used is recorded."""
+    try:
+        yield
+    except ModelError as error:
+        error.reply = reply_so_far()
+        raise
+
+
 def malformed(provider: ProviderAddress, found: str) -> ModelError:
     """The error for an answer that is not as the protocol says."""
     return ModelError(
@@ -181,6 +195,13 @@ def arguments_of(text: str) -> dict[str, Any]:
         return msgspec.json.decode(text or "{}", type=dict[str, Any])
     except msgspec.MsgspecError:
         return {"not_json": text}
+
+
+def _shown_address(url: str) -> str:
+    """The address without the parts that can hold a secret: a user, a query, a fragment."""
+    scheme, _, rest = url.partition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path.partition('?')[0].partition('#')[0]}".rstrip("/")
 
 
 def _error_detail(body: bytes) -> str:

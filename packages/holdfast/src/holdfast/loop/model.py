@@ -13,8 +13,8 @@ from typing import Any, Literal, Protocol, TypeAlias
 import msgspec
 
 from holdfast.errors import ModelError
-from holdfast.knowledge.production_loop import Usage
 from holdfast.model.ids import can_name
+from holdfast.model.usage import Usage
 
 Stop: TypeAlias = Literal["end", "calls", "length", "refusal"]
 """Why a model ended its answer. `length`: its limit of tokens cut it. `refusal`: it, or its provider, declined."""
@@ -94,6 +94,13 @@ def user(text: str) -> ChatMessage:
     return ChatMessage("user", text)
 
 
+def unusable(message: str, reply: ModelReply, code: str, next_step: str) -> ModelError:
+    """The error for an answer that cannot be used, with its usage."""
+    error = ModelError(message, code=code, known="no call of it was performed", next_step=next_step)
+    error.reply = reply
+    return error
+
+
 def checked_reply(reply: object) -> ModelReply:
     """The reply, if it can be used; a call without an id is named by its place. Raises `ModelError` otherwise."""
     if not isinstance(reply, ModelReply):
@@ -106,12 +113,12 @@ def checked_reply(reply: object) -> ModelReply:
     seen: set[str] = set()
     for call in reply.calls:
         if not call.tool:
-            raise _malformed("a call without the name of a tool")
+            raise _malformed(reply, "a call without the name of a tool")
         if call.id and call.id in seen:
-            raise _malformed(f"two calls with the id {call.id!r}")
+            raise _malformed(reply, f"two calls with the id {call.id!r}")
         seen.add(call.id)
     if reply.stop not in {"length", "refusal"} and not reply.text.strip() and not reply.calls:
-        raise _malformed("no text and no call")
+        raise _malformed(reply, "no text and no call")
     if "" not in seen:
         return reply
     # The outcomes are matched to their calls by id, so each call needs one of its own.
@@ -137,10 +144,6 @@ def steps_of(calls: Sequence[ModelCall]) -> list[str]:
     return names
 
 
-def _malformed(found: str) -> ModelError:
-    return ModelError(
-        f"the model's answer has {found}",
-        code="malformed",
-        known="no call of it was performed",
-        next_step="ask the model again, or another one: ModelLoop(fallbacks=(...,))",
-    )
+def _malformed(reply: ModelReply, found: str) -> ModelError:
+    next_step = "ask the model again, or another one: ModelLoop(fallbacks=(...,))"
+    return unusable(f"the model's answer has {found}", reply, "malformed", next_step)

@@ -21,9 +21,19 @@ import msgspec
 
 from holdfast.agent.run import Decide, Run
 from holdfast.agent.run_context import RunContext
-from holdfast.errors import ArgumentError, DecisionFailed, LoopStopped, UsageError
+from holdfast.errors import ArgumentError, DecisionFailed, LoopStopped, ModelError, UsageError
 from holdfast.loop.compaction import ChatHistory, Compaction, summary_request
-from holdfast.loop.model import ChatMessage, Model, ModelCall, ModelReply, ModelRequest, checked_reply, steps_of, user
+from holdfast.loop.model import (
+    ChatMessage,
+    Model,
+    ModelCall,
+    ModelReply,
+    ModelRequest,
+    OnText,
+    checked_reply,
+    steps_of,
+    user,
+)
 from holdfast.model.outcome import Outcome
 from holdfast.model.parameters import parameters_schema
 from holdfast.model.values import codec_for
@@ -243,8 +253,7 @@ class Chat:
     async def _summary(self, messages: tuple[ChatMessage, ...]) -> ModelReply:
         async def of(model: Model, why: str) -> ModelReply:
             async def summary(messages: tuple[ChatMessage, ...]) -> ModelReply:
-                reply = checked_reply(await model.answer(summary_request(messages), lambda _text: None))
-                return msgspec.structs.replace(reply, model=reply.model or model.name, why=why)
+                return await _answer(model, summary_request(messages), lambda _text: None, why)
 
             return await self._settings().decide(summary, messages)
 
@@ -258,8 +267,7 @@ class Chat:
 
         async def asked(request: ModelRequest) -> ModelReply:
             with context.speaker(step) as on_text:
-                reply = checked_reply(await model.answer(request, on_text))
-            return msgspec.structs.replace(reply, model=reply.model or model.name, why=why)
+                return await _answer(model, request, on_text, why)
 
         asked.__name__ = "model"
         return await self._settings().decide(asked, self._request())
@@ -326,6 +334,17 @@ _AFTER = {
     "refusal": f"catch LoopStopped, or ask another way or another model: {_CHANGED}",
     "unusable": f"catch LoopStopped, or raise answer_tokens= or simplify the type: {_CHANGED}",
 }
+
+
+async def _answer(model: Model, request: ModelRequest, on_text: OnText, why: str) -> ModelReply:
+    """The reply of the model, under its name. A reply that cannot be used has the name, too: its usage is recorded."""
+    try:
+        reply = checked_reply(await model.answer(request, on_text))
+    except ModelError as error:
+        if isinstance(error.reply, ModelReply):
+            error.reply = msgspec.structs.replace(error.reply, model=error.reply.model or model.name)
+        raise
+    return msgspec.structs.replace(reply, model=reply.model or model.name, why=why)
 
 
 def _check_model(model: object) -> None:

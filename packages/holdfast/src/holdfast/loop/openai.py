@@ -7,10 +7,10 @@ from typing import Any, Final
 import msgspec
 
 from holdfast.errors import ModelError
-from holdfast.knowledge.production_loop import Usage
-from holdfast.loop.http import SHOWN, ProviderAddress, ProviderClient, cut, events, malformed, read
+from holdfast.loop.http import SHOWN, ProviderAddress, ProviderClient, counted, cut, events, malformed, read
 from holdfast.loop.model import ChatMessage, ModelCall, ModelReply, ModelRequest, OnText, Stop
 from holdfast.model.parameters import strict
+from holdfast.model.usage import Usage, usage_of
 
 _STOPS: Final[dict[str, Stop]] = {
     "stop": "end", "length": "length", "content_filter": "refusal", "tool_calls": "calls", "function_call": "calls",
@@ -42,11 +42,14 @@ class _Choice(msgspec.Struct):
 class _Counted(msgspec.Struct):
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    prompt_tokens_details: Any = None  # servers differ in the parts
+    completion_tokens_details: Any = None
 
 
 class _Chunk(msgspec.Struct):
     choices: list[_Choice] = []
     usage: _Counted | None = None
+    id: Any = None
     model: str | None = None
     error: Any = None
 
@@ -55,6 +58,7 @@ class OpenAIChat(ProviderClient):
     """A model behind the chat completions API. `base_url` names another server, which may need no key."""
 
     URL = "https://api.openai.com/v1"
+    SERVICE = "openai"
     KEY = "OPENAI_API_KEY"
     NEEDS_KEY = False
 
@@ -65,12 +69,13 @@ class OpenAIChat(ProviderClient):
 
     async def answer(self, request: ModelRequest, on_text: OnText) -> ModelReply:
         """The answer to the request. Raises `ModelError`."""
-        collected = _Answer(self._provider, on_text)
-        async for data in events(self._provider, "/chat/completions", self._body(request)):
-            if data == b"[DONE]":
-                break
-            collected.add(read(data, _Chunk, self._provider))
-        return collected.reply()
+        collected = _Answer(self._provider, self._service, on_text)
+        with counted(collected.so_far):
+            async for data in events(self._provider, "/chat/completions", self._body(request)):
+                if data == b"[DONE]":
+                    break
+                collected.add(read(data, _Chunk, self._provider))
+            return collected.reply()
 
     def _body(self, request: ModelRequest) -> dict[str, Any]:
         limit = "max_completion_tokens" if self._provider.url == self.URL else "max_tokens"  # what other servers know
@@ -91,15 +96,17 @@ class OpenAIChat(ProviderClient):
 class _Answer:
     """An answer as its chunks arrive."""
 
-    def __init__(self, provider: ProviderAddress, on_text: OnText) -> None:
+    def __init__(self, provider: ProviderAddress, service: str, on_text: OnText) -> None:
         self._provider = provider
+        self._service = service
         self._on_text = on_text
         self._text: list[str] = []
         self._refusal: list[str] = []
         self._calls: dict[int, list[str]] = {}
         self._finished = ""
-        self._usage = Usage()
+        self._counted = _Counted()
         self._model = ""
+        self._id: Any = None
 
     def add(self, chunk: _Chunk) -> None:
         """Take one chunk. Raises `ModelError` for an error that the server reports in the stream."""
@@ -109,8 +116,9 @@ class _Answer:
                 f"{self._provider.url} broke off: {text}", code="unavailable", next_step="it is asked again"
             )
         self._model = chunk.model or self._model
+        self._id = chunk.id or self._id
         if chunk.usage is not None:
-            self._usage = Usage(chunk.usage.prompt_tokens, chunk.usage.completion_tokens)
+            self._counted = chunk.usage
         for choice in chunk.choices[:1]:
             self._finished = choice.finish_reason or self._finished
             self._take(choice.delta)
@@ -141,7 +149,14 @@ class _Answer:
         stop = _STOPS[self._finished]
         stop = "refusal" if self._refusal else "calls" if calls and stop == "end" else stop
         stop = "end" if stop == "calls" and not calls else stop
-        return ModelReply("".join(self._refusal or self._text), calls, stop, self._usage, self._model)
+        return ModelReply("".join(self._refusal or self._text), calls, stop, self._usage(), self._model)
+
+    def so_far(self) -> ModelReply:
+        """The usage of an answer that cannot be used."""
+        return ModelReply(usage=self._usage(), model=self._model)
+
+    def _usage(self) -> Usage:
+        return usage_of({"usage": self._counted, "request": self._id, "service": self._service})
 
 
 def _messages(request: ModelRequest) -> list[dict[str, Any]]:

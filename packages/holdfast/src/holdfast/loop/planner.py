@@ -8,9 +8,8 @@ from typing import Any
 import msgspec
 
 from holdfast.agent.tool import Tool
-from holdfast.errors import ModelError
-from holdfast.knowledge.production_loop import Usage
-from holdfast.loop.model import Model, ModelRequest, user
+from holdfast.loop.model import Model, ModelRequest, unusable, user
+from holdfast.model.usage import Usage
 from holdfast.planning.schema import plan_schema
 
 
@@ -39,8 +38,9 @@ class ModelPlanner:
         request = msgspec.structs.replace(self._request, messages=(user(prompt),))
         reply = await self._model.answer(request, lambda _text: None)
         if reply.stop == "refusal":
-            raise ModelError(f"{self._model.name} refused: {reply.text}", code="refusal", next_step="ask another way")
+            raise unusable(f"{self._model.name} refused: {reply.text}", reply, "refusal", "ask another way")
         if reply.stop == "length":
             text = f"the plan of {self._model.name} was cut at {self._request.max_tokens} tokens"
-            raise ModelError(text, code="malformed", next_step="raise ModelPlanner(max_tokens=...)")
-        return ProposedPlan(reply.text, reply.usage)
+            raise unusable(text, reply, "malformed", "raise ModelPlanner(max_tokens=...)")
+        named = reply.model or self._model.name
+        return ProposedPlan(reply.text, msgspec.structs.replace(reply.usage, model=named))

@@ -12,6 +12,7 @@ import msgspec
 
 from holdfast.control.service import ControlService
 from holdfast.control.undo import contract_of
+from holdfast.inspect.comparison import Change
 from holdfast.inspect.contracts import clauses
 from holdfast.inspect.contradictions import relied_on
 from holdfast.inspect.reader import JournalReader
@@ -43,7 +44,7 @@ from holdfast.model.waits import (
 from holdfast.model.waits import Item as Kind
 from holdfast.people.assignments import Handed, handed
 from holdfast.people.contradictions import undone_together
-from holdfast.people.earlier_answers import Change, Earlier, Precedents, Word, changes_from, earlier_answers, precedents
+from holdfast.people.earlier_answers import Earlier, Precedents, Word, changes_from, earlier_answers, precedents
 from holdfast.people.loaded_item import LoadedItem, load_item
 from holdfast.people.policy.archive import facts_text
 from holdfast.people.shadow_reviews import answer_afterwards

@@ -11,6 +11,7 @@ from holdfast.model.records.common import NOTHING, Raw, Stamped
 from holdfast.model.records.operation import Reported
 from holdfast.model.records.transaction import TransactionRecord
 from holdfast.model.stop_reasons import StopReason
+from holdfast.model.usage import Usage
 
 
 class RunStarted(Stamped, frozen=True):
@@ -66,15 +67,22 @@ class ReadRecorded(Stamped, frozen=True):
 
 
 class DecisionStarted(Stamped, frozen=True):
-    """A model call started. The record is buffered: losing it costs one more call of the model."""
+    """A model call started. The record is buffered: losing it costs one more call of the model.
+
+    `before` is the usage of the call before it, whose answer was not used.
+    """
 
     step: str
     function: str
     number: int = 1
+    before: Usage = Usage()
 
 
 class DecisionRecorded(Stamped, frozen=True):
-    """A model's decision: the digest of its input and the new part of it, the reason, the confidence and the cost."""
+    """A model's decision: the digest of its input and the new part of it, the reason, the confidence and the usage.
+
+    The usage is that of the last call, whether its answer was used or not.
+    """
 
     step: str
     function: str
@@ -90,6 +98,20 @@ class DecisionRecorded(Stamped, frozen=True):
     cost: float = 0.0
     ms: int = 0
     code: str = ""  # the class of the error, if the model's client names one
+    cached_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
+    audio_input_tokens: int = 0
+    audio_output_tokens: int = 0
+    model: str = ""
+    service: str = ""
+    request: str = ""  # the service's own id of the answer
+    refused: bool = False  # the service refused the request, so nothing was used
+
+    @property
+    def usage(self) -> Usage:
+        """The usage of the last call of this decision."""
+        return Usage(**{name: getattr(self, name) for name in Usage.__struct_fields__})
 
 
 class ValueRecorded(Stamped, frozen=True):

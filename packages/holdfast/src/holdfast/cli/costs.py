@@ -1,0 +1,158 @@
+"""`holdfast costs`: what all runs used and cost, by agent, model, tool, tenant, day or outcome."""
+
+from __future__ import annotations
+
+import os
+import sys
+from decimal import Decimal
+from pathlib import Path
+from typing import Final, cast, get_args
+
+import click
+
+from holdfast.cli.common import CommandCall, command
+from holdfast.cli.config import project_prices
+from holdfast.cli.inputs import read_past
+from holdfast.errors import UsageError
+from holdfast.inspect.costs import CostReport, Grouping
+from holdfast.inspect.costs import costs as costs_of
+from holdfast.inspect.prices import DeclaredPrices, Prices, PricesError, declared_prices, published_prices
+from holdfast.inspect.text import count, short
+from holdfast.journal.host import wall_ms
+from holdfast.people.policy.policy_files import read_yaml
+
+_WIDTHS: Final = (6, 7, 15, 7, 7, 15)
+"""The columns behind the name: calls, tokens, cost, unknown, effects, and the cost of each effect."""
+_NAME: Final = 80 - sum(_WIDTHS) - len(_WIDTHS)
+_HEAD: Final = ("calls", "tokens", "cost", "unknown", "effects", "per effect")
+_UNITS: Final = ((10**9, "G"), (10**6, "M"), (10**3, "k"))
+_FINEST: Final = Decimal("0.0001")
+
+
+@command(
+    "costs",
+    examples=(
+        "holdfast costs --by model --since 7d",
+        "holdfast costs --by tenant --prices prices.yaml",
+        "holdfast costs --by day --json | jq '.lines[] | [.name, .cost.USD]'",
+    ),
+)
+@click.option(
+    "--by", default="agent", show_default=True, type=click.Choice(get_args(Grouping)), help="What the sums are of."
+)
+@click.option("--since", default="", metavar="WHEN", help="Only what was recorded since then: 2h, 7d, 2027-01-31.")
+@click.option("--prices", default=None, metavar="FILE", help="Your prices; by default the project's prices.yaml.")
+def costs(call: CommandCall, by: str, since: str, prices: str | None) -> None:
+    """Sum up what the model calls of all runs used, and what they cost.
+
+    Prices are those of your file, then those that the library genai-prices brings
+    (pip install 'holdfast[prices]'). A call without a count of tokens, or without
+    a price, is unknown: it is counted beside the sums, and is never zero.
+    """
+    since_ms = read_past(since, wall_ms()) if since else 0
+    sources = Prices(_declared(prices), published_prices())
+    found = call.read(_found(call, sources, cast("Grouping", by), since_ms))
+    if call.screen.as_json:
+        call.screen.document(found)
+        return
+    if not found.lines:
+        call.screen.line(f"No run called a model or had an effect{' since then' if since else ' in this journal'}.")
+    elif by == "tool":
+        _by_tool(call, found)
+    else:
+        _table(call, found)
+    _remarks(call, found, sources)
+
+
+async def _found(call: CommandCall, prices: Prices, by: Grouping, since_ms: int) -> CostReport:
+    async with call.reader() as reader:
+        return await costs_of(reader, prices, by, since_ms)
+
+
+def _declared(named: str | None) -> DeclaredPrices | None:
+    """The prices of the file that is named here or in the project. Raises `UsageError`."""
+    path = Path(named) if named is not None else project_prices()
+    if path is None:
+        return None
+    try:
+        return declared_prices(read_yaml(path) or {}, os.fspath(path))
+    except PricesError:
+        raise
+    except UsageError as error:
+        error.known = "nothing was counted"
+        raise
+
+
+# --- for a person -----------------------------------------------------------------------------------------------------
+
+
+def _table(call: CommandCall, found: CostReport) -> None:
+    shown = [*found.lines, found.total] if len(found.lines) > 1 else found.lines
+    _row(call, found.by, _HEAD, style="dim")
+    for line in shown:
+        amounts = sorted(line.cost.items()) or [("", Decimal(0))]
+        for place, (currency, amount) in enumerate(amounts):
+            cost = _money(amount, currency) if currency else "unknown" if line.unknown else "-"
+            each = _money(line.per_effect[currency], currency) if currency in line.per_effect else "-"
+            cells = (f"{line.calls:,}", _short(line.tokens), cost, _or_dash(line.unknown), _or_dash(line.effects), each)
+            _row(call, line.name, cells) if not place else _row(call, "", ("", "", cost, "", "", each))
+
+
+def _by_tool(call: CommandCall, found: CostReport) -> None:
+    """The costs that tools reported: a call of a model is of no single tool."""
+    _row(call, "tool", ("", "", "reported", "", "effects", "per effect"), style="dim")
+    for line in found.lines:
+        each = f"{line.reported / line.effects:,.4f}" if line.effects and line.reported else "-"
+        reported = f"{line.reported:,f}" if line.reported else "-"
+        _row(call, line.name, ("", "", reported, "", _or_dash(line.effects), each))
+
+
+def _row(call: CommandCall, name: str, cells: tuple[str, ...], style: str = "") -> None:
+    whole = not sys.stdout.isatty() and "COLUMNS" not in os.environ
+    first = name if whole else short(name, _NAME)
+    rest = "".join(f" {cell:>{width}}" for cell, width in zip(cells, _WIDTHS, strict=True))
+    call.screen.line((f"{first:<{_NAME}}", style or "bold"), (rest.rstrip(), style))
+
+
+def _remarks(call: CommandCall, found: CostReport, prices: Prices) -> None:
+    total = found.total
+    unknown = [f"{count(total.uncounted, 'call')} without a count of tokens"] if total.uncounted else []
+    if total.unpriced:
+        models = ", ".join(sorted(found.unpriced_models))
+        unknown.append(f"{count(total.unpriced, 'call')} of models without a price ({short(models, 200)})")
+    if unknown:
+        call.screen.line(("Unknown: ", "yellow"), f"{', '.join(unknown)}. The sums are of the others.")
+    if total.saved_calls:
+        saved = "".join(f", {_money(amount, one)}" for one, amount in sorted(total.saved_cost.items()))
+        answers = count(total.saved_calls, "answer")
+        call.screen.line(
+            f"Replay saved {answers}, {total.saved_tokens:,} tokens{saved}: they were not asked for again."
+        )
+    if total.reported and found.by != "tool":
+        call.screen.line(f"Code reported {total.reported:,f}, in a unit of its own; it is in no sum above.")
+    if found.bases:
+        call.screen.line(f"Prices: {', '.join(found.bases)}.")
+    for run in found.unreadable:
+        call.screen.note(("Not counted", "yellow"), f": {run} cannot be read. Next: holdfast verify")
+    if total.unpriced and not any(one.basis.startswith("genai-prices ") for one in prices.sources):
+        call.screen.next("pip install 'holdfast[prices]' for published prices, or name your own: --prices FILE")
+    elif total.unpriced:
+        call.screen.next("declare the prices of these models: --prices FILE")
+
+
+def _money(amount: Decimal, currency: str) -> str:
+    if 0 < amount < _FINEST:
+        return f"<{_FINEST} {currency}"
+    return f"{amount:,.{2 if amount >= 100 else 4}f} {currency}"
+
+
+def _short(number: int) -> str:
+    """A large number in few digits."""
+    for unit, name in _UNITS:
+        if number >= 10 * unit or (number >= unit > 1000):
+            return f"{number / unit:.3g}{name}" if number < 100 * unit else f"{number / unit:,.0f}{name}"
+    return f"{number:,}" if number else "-"
+
+
+def _or_dash(number: int) -> str:
+    return f"{number:,}" if number else "-"

@@ -1,0 +1,129 @@
+"""`Usage`: the tokens of one call of a model, as its service counted them, and where the count came from.
+
+`usage_of` reads it in the forms in which services and agent frameworks write it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+import msgspec
+
+
+class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The usage of one call of a model: its tokens, and a cost in a unit of your choice where code knows one.
+
+    `input_tokens` include the cached ones, those written to a cache and those of audio; `output_tokens` include those
+    of reasoning and of audio. `model` is the name that the service gives the model, `service` the provider's name or
+    address, and `request` the service's own id of the answer. `refused`: the service refused the request, so nothing
+    was used. Without tokens, and not refused, the usage is unknown.
+    """
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float = 0.0
+    cached_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
+    audio_input_tokens: int = 0
+    audio_output_tokens: int = 0
+    model: str = ""
+    service: str = ""
+    request: str = ""
+    refused: bool = False
+
+    @property
+    def known(self) -> bool:
+        """True if the service counted tokens, or refused the request."""
+        return self.refused or self.input_tokens > 0 or self.output_tokens > 0
+
+
+_TOKENS: Final[Mapping[str, tuple[str, ...]]] = {
+    "input_tokens": ("input_tokens", "prompt_tokens", "prompt_token_count"),
+    "output_tokens": ("output_tokens", "completion_tokens", "candidates_token_count"),
+    "cached_tokens": (
+        "cached_tokens", "cache_read_tokens", "cache_read_input_tokens", "cached_content_token_count",
+        "input_tokens_details.cached_tokens", "prompt_tokens_details.cached_tokens", "input_token_details.cache_read",
+    ),
+    "cache_write_tokens": (
+        "cache_write_tokens", "cache_creation_input_tokens", "input_token_details.cache_creation",
+    ),
+    "reasoning_tokens": (
+        "reasoning_tokens", "thoughts_token_count", "output_tokens_details.reasoning_tokens",
+        "completion_tokens_details.reasoning_tokens", "output_token_details.reasoning", "details.reasoning_tokens",
+    ),
+    "audio_input_tokens": (
+        "audio_input_tokens", "input_audio_tokens", "prompt_tokens_details.audio_tokens", "input_token_details.audio",
+    ),
+    "audio_output_tokens": (
+        "audio_output_tokens", "output_audio_tokens", "completion_tokens_details.audio_tokens",
+        "output_token_details.audio",
+    ),
+}  # fmt: skip
+"""The names of each count; the first one that is there counts. A dot leads into a part."""
+_BESIDE_INPUT: Final = ("cache_read_input_tokens", "cache_creation_input_tokens")
+"""Counts that a service does not include in its input tokens."""
+_BESIDE_OUTPUT: Final = ("thoughts_token_count",)
+_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
+    "model": ("model", "model_name", "model_version"),
+    "service": ("service", "provider_name", "model_provider"),
+    "request": ("request", "response_id", "provider_response_id", "request_id"),
+}
+_ANSWERS: Final = ("response", "chat.completion", "message")
+"""The kinds of object whose `id` is the service's own name of the answer."""
+_LONGEST: Final = 200
+_MOST: Final = 2**53
+
+
+def usage_of(answer: object) -> Usage:
+    """The usage that an answer states in its `usage` or `usage_metadata`; empty where it states none.
+
+    Of several parts, the last one that states it counts. What a client states may be of any type: only counts and
+    texts that a record can hold are taken.
+    """
+    parts: list[object] = list(reversed(cast("list[object]", answer))) if isinstance(answer, list) else [answer]
+    stated = ((one, _part(one, kind)) for one in parts for kind in ("usage", "usage_metadata"))
+    answer, counted = next((one for one in stated if one[1] is not None), (None, None))
+    if counted is None:
+        return Usage()
+    found: dict[str, Any] = {name: _count(counted, *paths) for name, paths in _TOKENS.items()}
+    found["input_tokens"] += sum(_count(counted, name) for name in _BESIDE_INPUT)
+    found["output_tokens"] += sum(_count(counted, name) for name in _BESIDE_OUTPUT)
+    for name, keys in _NAMES.items():
+        found[name] = _text(_part(counted, name), *(_part(answer, one) for one in keys))
+    if not found["request"] and any(_part(answer, kind) in _ANSWERS for kind in ("object", "type")):
+        found["request"] = _text(_part(answer, "id"))
+    return Usage(**found, cost=finite(_part(counted, "cost")) or 0.0, refused=_part(counted, "refused") is True)
+
+
+def finite(number: object) -> float | None:
+    """A number that a record can hold; None for anything else that a model client reports."""
+    if not isinstance(number, (int, float)) or isinstance(number, bool):
+        return None
+    try:
+        return float(number) if math.isfinite(number) else None
+    except OverflowError:  # an integer that no float reaches
+        return None
+
+
+def _count(counted: object, *paths: str) -> int:
+    for path in paths:
+        found = counted
+        for name in path.split("."):
+            found = _part(found, name)
+        if type(found) is int and 0 <= found < _MOST:
+            return found
+    return 0
+
+
+def _part(whole: object, name: str) -> object:
+    if isinstance(whole, Mapping):
+        return cast("Mapping[str, Any]", whole).get(name)
+    return getattr(whole, name, None)
+
+
+def _text(*found: object) -> str:
+    text = next((one for one in found if isinstance(one, str) and one), "")
+    return text[:_LONGEST].replace("\0", "").encode("utf-8", "replace").decode()

@@ -1,0 +1,137 @@
+"""The usage of a call of a model, in the forms in which services and frameworks write it."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from holdfast.model.usage import Usage, usage_of
+
+FORMS: dict[str, tuple[Any, Usage]] = {
+    "openai chat": (
+        {
+            "id": "chatcmpl-1",
+            "object": "chat.completion",
+            "model": "m-1",
+            "usage": {
+                "prompt_tokens": 100,
+                "completion_tokens": 20,
+                "prompt_tokens_details": {"cached_tokens": 60, "audio_tokens": 5},
+                "completion_tokens_details": {"reasoning_tokens": 8, "audio_tokens": 2},
+            },
+        },
+        Usage(100, 20, 0.0, 60, 0, 8, 5, 2, "m-1", "", "chatcmpl-1"),
+    ),
+    "openai responses": (
+        {
+            "response_id": "resp_1",
+            "usage": {
+                "input_tokens": 100,
+                "input_tokens_details": {"cached_tokens": 60},
+                "output_tokens": 20,
+                "output_tokens_details": {"reasoning_tokens": 8},
+            },
+        },
+        Usage(100, 20, 0.0, 60, 0, 8, request="resp_1"),
+    ),
+    "anthropic counts what is cached beside the input": (
+        {
+            "id": "msg_1",
+            "type": "message",
+            "model": "m-2",
+            "usage": {
+                "input_tokens": 30,
+                "cache_read_input_tokens": 60,
+                "cache_creation_input_tokens": 10,
+                "output_tokens": 20,
+            },
+        },
+        Usage(100, 20, 0.0, 60, 10, model="m-2", request="msg_1"),
+    ),
+    "gemini counts thoughts beside the output": (
+        [
+            {"content": {}},
+            {
+                "model_version": "m-3",
+                "usage_metadata": {
+                    "prompt_token_count": 100,
+                    "candidates_token_count": 12,
+                    "thoughts_token_count": 8,
+                    "cached_content_token_count": 60,
+                },
+            },
+        ],
+        Usage(100, 20, 0.0, 60, 0, 8, model="m-3"),
+    ),
+    "pydantic ai": (
+        {
+            "model_name": "m-4",
+            "provider_name": "openai",
+            "provider_response_id": "r-1",
+            "usage": {
+                "input_tokens": 100,
+                "cache_read_tokens": 60,
+                "cache_write_tokens": 10,
+                "output_tokens": 20,
+                "input_audio_tokens": 5,
+                "output_audio_tokens": 2,
+                "details": {"reasoning_tokens": 8},
+            },
+        },
+        Usage(100, 20, 0.0, 60, 10, 8, 5, 2, "m-4", "openai", "r-1"),
+    ),
+    "langchain": (
+        {
+            "model": "m-5",
+            "usage": {
+                "input_tokens": 100,
+                "output_tokens": 20,
+                "input_token_details": {"cache_read": 60, "cache_creation": 10, "audio": 5},
+                "output_token_details": {"reasoning": 8, "audio": 2},
+            },
+        },
+        Usage(100, 20, 0.0, 60, 10, 8, 5, 2, "m-5"),
+    ),
+    "an object with a cost": (
+        SimpleNamespace(usage=SimpleNamespace(input_tokens=11, output_tokens=3, cost=0.02)),
+        Usage(11, 3, 0.02),
+    ),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_each_form_is_read(form: str):
+    answer, usage = FORMS[form]
+    assert usage_of(answer) == usage
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        None,
+        "text",
+        {"usage": None},
+        {"usage": 5},
+        {"usage": {"input_tokens": -1, "output_tokens": 2**53}},
+        {"usage": {"input_tokens": 1.5, "output_tokens": True, "cost": float("nan")}},
+        {"usage": {"input_tokens": "9", "output_tokens_details": [1]}},
+        {"usage": {"cost": 10**400}},
+        {"model": "a car", "id": 7, "type": {}},
+        [],
+        [3],
+    ],
+)
+def test_what_is_no_count_is_unknown(answer: object):
+    used = usage_of(answer)
+    assert not used.known
+    assert used == Usage()
+
+
+def test_a_name_is_kept_short_and_storable():
+    used = usage_of({"usage": {"input_tokens": 1}, "model": "m\0" + "\ud800" + "x" * 300})
+    assert used.model == "m?" + "x" * 197
+
+
+def test_a_request_that_was_refused_has_a_known_usage():
+    assert Usage(refused=True).known
+    assert not Usage(model="m").known
