@@ -32,8 +32,8 @@ HOSTS: Final = (
     Host("pydantic_ai", "host-pydantic-ai", "pydantic-ai-slim", "Pydantic AI"),
     Host("langchain", "host-langchain", "langchain", "LangChain", "host-langchain-lowest"),
     Host("openai_agents", "host-openai-agents", "openai-agents", "OpenAI Agents", "host-openai-agents-lowest"),
-    Host("google_adk", "host-google-adk", "google-adk", "Google ADK"),
-    Host("crewai", "host-crewai", "crewai", "CrewAI"),
+    Host("google_adk", "host-google-adk", "google-adk", "Google ADK", "host-google-adk-lowest"),
+    Host("crewai", "host-crewai", "crewai", "CrewAI", "host-crewai-lowest"),
 )
 
 

@@ -1,5 +1,6 @@
 """`holdfast init`: the project that it writes runs as it is, its test passes, and no file is overwritten."""
 
+import os
 import subprocess
 import sys
 import tomllib
@@ -9,7 +10,9 @@ import pytest
 
 from holdfast.cli.init import HOSTS
 from tests.cli.lab import Lab
+from tests.hosts.environments import python_of
 
+WITHOUT_A_NETWORK = {"CREWAI_DISABLE_TELEMETRY": "true", "CREWAI_TRACING_ENABLED": "false"}
 TICKET = '{"id": "17", "text": "My order A-17 came late."}'
 
 
@@ -27,20 +30,35 @@ def test_it_runs_without_a_key(project: Lab):
     assert "turn#2/call_2/refund#1" in project.apart("show", "ticket-17").out
 
 
+HERE = ("loop", "pydantic-ai")
+"""Hosts that the environment of these tests has."""
+
+
 @pytest.mark.parametrize("host", HOSTS)
 def test_its_test_passes_and_fails_without_the_key_of_the_refund(holdfast: Lab, host: str):
+    python = sys.executable if host in HERE else python_of(f"host-{host}")
     assert holdfast("init", "desk", "--host", host).status == 0
     place = holdfast.directory / "desk"
 
-    def tested() -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb=native"]
-        return subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=300, check=False)
+    def ended(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [python, "-m", *words],
+            cwd=place,
+            env={**os.environ, **WITHOUT_A_NETWORK},
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
 
-    passed = tested()
+    tested = ("pytest", "-q", "-p", "no:cacheprovider", "--tb=native")
+    passed = ended(*tested)
     assert passed.returncode == 0, passed.stdout
+    ran = ended("holdfast", "run", "desk.py:desk", TICKET)
+    assert (ran.returncode, ran.stdout) == (0, '"I gave you 12 euros back."\n'), ran.stderr
     desk = place / "desk.py"
     desk.write_text(desk.read_text().replace(", key=current_operation().key", ""))
-    assert tested().returncode == 1
+    assert "money_is_given_back_once - AssertionError" in ended(*tested).stdout
 
 
 @pytest.mark.parametrize("host", HOSTS)
@@ -55,6 +73,12 @@ def test_every_kind_of_project_is_whole_and_tidy(holdfast: Lab, host: str):
     ruff = [sys.executable, "-m", "ruff", "check", "--isolated", "--select", "E,F,I,UP", "--line-length", "120", "."]
     checked = subprocess.run(ruff, cwd=place, capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stdout
+    assert "{{" not in "".join(one.read_text() for one in place.iterdir() if one.is_file())
+
+
+def test_google_adk_has_the_short_name_that_people_use(holdfast: Lab):
+    assert holdfast("init", "desk", "--host", "adk").status == 0
+    assert "google-adk" in (holdfast.directory / "desk" / "pyproject.toml").read_text()
 
 
 def test_no_file_is_overwritten_and_nothing_else_is_written_then(holdfast: Lab):

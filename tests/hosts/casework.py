@@ -9,6 +9,8 @@ from typing import Any
 
 from holdfast import Holdfast, RunSuspended, tool
 from holdfast.errors import UsageError
+from holdfast.model.records import DecisionRecorded
+from holdfast.model.usage import Usage
 
 CASE, DIRECTORY = sys.argv[1], Path(sys.argv[2])
 SENT: list[str] = []
@@ -38,6 +40,13 @@ async def run(desk: Any, then: Act | None = None) -> Any:
             if then is not None:
                 await then(app)
             return f"waits: {waits.message}"
+
+
+async def used(desk: Any) -> list[Usage]:
+    """The usage on record of each answer of a model."""
+    async with Holdfast(DIRECTORY / "desk.db", agents=[desk], recover=False) as app:
+        rows = app.service.reader.records("r1", 0, DecisionRecorded)
+        return [record.usage async for _, record in rows if isinstance(record, DecisionRecorded)]
 
 
 async def refused(desk: Any, text: str, kind: type[Exception] = UsageError, sent: int = 0) -> None:

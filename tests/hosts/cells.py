@@ -84,8 +84,8 @@ def cells(host: str) -> list[Cell]:
     return found
 
 
-UPGRADED = ("langchain", "openai_agents")
-"""Hosts with an environment for their lowest supported version; that of the others is the newest."""
+UPGRADED = ("langchain", "openai_agents", "google_adk", "crewai")
+"""Hosts with an environment for their lowest supported version. Pydantic AI has one supported version today."""
 
 
 class World(NamedTuple):

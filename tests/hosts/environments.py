@@ -35,7 +35,7 @@ def python_of(environment: str) -> str:
 
 def frameworks_of(environment: str) -> tuple[str, ...]:
     """The requirements of the framework alone, without those of the distributions and of its own dependencies."""
-    extra = ENVIRONMENTS[environment].extras
+    extra = ENVIRONMENTS[environment].extras.split(",")[0]  # what its host or the test of a project needs follows
     project = tomllib.loads((ROOT / "packages" / "holdfast" / "pyproject.toml").read_text(encoding="utf-8"))
     return tuple(project["project"]["optional-dependencies"][extra])
 

@@ -19,10 +19,12 @@ from google.genai import types
 from holdfast import Run, agent
 from holdfast.errors import ContractError
 from holdfast.hosts.google_adk import HoldfastPlugin
+from holdfast.model.usage import Usage
 from holdfast.testing import World
 from tests.hosts import casework
 from tests.hosts.casework import CASE, DIRECTORY, SENT, approve, close, decline, mail, resolve
 
+LONG = "x" * 195
 ASKED: list[str] = []
 SEEN: list[str] = []
 ANSWERS: list[Any] = []
@@ -51,7 +53,11 @@ class Model(BaseLlm):
         turn = sum(one.role == "model" for one in llm_request.contents)
         said = "; ".join(str(one.get("result", one.get("error", one))) for one in ended)
         if turn < len(self.turns):
-            yield LlmResponse(content=types.Content(role="model", parts=self.turns[turn]))
+            counted = types.GenerateContentResponseUsageMetadata(
+                prompt_token_count=100, candidates_token_count=12, thoughts_token_count=8, cached_content_token_count=60
+            )
+            content = types.Content(role="model", parts=self.turns[turn])
+            yield LlmResponse(content=content, usage_metadata=counted, model_version="m-1")
             return
         if stream:
             for word in said.split():
@@ -223,6 +229,14 @@ async def converse_otherwise(five: types.Part) -> Any:
                 return await said(runner_of(desk_of([five]), clauses={"pay": {"twice": True}}))
             except Exception:
                 return "swallowed"
+        case "clauses of no tool":
+            return await said(runner_of(desk_of([five]), clauses={"pya": {"gate": "true"}}))
+        case "long ids":  # one that is asked about again, and one of an agent that is a tool
+            second = LlmAgent(
+                name="second", model=Model(model="second", turns=[[call("pay", {"cents": 6}, LONG)]]), tools=[pay]
+            )
+            turns = [call("careful", {"cents": 5}, LONG)], [call("second", {"request": "pay"}, LONG)]
+            return await said(runner_of(desk_of(*turns, tools=[careful, AgentTool(second)])))
         case _:
             raise AssertionError(CASE)
 
@@ -271,6 +285,7 @@ async def main() -> None:
         case "confirmation":
             assert 'may pay {"cents":5} be sent?' in await run(approve)
             assert [await run(), SENT] == ["paid 5", ["5"]]
+            assert (await casework.used(desk))[0] == Usage(100, 20, 0.0, 60, 0, 8, model="m-1")
         case "confirmation of a declared tool":
             assert 'may mail {"to":"ann"} be sent?' in await run(approve)
             said_now = await run()
@@ -315,6 +330,12 @@ async def main() -> None:
             await refused("has events that are not of this run", sent=1)
         case "clauses that do not exist":
             await refused("does not take twice", ContractError)
+        case "clauses of no tool":
+            await refused("clauses= names tools that are not there: pya")
+        case "long ids":
+            assert "may careful" in await run(approve)
+            assert [await run(), await run()] == ["paid 5; paid 6"] * 2
+            assert SENT == ["5", "6"]
         case "outside a run":
             try:
                 await converse("go")

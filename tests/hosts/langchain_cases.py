@@ -20,6 +20,7 @@ from pydantic import BaseModel
 
 from holdfast import Holdfast, Key, Run, agent, current_operation, tool
 from holdfast.hosts.langchain import HoldfastMiddleware
+from holdfast.model.usage import Usage
 from holdfast.testing import World
 from tests.hosts import casework
 from tests.hosts.casework import CASE, DIRECTORY, SENT, decline
@@ -50,7 +51,12 @@ class Model(BaseChatModel):
             {"name": name, "args": args, "id": "a/b" if wrong else f"call_{turn}_{at}"}
             for at, (name, args) in enumerate(calls)
         ]
-        return ChatResult(generations=[ChatGeneration(message=AIMessage("" if named else said, tool_calls=named))])
+        answer = AIMessage("" if named else said, tool_calls=named)
+        if CASE == "what was used":
+            details: Any = {"input_token_details": {"cache_read": 60}, "output_token_details": {"reasoning": 8}}
+            answer.usage_metadata = {"input_tokens": 100, "output_tokens": 20, "total_tokens": 120, **details}
+            answer.response_metadata = {"model_name": "m-1", "model_provider": "openai", "id": "r-1"}
+        return ChatResult(generations=[ChatGeneration(message=answer)])
 
 
 @tool(idempotency=Key.forever() if CASE == "explored" else None)
@@ -99,7 +105,9 @@ class Sum(BaseModel):
 
 
 def graph(*turns: Any, **more: Any) -> Any:
-    settings: dict[str, Any] = {"approve": ("pay",)} if CASE == "approval declined" else {}
+    settings: dict[str, Any] = {"approve": ("pay",)} if CASE in {"approval declined", "approved outside a run"} else {}
+    if CASE == "approve names no tool":
+        settings = {"approve": ("pya",)}
     if CASE == "explored":
         settings = {"clauses": {"pay": {"effect": "read"}}}
     return create_agent(Model(turns=turns), [mail, pay], middleware=[HoldfastMiddleware(**settings)], **more)
@@ -213,14 +221,21 @@ async def main() -> None:
 
             assert "an attempt may have landed" in await run(happened)
             assert [await run(), (DIRECTORY / "witness").read_text(), SENT] == ["paid 7, says ann", "7\n", []]
+        case "what was used":
+            assert [await run(), await run()] == ["paid 5"] * 2
+            stated = Usage(100, 20, 0.0, 60, 0, 8, model="m-1", service="openai", request="r-1")
+            assert await casework.used(desk) == [stated] * 2
         case "a command":
             assert [await run(), await run()] == [["paid 5", 5]] * 2
             assert SENT == ["5"]
-        case "outside a run":
+        case "approve names no tool":
+            await refused("pya. Known: nothing was sent; the tools are mail, pay. Next: write pay")
+        case "outside a run" | "approved outside a run":
             try:
                 await converse("go")
             except Exception as error:
                 assert "was called outside a run" in str(error), error
+                assert CASE == "outside a run" or SENT == [], SENT
             else:
                 raise AssertionError
 

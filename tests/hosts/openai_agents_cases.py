@@ -1,5 +1,5 @@
 """Cases of the adapter of OpenAI Agents, each in a process: `python -m tests.hosts.openai_agents_cases CASE DIRECTORY`."""
-# ruff: noqa: C901, PT017 - a program of one table of cases, in an environment without pytest
+# ruff: noqa: C901, PLR0912, PT017 - a program of one table of cases, in an environment without pytest
 
 import asyncio
 import functools
@@ -7,7 +7,18 @@ import json
 from collections.abc import AsyncIterator
 from typing import Any
 
-from agents import Agent, Model, ModelResponse, RunConfig, Runner, SQLiteSession, Usage, function_tool, handoff
+from agents import (
+    Agent,
+    Model,
+    ModelResponse,
+    RunConfig,
+    Runner,
+    RunState,
+    SQLiteSession,
+    Usage,
+    function_tool,
+    handoff,
+)
 from openai.types.responses import (
     Response,
     ResponseCompletedEvent,
@@ -25,6 +36,8 @@ from tests.hosts.openai_agents import Following
 from tests.hosts.script import Call, Script
 
 QUIET = RunConfig(tracing_disabled=True)
+STATES: list[Any] = []
+"""The state that another process stored, if this one continues it."""
 OTHERWISE = {"an agent behind a handoff object", "a model of the run", "durable twice", "a session on disk"}
 
 
@@ -33,6 +46,7 @@ class Scripted(Model):
 
     def __init__(self, arguments: dict[str, Any]) -> None:
         self.arguments = arguments
+        self.model = "m-1"  # as the models of the SDK have it
 
     async def get_response(self, system_instructions: Any, input: Any, *_: Any, **__: Any) -> ModelResponse:  # noqa: A002 - the name is the SDK's
         items = [] if isinstance(input, str) else input
@@ -46,7 +60,12 @@ class Scripted(Model):
         text = "; ".join(str(item["output"]) for item in ended)
         part = ResponseOutputText(text=text, annotations=[], type="output_text", logprobs=[])
         said = ResponseOutputMessage(id="m1", content=[part], role="assistant", status="completed", type="message")
-        return ModelResponse(output=[said if ended else call], usage=Usage(), response_id=None)
+        used = Usage()
+        if CASE == "what was used":
+            used = Usage(requests=1, input_tokens=100, output_tokens=20, total_tokens=120)
+            used.input_tokens_details.cached_tokens = 60
+            used.output_tokens_details.reasoning_tokens = 8
+        return ModelResponse(output=[said if ended else call], usage=used, response_id="resp_1")
 
     def stream_response(self, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
         async def events() -> AsyncIterator[Any]:
@@ -96,9 +115,19 @@ async def converse_otherwise(task: str) -> str:
     return str((await Runner.run(durable(desk), task, **settings)).final_output)
 
 
+def approving() -> Any:
+    """The agent, made anew as in another process, with a tool that the host asks about."""
+    pay = function_tool(paying, name_override="pay", needs_approval=True)
+    return durable(Agent(name="desk", model=Scripted({"cents": 5}), tools=[pay]))
+
+
 async def converse(task: str) -> str:
     if CASE in OTHERWISE:
         return await converse_otherwise(task)
+    if STATES:
+        state = await RunState.from_json(approving(), STATES[0])
+        state.approve(state.get_interruptions()[0])
+        return str((await Runner.run(approving(), state, run_config=QUIET)).final_output)
     wrong = CASE == "arguments that do not fit"
     pay = function_tool(paying, name_override="pay", needs_approval=CASE == "approval")
     one: Any = keyed if CASE == "explored" else pay
@@ -134,8 +163,37 @@ async def otherwise() -> None:
             await refused("was asked something else", ReplayDiverged, sent=1)
 
 
+async def without_a_run() -> None:
+    match CASE:
+        case "a stored state":
+            ended = await Runner.run(approving(), "go", run_config=QUIET)
+            STATES.append(ended.to_state().to_json())
+            asks = 'may pay {"cents":5} be sent?'
+            assert asks in await run(approve)
+            assert [await run(), await run(), SENT] == ["paid 5", "paid 5", ["5"]]
+        case "clauses of no tool":
+            pay = function_tool(paying, name_override="pay")
+            behind = Agent(name="first", handoffs=[handoff(Agent(name="desk", tools=[pay]))])
+            durable(behind, clauses={"pay": {"effect": "read"}})
+            try:
+                durable(behind, clauses={"pya": {"gate": "true"}})
+            except UsageError as error:
+                assert ("pya" in error.message, error.next_step) == (True, "write pay"), error
+            else:
+                raise AssertionError
+        case "approval outside a run":
+            ended = await Runner.run(approving(), "go", run_config=QUIET)
+            assert [[one.tool_name for one in ended.interruptions], SENT] == [["pay"], []]
+            stored = ended.to_state().to_json()
+            state = await RunState.from_json(approving(), stored)
+            state.approve(state.get_interruptions()[0])
+            assert [(await Runner.run(approving(), state, run_config=QUIET)).final_output, SENT] == ["paid 5", ["5"]]
+
+
 async def main() -> None:
     match CASE:
+        case "clauses of no tool" | "approval outside a run" | "a stored state":
+            await without_a_run()
         case _ if CASE in OTHERWISE:
             await otherwise()
         case "approval":
@@ -150,6 +208,11 @@ async def main() -> None:
             assert (said, SENT) == (await run(), [])
         case "a stream" | "an id that cannot name a step" | "a stream with such an id":
             assert [await run(), await run(), SENT] == ["paid 5", "paid 5", ["5"]]
+        case "what was used":
+            from holdfast.model.usage import Usage as Recorded
+
+            assert [await run(), await run()] == ["paid 5"] * 2
+            assert await casework.used(desk) == [Recorded(100, 20, 0.0, 60, 0, 8, model="m-1", request="resp_1")] * 2
         case "explored":
             from holdfast.testing import World
 
@@ -164,7 +227,13 @@ async def main() -> None:
             one.tools = [object.__new__(ComputerTool)]
             other = Agent(name="desk", tools=[])
             other.mcp_servers = [object()]
-            for wrong, text in ((one, "ComputerTool acts on this machine"), (other, "MCP servers")):
+            asking = approving().as_tool(tool_name="ask", tool_description="Ask the desk.")
+            nested = Agent(name="desk", tools=[asking])
+            for wrong, text in (
+                (one, "ComputerTool acts on this machine"),
+                (other, "MCP servers"),
+                (nested, "its own tool pay needs an approval"),
+            ):
                 try:
                     durable(wrong)
                 except UsageError as error:

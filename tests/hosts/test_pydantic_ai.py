@@ -10,7 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic_ai import Agent, ModelRetry, RunContext, Tool
+from pydantic_ai import (
+    Agent,
+    CallDeferred,
+    DeferredToolRequests,
+    DeferredToolResults,
+    ExternalToolset,
+    ModelRetry,
+    RunContext,
+    Tool,
+    ToolDefinition,
+)
 from pydantic_ai.exceptions import UsageLimitExceeded, UserError
 from pydantic_ai.messages import (
     ModelMessage,
@@ -22,12 +32,13 @@ from pydantic_ai.messages import (
     ToolReturnPart,
 )
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
-from pydantic_ai.usage import UsageLimits
+from pydantic_ai.usage import RequestUsage, UsageLimits
 
 from holdfast import Ambiguous, Holdfast, Rejected, Run, RunSuspended, agent, tool
 from holdfast.errors import ContractError
 from holdfast.hosts.pydantic_ai import HoldfastDurability
 from holdfast.model import records as r
+from holdfast.model.usage import Usage
 
 Calls = list[tuple[str, dict[str, Any]]]
 
@@ -126,6 +137,24 @@ def test_tools_of_both_kinds_are_operations_named_after_their_calls(tmp_path: Pa
     }  # fmt: skip
 
 
+def test_what_each_request_used_is_on_record(tmp_path: Path):
+    def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        usage = RequestUsage(input_tokens=100, cache_read_tokens=60, output_tokens=20, details={"reasoning_tokens": 8})
+        text = [TextPart("done")]
+        return ModelResponse(text, usage=usage, provider_name="openai", provider_response_id="r-1")
+
+    desk = Desk(tmp_path / "desk.db", Agent(FunctionModel(answer), capabilities=[HoldfastDurability()]))
+
+    async def used() -> list[Usage]:
+        async with Holdfast(desk.journal, agents=[desk.agent], recover=False) as app:
+            rows = app.service.reader.records("r1", 0, r.DecisionRecorded)
+            return [record.usage async for _, record in rows if isinstance(record, r.DecisionRecorded)]
+
+    assert desk.run() == "done"
+    (stated,) = asyncio.run(used())
+    assert stated == Usage(100, 20, 0.0, 60, 0, 8, model="function:answer:", service="openai", request="r-1")
+
+
 @pytest.mark.parametrize("declared", [True, False])
 def test_an_unknown_outcome_is_asked_about_and_the_answer_goes_on(tmp_path: Path, declared: bool):
     sent: list[str] = []
@@ -205,6 +234,54 @@ def test_another_try_that_a_tool_asks_for_is_no_success(tmp_path: Path):
     assert [desk.run(), desk.run()] == ["pay more; paid"] * 2
     assert sent == [5, 6]
     assert desk.steps() == {"call_0_0/pay#1": "failed", "call_1_0/pay#1": "succeeded"}
+
+
+def deferring(script: Script, sent: list[int], external: bool, output: Any) -> Agent[None, Any]:
+    """An agent whose tool defers its call, or whose tool is performed elsewhere."""
+
+    def pay(cents: int) -> str:
+        sent.append(cents)
+        raise CallDeferred
+
+    elsewhere = ExternalToolset[None]([ToolDefinition(name="pay", parameters_json_schema={"type": "object"})])
+    return Agent(
+        script.model,
+        tools=[] if external else [pay],
+        toolsets=[elsewhere] if external else [],
+        capabilities=[HoldfastDurability()],
+        output_type=output,
+    )
+
+
+@pytest.mark.parametrize("external", [True, False])
+def test_what_came_of_a_deferred_call_is_an_answer_in_the_inbox(tmp_path: Path, external: bool):
+    script, sent = Script([("pay", {"cents": 5})]), list[int]()
+    host = deferring(script, sent, external, [str, DeferredToolRequests])
+
+    @agent
+    async def desk(run: Run, task: str) -> str:
+        said = await host.run(task)
+        while isinstance(said.output, DeferredToolRequests):
+            calls = {one.tool_call_id: await run.ask(f"what came of {one.args}?") for one in said.output.calls}
+            results = DeferredToolResults(calls=dict(calls))
+            said = await host.run(message_history=said.all_messages(), deferred_tool_results=results)
+        return said.output
+
+    one = Desk(tmp_path / "desk.db", host)
+    one.agent = desk
+    assert "what came of" in one.run(lambda app: app.service.answer("r1/ask#1", "paid", by="ann"))
+    assert [one.run(), one.run()] == ["paid"] * 2
+    assert (sent, script.asked) == ([] if external else [5], 2)
+
+
+@pytest.mark.parametrize("external", [True, False])
+def test_a_deferred_call_that_the_agent_does_not_expect_is_an_error_that_says_what_to_do(
+    tmp_path: Path, external: bool
+):
+    script, sent = Script([("pay", {"cents": 5})]), list[int]()
+    with pytest.raises(UserError, match="add `DeferredToolRequests` to the list of output types"):
+        Desk(tmp_path / "desk.db", deferring(script, sent, external, str)).run()
+    assert sent == ([] if external else [5])
 
 
 def test_a_stream_is_asked_once_and_replayed(tmp_path: Path):

@@ -35,6 +35,16 @@ def test_the_bounds_of_a_module_are_those_of_its_extra(module: str):
     assert project["optional-dependencies"][extra][0] == f"{distribution}>={lowest},<{below}"
 
 
+def test_the_lowest_versions_that_are_tested_are_the_bounds_of_the_extras():
+    stated = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
+    project = tomllib.loads((ROOT / "packages" / "holdfast" / "pyproject.toml").read_text())["project"]
+    groups = [name for name in stated if name.startswith("lowest-")]
+    assert groups
+    for name in groups:
+        bounded = [one.split(",")[0] for one in project["optional-dependencies"][name.removeprefix("lowest-")]]
+        assert [one.replace("==", ">=") for one in stated[name]] == bounded
+
+
 @pytest.mark.parametrize("module", ADAPTERS)
 @pytest.mark.parametrize("installed", ["", "0.0.9", "99.0.0", "99.0.0rc1"])
 def test_a_version_that_is_not_supported_is_refused_when_it_is_imported(

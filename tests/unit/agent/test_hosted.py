@@ -56,6 +56,16 @@ def mails(lab: Lab) -> Any:
     return mail
 
 
+def call_of(run: Run, mail: Any, to: str = "ann") -> Callable[[], Awaitable[str]]:
+    """A call of a model as its host makes it: in the step that the host has named."""
+
+    async def call() -> str:
+        with run.step("call_1"):
+            return str(await mail(to))
+
+    return call
+
+
 @virtual
 async def test_steps_are_named_by_the_host_and_not_by_its_tasks(lab: Lab):
     mail = mails(lab)
@@ -87,10 +97,7 @@ async def test_a_question_reaches_the_inbox_while_the_host_keeps_a_task(lab: Lab
 
     @agent(run_id="r-{name}")
     async def desk(run: Run, name: str) -> str:
-        async def call() -> str:
-            with run.step("call_1"):
-                return await mail("lost")
-
+        call = call_of(run, mail, "lost")
         return await in_host_tasks(call)
 
     async with lab.app(desk) as app:
@@ -165,10 +172,7 @@ async def test_a_call_that_was_refused_beside_the_first_is_not_made_in_a_replay(
 
     @agent(run_id="r-{name}")
     async def desk(run: Run, name: str) -> str:
-        async def call() -> str:
-            with run.step("call_1"):
-                return await mail("ann")
-
+        call = call_of(run, mail)
         first = asyncio.create_task(call())
         await asyncio.sleep(0 if not told else 1)  # a replay delivers the first call at once
         with pytest.raises(UsageError, match="two calls at once"):
@@ -222,10 +226,7 @@ async def test_branches_of_agent_code_are_not_numbered_with_the_tasks_of_a_host(
 
     @agent(run_id="r-{name}")
     async def desk(run: Run, name: str) -> str:
-        async def call() -> str:
-            with run.step("call_1"):
-                return await mail("ann")
-
+        call = call_of(run, mail)
         await in_host_tasks(call, deep)
         await run.gather(mail("bob"), mail("cid"))
         await run.sleep(timedelta(hours=1))
@@ -247,10 +248,7 @@ async def test_plain_tasks_of_agent_code_are_numbered_with_those_of_a_host(lab: 
 
     @agent(run_id="r-{name}")
     async def desk(run: Run, name: str) -> str:
-        async def call() -> str:
-            with run.step("call_1"):
-                return await mail("ann")
-
+        call = call_of(run, mail)
         for _ in range(helpers):
             await asyncio.create_task(asyncio.sleep(0))  # of the host
         await in_host_tasks(call)
@@ -276,10 +274,7 @@ async def test_a_step_in_a_plain_task_after_a_host_lets_the_run_be_suspended(lab
 
     @agent(run_id="r-{name}")
     async def desk(run: Run, name: str) -> list[str]:
-        async def call() -> str:
-            with run.step("call_1"):
-                return await mail("ann")
-
+        call = call_of(run, mail)
         await in_host_tasks(call)
         return list(await asyncio.gather(mail("bob"), mail("lost")))
 

@@ -25,6 +25,7 @@ from holdfast import (
     current_operation,
     tool,
 )
+from holdfast.agent.inline_effect import inline_tool
 from holdfast.errors import (
     ContractError,
     OutcomeUnknown,
@@ -447,6 +448,13 @@ async def test_a_time_limit_of_the_run_cuts_the_block_and_does_so_again_on_repla
 
     assert await twice(lab, desk) == "cut"
     assert lab.sent == ["paid"]
+
+
+def test_a_verifier_belongs_to_the_effect_that_declares_it_alone():
+    """Two effects of one name may stand in one program: the verifier of one says nothing about the other."""
+    verified = inline_tool("charge", {"cents": 5}, lambda operation, cents: DidNotHappen(), timedelta(0), {})
+    plain = inline_tool("charge", {"cents": 5}, None, None, {})
+    assert (verified.contract.verifies, plain.contract.verifies) == (True, False)
 
 
 @virtual

@@ -10,6 +10,7 @@ import asyncio
 import concurrent.futures
 import contextlib
 import contextvars
+import copy
 import hashlib
 import keyword
 import re
@@ -39,7 +40,7 @@ from holdfast.errors import (
     ReplayDiverged,
     UsageError,
 )
-from holdfast.model.ids import can_name
+from holdfast.model.ids import NAME_LIMIT, can_name
 from holdfast.model.outcome import Outcome
 from holdfast.model.parameters import parse_arguments
 from holdfast.policies import Gate
@@ -285,6 +286,18 @@ def name_calls(
         taken.add(call[field])
 
 
+_ROOM: Final = 12
+"""Characters that a name of a step keeps free for what is added to it: `-2`, `#2`, `.confirmed`."""
+
+
+def fitting(name: str) -> str:
+    """A name that adapters put together, at a length that names a step: its beginning, and a digest of the whole."""
+    if len(name) <= NAME_LIMIT - _ROOM:
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:24]
+    return f"{name[: NAME_LIMIT - _ROOM - len(digest) - 1]}.{digest}"
+
+
 _END: Final = object()
 
 
@@ -377,12 +390,45 @@ def late_tool(
 
     Given `arguments`, it takes these whatever its parameters say: the host judges them.
     """
-    schema: Mapping[str, Any] = parameters
-    if arguments is not None:
-        properties: dict[str, Any] = {**{one: {} for one in arguments}, **parameters.get("properties", {})}
-        schema = {**parameters, "properties": properties, "required": []}
+    schema = _schema_for(parameters, arguments)
     made = tool_from_schema(_no_body, name=name, parameters=schema, description=description, late=True, **clauses)
     return gated(made) if asked else made
+
+
+def _schema_for(parameters: Mapping[str, Any], arguments: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    if arguments is None:
+        return parameters
+    properties: dict[str, Any] = {**{one: {} for one in arguments}, **parameters.get("properties", {})}
+    return {**parameters, "properties": properties, "required": []}
+
+
+_MOST_DESCRIBED: Final = 1000
+_DESCRIBED: Final[dict[tuple[str, str, bool], tuple[Any, Any, Tool[..., Any]]]] = {}
+"""The last tool of each name, with the schema and the clauses that it was made from."""
+
+
+def described_tool(
+    name: str,
+    parameters: Mapping[str, Any],
+    clauses: Mapping[str, Any],
+    *,
+    arguments: Mapping[str, Any] | None = None,
+    description: str = "",
+    asked: bool = False,
+) -> Tool[..., Any]:
+    """A `late_tool` of a host, which describes its tools at each call: made once for each description.
+
+    It is shared by all calls, so nothing (such as a verifier) is declared on it.
+    """
+    schema, which = _schema_for(parameters, arguments), (name, description, asked)
+    schema_known, clauses_known, known = _DESCRIBED.get(which, (None, None, None))
+    if known is not None and schema_known == schema and clauses_known == clauses:
+        return known
+    made = late_tool(name, schema, clauses, description=description, asked=asked)
+    if len(_DESCRIBED) >= _MOST_DESCRIBED:
+        _DESCRIBED.clear()
+    _DESCRIBED[which] = copy.deepcopy(schema), dict(clauses), made
+    return made
 
 
 async def _no_body() -> None:

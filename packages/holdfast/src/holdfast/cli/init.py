@@ -6,7 +6,7 @@ import re
 import shlex
 from importlib.resources import files
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import click
 
@@ -15,13 +15,36 @@ from holdfast.cli.config import shown_path
 from holdfast.cli.exit_status import DONE
 from holdfast.errors import UsageError
 
+
+class Kind(NamedTuple):
+    """A kind of project: its meaning, the extras of `holdfast` that it needs, and the command that develops it."""
+
+    meaning: str
+    extras: str
+    develop: str = "holdfast dev"
+
+
 HOSTS: Final = {
-    "loop": "the ready loop of Holdfast",
-    "pydantic-ai": "Pydantic AI",
+    "loop": Kind("the ready loop of Holdfast", "openai,rules"),
+    "pydantic-ai": Kind("Pydantic AI", "pydantic-ai,rules"),
+    "langchain": Kind("LangChain", "langchain,rules"),
+    "openai-agents": Kind("the OpenAI Agents SDK", "openai-agents,rules"),
+    "google-adk": Kind("Google ADK", "google-adk,rules"),
+    "crewai": Kind("CrewAI", "crewai,rules"),
+    "fastapi": Kind("the ready loop, served over HTTP by FastAPI", "fastapi,openai,rules", "uvicorn desk:api --reload"),
 }
-"""The directories of `projects/`, one for each way to drive a model."""
+"""The directories of `projects/`, one for each way to drive a model. Their files replace those of `shared`."""
+_SHORT: Final = {"adk": "google-adk"}
 _TEMPLATE: Final = ".txt"
-_PROJECT: Final = "{{project}}"
+
+
+class _HostChoice(click.Choice[str]):
+    """The name of a host; the name by which people call it is accepted, too."""
+
+    def normalize_choice(self, choice: object, ctx: click.Context | None) -> str:
+        return super().normalize_choice(_SHORT.get(str(choice), str(choice)), ctx)
+
+
 _NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 
 
@@ -31,8 +54,8 @@ _NAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
     "--host",
     default="loop",
     show_default=True,
-    type=click.Choice([*HOSTS]),
-    help="What asks the model: " + "; ".join(f"{name}: {meaning}" for name, meaning in HOSTS.items()) + ".",
+    type=_HostChoice([*HOSTS]),
+    help="What asks the model: " + "; ".join(f"{name}: {kind.meaning}" for name, kind in HOSTS.items()) + ".",
 )
 def init(call: CommandCall, directory: str, host: str) -> int:
     """Write a new project into DIRECTORY: an agent with two tools, and a test.
@@ -44,7 +67,11 @@ def init(call: CommandCall, directory: str, host: str) -> int:
     name = place.resolve().name
     if _NAME.fullmatch(name) is None:
         raise UsageError(f"{name!r} cannot name a project", next_step="use letters, digits, and - _ . between them")
-    texts = {place / path: text.replace(_PROJECT, name) for path, text in _templates(host).items()}
+    kind = HOSTS[host]
+    texts = {
+        place / path: text.replace("{{project}}", name).replace("{{extras}}", kind.extras)
+        for path, text in _templates(host).items()
+    }
     if there := [shown_path(path) for path in texts if path.exists()]:
         raise UsageError(f"{', '.join(there)} would be overwritten", next_step="name a new directory")
     try:
@@ -63,7 +90,12 @@ def init(call: CommandCall, directory: str, host: str) -> int:
     into = () if place.resolve() == Path.cwd() else (f"cd {shlex.quote(shown_path(place))}",)
     given = """'{"id": "17", "text": "My order A-17 came late."}'"""
     call.screen.commands(
-        *into, f"holdfast run desk.py:desk {given}", "holdfast show ticket-17", "pytest", "holdfast dev"
+        *into,
+        f"pip install 'holdfast[{kind.extras}]' pytest",
+        f"holdfast run desk.py:desk {given}",
+        "holdfast show ticket-17",
+        "pytest",
+        kind.develop,
     )
     return DONE
 
@@ -71,5 +103,7 @@ def init(call: CommandCall, directory: str, host: str) -> int:
 def _templates(host: str) -> dict[str, str]:
     """The files of one kind of project, by name."""
     projects = files("holdfast.cli").joinpath("projects")
-    found = {one.name.removesuffix(_TEMPLATE): one.read_text("utf-8") for one in projects.joinpath(host).iterdir()}
-    return {**dict(sorted(found.items())), ".gitignore": projects.joinpath(f"gitignore{_TEMPLATE}").read_text("utf-8")}
+    kinds = (projects.joinpath("shared"), projects.joinpath(host))
+    found = {one.name.removesuffix(_TEMPLATE): one.read_text("utf-8") for kind in kinds for one in kind.iterdir()}
+    ignored = found.pop("gitignore")
+    return {**dict(sorted(found.items())), ".gitignore": ignored}

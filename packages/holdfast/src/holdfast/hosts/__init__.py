@@ -4,9 +4,10 @@ The extra of a host (`pip install 'holdfast[pydantic-ai]'`) installs a version t
 """
 
 import contextlib
+import difflib
 import functools
 import re
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, cast
 
@@ -33,14 +34,29 @@ def _numbers(release: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"[0-9]+", release)[:3])
 
 
+def check_named(argument: str, named: Iterable[str], tools: Iterable[str]) -> None:
+    """Raise `UsageError` for names that no tool has, with the nearest ones: what they ask for would not apply."""
+    known = sorted({*tools})
+    unknown = sorted({*named} - {*known})
+    if not unknown:
+        return
+    near = [found[0] for one in unknown if (found := difflib.get_close_matches(one, known, 1))]
+    raise UsageError(
+        f"{argument} names tools that are not there: {', '.join(unknown)}",
+        known=f"nothing was sent; the tools are {', '.join(known[:20]) or 'none'}",
+        next_step=f"write {', '.join(near)}" if near else "give the names of tools, as tool.name has them",
+    )
+
+
 def mixed_copy(mixin: Any, part: Any, **state: Any) -> Any:
     """A copy of a model or tool of a host with the methods of `mixin`; its class keeps the name that hosts ask for."""
     made, kind = part.model_copy(), cast("Any", type(part))
-    object.__setattr__(made, "__class__", _mixed(mixin, kind))
+    object.__setattr__(made, "__class__", mixed(mixin, kind))
     made.__dict__.update(state)
     return made
 
 
 @functools.cache
-def _mixed(mixin: Any, kind: Any) -> Any:
+def mixed(mixin: Any, kind: Any) -> Any:
+    """The class of a host's object with the methods of `mixin`."""
     return type(kind.__name__, (mixin, kind), {"__module__": kind.__module__})

@@ -18,14 +18,14 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from holdfast.agent.hosted import HostedRun, gated, has_own_result, late_tool, name_calls
+from holdfast.agent.hosted import HostedRun, described_tool, gated, has_own_result, in_hosted_run, name_calls
 from holdfast.agent.tool import Tool
 from holdfast.errors import UsageError
-from holdfast.hosts import mixed_copy, supported
+from holdfast.hosts import check_named, mixed_copy, supported
 from holdfast.model.outcome import Outcome
 from holdfast.policies import Retry
 
-with supported("crewai", "1.15.28", "2", "crewai"):
+with supported("crewai", "1.15.0", "2", "crewai"):
     from crewai import Agent, Crew
     from crewai.flow.async_feedback.types import HumanFeedbackProvider
     from crewai.llms.base_llm import BaseLLM
@@ -66,12 +66,8 @@ def durable(
     turn = functools.partial(HostedRun.turn, differs=differs, timeout=timeout, retry=retry)
     settings = _Settings(approve, clauses or {}, turn)
     made = _durable(part, settings)
-    if unknown := {*settings.approve, *settings.clauses} - _tools_of(made):
-        raise UsageError(
-            f"approve= or clauses= name tools that are not there: {', '.join(sorted(unknown))}",
-            known=f"the tools are: {', '.join(sorted(_tools_of(made))) or 'none'}",
-            next_step="give the names of tools, as tool.name has them",
-        )
+    check_named("approve=", settings.approve, _tools_of(made))
+    check_named("clauses=", settings.clauses, _tools_of(made))
     return made
 
 
@@ -186,8 +182,13 @@ class _RecordedTool(BaseTool):  # type: ignore[misc]  # the checkers do not know
         """As `run`."""
         return await BaseTool.arun(self, *args, **kwargs)
 
+    def _run_of_call(self) -> HostedRun | None:
+        """The present run, or None outside one. Raises `OutsideRun` there for a tool that a person approves."""
+        asked = self.name in self.__dict__["_holdfast_settings"].approve
+        return in_hosted_run(f"the tool {self.name} of approve=") if asked else HostedRun.current()
+
     def _run(self, *args: Any, **kwargs: Any) -> Any:
-        hosted = HostedRun.current()
+        hosted = self._run_of_call()
         if hosted is None:
             return super()._run(*args, **kwargs)
         host = super()._run
@@ -199,7 +200,7 @@ class _RecordedTool(BaseTool):  # type: ignore[misc]  # the checkers do not know
         return hosted.from_thread(lambda: self._called(hosted, args, kwargs, body), _INSTEAD)
 
     async def _arun(self, *args: Any, **kwargs: Any) -> Any:
-        hosted = HostedRun.current()
+        hosted = self._run_of_call()
         if hosted is None:
             return await super()._arun(*args, **kwargs)
         host = super()._arun
@@ -219,7 +220,7 @@ class _RecordedTool(BaseTool):  # type: ignore[misc]  # the checkers do not know
             if ours is not None:
                 one = gated(ours) if ours.name in settings.approve else ours
                 return _shown(await hosted.call_checked(name, one, plain))
-            described = late_tool(
+            described = described_tool(
                 sanitize_tool_name(self.name), {}, settings.clauses.get(self.name, {}), arguments=plain,
                 description=self.description, asked=self.name in settings.approve,
             )  # fmt: skip

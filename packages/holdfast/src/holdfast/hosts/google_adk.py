@@ -18,14 +18,24 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from holdfast.agent.hosted import HostControl, HostedRun, as_they_come, gated, has_own_result, late_tool, name_calls
+from holdfast.agent.hosted import (
+    HostControl,
+    HostedRun,
+    as_they_come,
+    described_tool,
+    fitting,
+    gated,
+    has_own_result,
+    name_calls,
+)
 from holdfast.agent.tool import Tool
 from holdfast.errors import UsageError
-from holdfast.hosts import mixed_copy, supported
+from holdfast.hosts import check_named, mixed_copy, supported
 from holdfast.model.outcome import Outcome
 from holdfast.policies import Retry
 
-with supported("google-adk", "2.13", "3", "google-adk"):
+with supported("google-adk", "2.9.0", "3", "google-adk"):
+    from google.adk.agents import BaseAgent
     from google.adk.events import EventActions
     from google.adk.models import BaseLlm, LlmResponse
     from google.adk.plugins.base_plugin import BasePlugin
@@ -70,6 +80,10 @@ class HoldfastPlugin(BasePlugin):  # type: ignore[misc]  # the checkers do not k
         if hosted is None:
             return
         service, session = invocation_context.session_service, invocation_context.session
+        tools = _tools_of(getattr(invocation_context.agent, "root_agent", invocation_context.agent))
+        if tools is not None:
+            with hosted.stopping():
+                check_named("clauses=", self._clauses, tools)
         problem = ""
         if not isinstance(service, InMemorySessionService):
             problem = f"this runner keeps its sessions in a {type(service).__name__}, and the run keeps them too"
@@ -122,7 +136,7 @@ class HoldfastPlugin(BasePlugin):  # type: ignore[misc]  # the checkers do not k
     async def _call(self, hosted: HostedRun, tool: Any, arguments: dict[str, Any], context: Any) -> Any:
         if not hasattr(tool, "run_async") or type(tool).__name__ == "BaseTool":
             return {"error": f"there is no tool named {tool.name}"}
-        name = f"{_WITHIN.get()}{context.function_call_id}"
+        name = fitting(f"{_WITHIN.get()}{context.function_call_id}")
         asked = await tool.check_require_confirmation(arguments, context) is True
         ours = getattr(tool, "func", None)
         if isinstance(ours, Tool):
@@ -148,7 +162,25 @@ class HoldfastPlugin(BasePlugin):  # type: ignore[misc]  # the checkers do not k
     def _tool_of(self, tool: Any, arguments: Mapping[str, Any], *, asked: bool) -> AnyTool:
         """A tool of the host as one of Holdfast."""
         clauses, described = self._clauses.get(tool.name, {}), tool.description or ""
-        return late_tool(tool.name, {}, clauses, arguments=arguments, description=described, asked=asked)
+        return described_tool(tool.name, {}, clauses, arguments=arguments, description=described, asked=asked)
+
+
+def _tools_of(root: Any) -> set[str] | None:
+    """The names of the tools of an agent and of those below it; None if some of them are known only when it runs."""
+    found, left = set[str](), [root]
+    while left:
+        one = left.pop()
+        if not isinstance(one, BaseAgent):
+            return None
+        left += one.sub_agents
+        for tool in getattr(one, "tools", ()):
+            name = getattr(tool, "name", None) or getattr(tool, "__name__", None)
+            if not isinstance(name, str):
+                return None  # a toolset
+            found.add(name)
+            if isinstance(inner := getattr(tool, "agent", None), BaseAgent):
+                left.append(inner)
+    return found
 
 
 # --- calls of tools ---------------------------------------------------------------------------------------------------
@@ -234,7 +266,7 @@ class _Recorded(BaseLlm):  # type: ignore[misc]  # the checkers do not know the 
                 yield response
             return
         asks = super().generate_content_async
-        name = hosted.begin(f"{_AGENT.get()}.turn")
+        name = hosted.begin(fitting(f"{_AGENT.get()}.turn"))
 
         async def answer(show: Callable[[Any], None]) -> Any:
             async def model() -> list[Any]:

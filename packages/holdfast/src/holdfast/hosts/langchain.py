@@ -19,10 +19,18 @@ from typing import Any, Final, Literal, cast
 
 import msgspec
 
-from holdfast.agent.hosted import HostControl, HostedRun, gated, has_own_result, late_tool, name_calls
+from holdfast.agent.hosted import (
+    HostControl,
+    HostedRun,
+    described_tool,
+    gated,
+    has_own_result,
+    in_hosted_run,
+    name_calls,
+)
 from holdfast.agent.tool import Tool
 from holdfast.errors import ContractError, UsageError
-from holdfast.hosts import supported
+from holdfast.hosts import check_named, supported
 from holdfast.model.outcome import Outcome
 from holdfast.policies import Retry
 
@@ -77,6 +85,7 @@ class HoldfastMiddleware(AgentMiddleware):  # type: ignore[misc]  # as above
         self.tools: list[Any] = []
         self._approve = approve
         self._clauses = clauses or {}
+        self._offered: set[str] = set()  # tools that a middleware adds to a question are in no list of the host
         self._turn = functools.partial(HostedRun.turn, differs=differs, timeout=timeout, retry=retry)
 
     async def abefore_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:  # noqa: ARG002 - of the host
@@ -105,7 +114,8 @@ class HoldfastMiddleware(AgentMiddleware):  # type: ignore[misc]  # as above
             if isinstance(answer, AIMessage):
                 answer = ModelResponse(result=[answer])
             structured = _JSON.dump_python(answer.structured_response, mode="json")
-            return {"messages": messages_to_dict(answer.result), "structured": structured}
+            stored = {"messages": messages_to_dict(answer.result), "structured": structured}
+            return stored | _stated_usage(answer.result)
 
         conversation = request.state.get(_CONVERSATION, "agent")
         turn = f"turn-{1 + sum(isinstance(one, AIMessage) for one in request.messages)}"
@@ -114,6 +124,7 @@ class HoldfastMiddleware(AgentMiddleware):  # type: ignore[misc]  # as above
             "system": "" if request.system_message is None else str(request.system_message.content),
             "tools": [one.get("name", "") if isinstance(one, dict) else one.name for one in request.tools],
         }
+        self._offered.update(seen["tools"])
         name = turn if conversation == "agent" else f"{conversation}.{turn}"
         stored = cast("dict[str, Any]", await self._turn(hosted, name, seen, model))
         calls = [call for one in stored["messages"] for call in one["data"].get("tool_calls") or []]
@@ -130,14 +141,22 @@ class HoldfastMiddleware(AgentMiddleware):  # type: ignore[misc]  # as above
 
     async def awrap_tool_call(self, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
         """One tool call: an operation named after the model's id of the call."""
-        hosted = HostedRun.current()
+        hosted = self._run_of(request)
         if hosted is None:
             return await handler(request)
         with hosted.stopping():
             return await self._called(hosted, request, handler)
 
+    def _run_of(self, request: Any) -> HostedRun | None:
+        """The present run, or None outside one. Raises `OutsideRun` there for a tool that a person approves."""
+        name = request.tool_call["name"]
+        return in_hosted_run(f"the tool {name} of approve=") if name in self._approve else HostedRun.current()
+
     async def _called(self, hosted: HostedRun, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
         _refuse_checkpoints()
+        tools = self._offered | {one.name for one in request.runtime.tools}
+        check_named("approve=", self._approve, tools)
+        check_named("clauses=", self._clauses, tools)
         call = request.tool_call
         if not call.get("id"):
             raise ContractError(
@@ -164,7 +183,7 @@ class HoldfastMiddleware(AgentMiddleware):  # type: ignore[misc]  # as above
 
     def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
         """As `awrap_tool_call`, in a thread of the host."""
-        hosted = HostedRun.current()
+        hosted = self._run_of(request)
         if hosted is None:
             return handler(request)
         return hosted.from_thread(lambda: self.awrap_tool_call(request, hosted.in_thread(handler)), _INSTEAD)
@@ -173,7 +192,7 @@ class HoldfastMiddleware(AgentMiddleware):  # type: ignore[misc]  # as above
         """A tool of the host as one of Holdfast."""
         shown = one.tool_call_schema
         schema = shown if isinstance(shown, dict) else shown.model_json_schema()
-        return late_tool(
+        return described_tool(
             one.name, schema, self._clauses.get(one.name, {}), arguments=arguments,
             description=one.description or "", asked=one.name in self._approve,
         )  # fmt: skip
@@ -262,6 +281,19 @@ def _declared(one: Any) -> AnyTool | None:
     """The Holdfast tool behind a tool of the host, if there is one."""
     functions = (getattr(one, "coroutine", None), getattr(one, "func", None))
     return next((function for function in functions if isinstance(function, Tool)), None)
+
+
+def _stated_usage(messages: list[Any]) -> dict[str, Any]:
+    """The usage that the service stated with its answer, and the names that stand beside it."""
+    said = next((one for one in messages if isinstance(one, AIMessage) and one.usage_metadata), None)
+    if said is None:
+        return {}
+    named = said.response_metadata
+    request = named.get("request_id") or named.get("id")
+    return {
+        "usage": dict(said.usage_metadata), "model": named.get("model_name") or named.get("model"),
+        "service": named.get("model_provider"), "request": request,
+    }  # fmt: skip
 
 
 def _structured(request: Any, stored: Any) -> Any:

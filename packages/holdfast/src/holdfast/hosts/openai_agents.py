@@ -18,11 +18,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import timedelta
 from typing import Any, Final, Literal, TypeVar, cast
 
-from holdfast.agent.hosted import HostControl, HostedRun, as_they_come, has_own_result, late_tool, name_calls
+from holdfast.agent.hosted import HostControl, HostedRun, as_they_come, described_tool, has_own_result, name_calls
 from holdfast.agent.model_calls import ToolBox
 from holdfast.agent.tool import Tool
 from holdfast.errors import UsageError
-from holdfast.hosts import supported
+from holdfast.hosts import check_named, mixed, supported
 from holdfast.policies import Retry
 
 with supported("openai-agents", "0.18.3", "0.25", "openai-agents"):
@@ -51,7 +51,26 @@ def durable(
     `timeout` and `retry` apply to one model call. Raises `UsageError` for tools that cannot be recorded.
     """
     turn = functools.partial(HostedRun.turn, differs=differs, timeout=timeout, retry=retry)
+    if clauses and (tools := _tools_of(agent)) is not None:
+        check_named("clauses=", clauses, tools)
     return cast("AgentT", _Durable(clauses or {}, turn).agent(agent))
+
+
+def _tools_of(agent: Any) -> set[str] | None:
+    """The names of the tools of an agent, and of those that it hands off to; None if one of these is made later."""
+    found: dict[int, Any] = {}
+    left = [agent]
+    while left:
+        one = left.pop()
+        if isinstance(one, Handoff):
+            behind = one._agent_ref  # noqa: SLF001 - it has no public name
+            one = None if behind is None else behind()
+        if one is None:
+            return None
+        if id(one) not in found:
+            found[id(one)] = one
+            left += one.handoffs
+    return {tool.name for one in found.values() for tool in one.tools}
 
 
 class _Durable:
@@ -103,11 +122,12 @@ class _Durable:
             )
         if not isinstance(one, FunctionTool):
             return one  # the provider of the model performs it, as a part of its answer
+        _refuse_approvals_inside(one)
         # The host would turn an exception into a text for the model, as if the call had succeeded.
         bare = dataclasses.replace(one, _failure_error_function=None, _use_default_failure_error_function=False)
-        return dataclasses.replace(
-            one, on_invoke_tool=functools.partial(self._call, bare, one.needs_approval), needs_approval=False
-        )
+        made = dataclasses.replace(one, on_invoke_tool=functools.partial(self._call, bare, one.needs_approval))
+        made.__class__ = mixed(_AskedInRun, cast("Any", type(one)))
+        return made
 
     async def _call(self, bare: Any, needs_approval: Any, context: Any, sent: str) -> Any:
         """A call of a function of the host: an operation whose body is the host's."""
@@ -124,7 +144,7 @@ class _Durable:
         if callable(needs_approval):
             asked = needs_approval(context, arguments, context.tool_call_id)
             asked = await asked if inspect.isawaitable(asked) else asked
-        described = late_tool(
+        described = described_tool(
             bare.name, bare.params_json_schema, self._clauses.get(bare.name, {}), arguments=arguments,
             description=bare.description, asked=bool(asked),
         )  # fmt: skip
@@ -134,6 +154,31 @@ class _Durable:
         if control is not None:
             return control["message"]
         return outcome.value if has_own_result(outcome) else outcome.as_text()
+
+
+class _AskedInRun:
+    """Lets the host ask for its approvals outside a run. In a run the gate of the operation asks."""
+
+    @property
+    def needs_approval(self) -> Any:
+        """The host's setting; False in a run, where the host would end the agent to ask."""
+        return HostedRun.current() is None and self.__dict__["needs_approval"]
+
+    @needs_approval.setter
+    def needs_approval(self, setting: Any) -> None:
+        self.__dict__["needs_approval"] = setting
+
+
+def _refuse_approvals_inside(tool: Any) -> None:
+    """Raise `UsageError` for an agent that is a tool and asks about its own: the call would end with the question."""
+    inner: Any = getattr(tool, "_agent_instance", None)
+    asking = [one.name for one in getattr(inner, "tools", ()) if one.__dict__.get("needs_approval")]
+    if asking:
+        raise UsageError(
+            f"the agent {inner.name} is a tool, and its own tool {asking[0]} needs an approval, which no record holds",
+            known="nothing was sent",
+            next_step=f"hand off to {inner.name}, or ask about the whole agent: as_tool(..., needs_approval=True)",
+        )
 
 
 async def _call_declared(tool: AnyTool, context: Any, sent: str) -> Any:
@@ -194,7 +239,8 @@ class _DurableModel(Model):  # type: ignore[misc]  # the checkers do not know th
             return await inner.get_response(*args, **kwargs)
 
         async def model() -> Any:
-            return _ANSWER.dump_python(await inner.get_response(*args, **kwargs), mode="json", warnings=False)
+            answer = _ANSWER.dump_python(await inner.get_response(*args, **kwargs), mode="json", warnings=False)
+            return {**answer, "model": getattr(inner, "model", None)}  # for the record: the answer does not name it
 
         return _ANSWER.validate_python(await self._answer(hosted, args, kwargs, model))
 

@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeVar, cast
 
 import msgspec
 
-from holdfast.agent.hosted import HostControl, HostedRun, gated, has_own_result, late_tool, name_calls
+from holdfast.agent.hosted import HostControl, HostedRun, described_tool, gated, has_own_result, name_calls
 from holdfast.agent.tool import Tool
 from holdfast.errors import ContractError
 from holdfast.hosts import supported
@@ -253,7 +253,7 @@ def _declared(name: str, known: Any) -> AnyTool | None:
 def _tool_of(name: str, definition: ToolDefinition, *, asked: bool) -> AnyTool:
     """A tool of the host as one of Holdfast. Raises `ContractError` for clauses that it does not take."""
     clauses, described = (definition.metadata or {}).get("holdfast", {}), definition.description or ""
-    return late_tool(name, definition.parameters_json_schema, clauses, description=described, asked=asked)
+    return described_tool(name, definition.parameters_json_schema, clauses, description=described, asked=asked)
 
 
 def _context_of(key: tuple[object, ...]) -> RunContext[Any] | None:
@@ -263,8 +263,11 @@ def _context_of(key: tuple[object, ...]) -> RunContext[Any] | None:
 def _without_process(value: Any) -> Any:
     """Messages as a model is shown them: without clocks and ids of the process."""
     if isinstance(value, dict):
-        known = cast("dict[str, Any]", value)
-        return {name: _without_process(part) for name, part in known.items() if name not in _OF_THIS_PROCESS}
+        return {
+            name: _without_process(part) if isinstance(part, (dict, list)) else part
+            for name, part in cast("dict[str, Any]", value).items()
+            if name not in _OF_THIS_PROCESS
+        }
     if isinstance(value, list):
         return [_without_process(part) for part in cast("list[Any]", value)]  # type: ignore[redundant-cast]  # as above
     return value
