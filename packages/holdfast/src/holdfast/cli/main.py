@@ -35,7 +35,9 @@ GROUPS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "schedules": ("schedules", "List, preview, pause and resume schedules."),
         "show": ("show", "Show the timeline of a run, or its state at a step."),
         "why": ("show", "Explain what is known about one operation."),
+        "diff": ("diff", "Compare two runs, and show where they part."),
         "effects": ("effects", "Find effects over all runs, by key, recipient or text."),
+        "costs": ("costs", "Sum up what all runs used and cost, by agent, model or day."),
         "pending": ("webhooks", "List the awaited answers and events, with deadlines."),
         "replay": ("history", "Recompute a run without effects, and report where it diverges."),
         "fork": ("history", "Start a new run from the beginning of another."),
@@ -83,7 +85,7 @@ SYNONYMS: Final = {
     "explain": "why", "retry": "resume", "restart": "resume", "start": "run", "stop": "cancel", "kill": "cancel",
     "rollback": "undo", "revert": "undo", "compensate": "undo", "send": "tell", "message": "tell", "check": "verify",
     "web": "serve", "enqueue": "submit", "queue": "queues", "ui": "serve", "users": "accounts", "repair": "doctor",
-    "schedule": "schedules", "cron": "schedules",
+    "schedule": "schedules", "cron": "schedules", "cost": "costs", "usage": "costs", "tokens": "costs",
 }  # fmt: skip
 
 

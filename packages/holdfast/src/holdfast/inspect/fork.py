@@ -15,7 +15,7 @@ from holdfast.engine.conflicts import INHERITED
 from holdfast.engine.engine import Engine
 from holdfast.errors import UsageError
 from holdfast.inspect.reader import JournalReader, ReadRecord
-from holdfast.inspect.run_state import step_of
+from holdfast.inspect.run_state import no_step, step_of
 from holdfast.journal.port import LeaseGranted, RunChange
 from holdfast.journal.record_codec import encode
 from holdfast.journal.run_log import beginning
@@ -48,7 +48,7 @@ async def fork(engine: Engine, parent: str, step: str, new: str, by: str) -> For
         history.add(record)
     _check(history, parent, step)
     if await engine.journal.runs(run=new):
-        raise UsageError(f"there is a run {new} already", next_step="give the fork another name with --as")
+        raise UsageError(f"run {new} exists already", next_step="give the fork another name with --as")
     whole = RunHistory(parent)
     for _, record in rows:
         whole.add(record)
@@ -74,12 +74,7 @@ def _prefix(parent: str, rows: Sequence[ReadRecord], step: str) -> Sequence[Read
     for index, (_, record) in enumerate(rows):
         if step_of(record) == step:
             return rows[:index]
-    names = dict.fromkeys(name for _, record in rows if (name := step_of(record)))
-    raise UsageError(
-        f"run {parent} has no step {step}",
-        known=f"its steps: {', '.join(names) or 'none'}",
-        next_step=f"holdfast show {parent}",
-    )
+    raise no_step(parent, rows, step)
 
 
 def _check(history: RunHistory, parent: str, step: str) -> None:
