@@ -1,4 +1,4 @@
-"""One word for one thing, and no promise that nobody can keep.
+"""One word for one thing, and no promise that cannot be kept.
 
 The glossary in the documentation says what each word means; these are the words that would blur it.
 """
