@@ -46,13 +46,16 @@ def test_a_queue_is_paused_drained_and_resumed(holdfast: Lab):
     again = holdfast("queues", "pause", "default", "--by", "bob")
     assert again.status == 0
     assert again.out.startswith("Nothing was changed: default is paused by anna: the bank is closed.\n")
-    assert holdfast("submit", "greet.py:greet", '"bea"').status == 0
+    stored = holdfast("submit", "greet.py:greet", '"bea"')
+    assert "waits in the queue default; the queue is paused by anna: the bank is closed" in " ".join(stored.out.split())
+    assert "holdfast queues resume default" in stored.out
     worked = holdfast("worker", "greet.py:greet", "--once")
     assert (worked.status, worked.out) == (0, "0 runs driven.\n")
     assert "Runs are left in queues" in worked.err
     assert {one["status"] for one in holdfast("ps", "--json").json["runs"]} == {"queued"}
     refused = holdfast("resume", "greet-ann")
     assert "the queue is paused by anna: the bank is closed" in " ".join(refused.err.split())
+    assert "holdfast queues resume default" in refused.err
     (listed,) = holdfast("queues", "--json").json["queues"]
     assert (listed["waiting"], listed["mode"]["paused"]["by"]) == (2, "anna")
     shown = holdfast("queues")

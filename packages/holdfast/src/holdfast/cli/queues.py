@@ -22,7 +22,7 @@ from holdfast.inspect.text import ago, count, moment, safe
 from holdfast.journal.host import wall_ms
 from holdfast.journal.port import QueueState
 from holdfast.queues.limits import DEFAULT, Declaration, DeclaredLimits, QueueLimits
-from holdfast.queues.modes import QueueMode, QueueWord
+from holdfast.queues.modes import QueueMode, QueueWord, Restriction
 
 _AT_ONCE: Final = 500  # submissions that share a commit
 _SHOWN: Final = 20
@@ -71,7 +71,7 @@ async def submit(call: CommandCall, target: str, given: str | None, inputs: str 
         if inputs is None:
             one = await app.submit(agent, one_input(agent, given), **how)
             found = SubmittedLine(one.run, one.queue, one.new)
-            _tell_one(call, found)
+            _tell_one(call, found, (app.engine.queues.newest or Declaration()).mode(one.queue).paused)
             return DONE
         lines = gather_bounded((_line(app, agent, line, how) for line in lines_of(agent, inputs)), _AT_ONCE)
         ends = sorted([line async for line in lines], key=lambda one: one.line or 0)
@@ -90,13 +90,14 @@ async def _line(app: Holdfast, agent: AnyAgent, line: InputLine, how: dict[str, 
     return SubmittedLine(one.run, one.queue, one.new, line.number)
 
 
-def _tell_one(call: CommandCall, found: SubmittedLine) -> None:
+def _tell_one(call: CommandCall, found: SubmittedLine, paused: Restriction | None) -> None:
     if call.screen.as_json:
         call.screen.document(found)
         return
     text = f"waits in the queue {found.queue}" if found.new else "was submitted before"
-    call.screen.line((found.run, "bold"), f" {text}")
-    call.screen.next(f"holdfast worker starts it; holdfast show {found.run}")
+    call.screen.line((found.run, "bold"), f" {text}" + (f"; the queue is paused {paused}" if paused else ""))
+    first = f"holdfast queues resume {found.queue}" if paused else "holdfast worker starts it"
+    call.screen.next(f"{first}; holdfast show {found.run}")
 
 
 def _tell_many(call: CommandCall, ends: list[SubmittedLine]) -> int:

@@ -88,13 +88,14 @@ def queued(process: Process, row: RunRow) -> RunQueued:
     """The error of driving a run that has no slot."""
     newest = process.queues.newest
     paused = None if newest is None else newest.mode(row.queue).paused
-    known = "it is stored, and a worker starts it when the limits of the queue permit"
+    message = f"run {row.run} waits in the queue {row.queue} for a slot"
+    if paused is not None:
+        known, resume = f"it is stored; the queue is paused {paused}", f"holdfast queues resume {row.queue}"
+        return RunQueued(message, run=row.run, known=known, next_step=resume)
     return RunQueued(
-        f"run {row.run} waits in the queue {row.queue} for a slot",
-        run=row.run,
-        known=known if paused is None else f"{known}; the queue is paused {paused}",
+        message, run=row.run, known="it is stored, and a worker starts it when the limits of the queue permit",
         next_step="holdfast worker starts it; holdfast queues shows what it waits for",
-    )
+    )  # fmt: skip
 
 
 async def store_submitted(
