@@ -9,7 +9,7 @@ import msgspec
 
 from holdfast.errors import UsageError
 from holdfast.inspect.reader import JournalReader, ReadRecord
-from holdfast.inspect.timeline import TimelineEntry, timeline
+from holdfast.inspect.timeline import TimelineEntry, timeline, tokens_of
 from holdfast.model import records as r
 from holdfast.model.facts import Fact
 from holdfast.model.messages import Message, message_of
@@ -85,7 +85,7 @@ async def state_of(reader: JournalReader, run: str, step: str = "") -> RunState:
         tuple(f"{run}/{name}" for name in history.steps.questions if name not in history.steps.answers),
         tuple(f"{run}/{name}" for name in history.steps.timers if name not in history.steps.answers),
         tuple(map(message_of, history.messages.undelivered)) if history.messages is not None else (),
-        _spent(records),
+        spent(records),
         started.at if started is not None else 0,
     )
 
@@ -146,12 +146,13 @@ def _reported(fact: r.Reported, source: str, at_ms: int) -> Fact:
     return Fact(fact.name, msgspec.json.decode(fact.value), source, at_ms)
 
 
-def _spent(records: Sequence[r.Record]) -> dict[str, float]:
+def spent(records: Sequence[r.Record]) -> dict[str, float]:
+    """The costs by purpose, in the units that models and tools report; a purpose that cost nothing is left out."""
     made = [record for record in records if isinstance(record, r.DecisionRecorded)]
     ends = [end for record in records if isinstance(end := getattr(record, "end", None), r.End)]
     found = {
         "models": sum(one.cost for one in made),
-        "tokens": float(sum(one.input_tokens + one.output_tokens for one in made)),
+        "tokens": float(sum(map(tokens_of, records))),
         "tools": sum(one.cost for one in ends),
     }
     return {what: cost for what, cost in found.items() if cost}

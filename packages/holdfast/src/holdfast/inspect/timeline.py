@@ -157,7 +157,7 @@ class _TimelineBuilder:
             self.history.add(record)
         self.ended = max(self.ended, record.at)
         self.cost += _cost_of(record)
-        self.tokens += _tokens_of(record)
+        self.tokens += tokens_of(record)
         if is_about_operation(record):
             self._operation(record)
         else:
@@ -505,7 +505,7 @@ def _cost_of(record: r.Record) -> float:
     return getattr(record, "cost", 0.0) + (end.cost if end is not None else 0.0)
 
 
-def _tokens_of(record: r.Record) -> int:
+def tokens_of(record: r.Record) -> int:
     """The tokens of the model's calls that this record holds the usage of."""
     match record:
         case r.DecisionRecorded():

@@ -17,7 +17,7 @@ from holdfast.inspect.contracts import clauses
 from holdfast.inspect.contradictions import relied_on
 from holdfast.inspect.reader import JournalReader
 from holdfast.inspect.render_records import end_text, ruling_text, stored, verdict_text, written_text
-from holdfast.inspect.run_state import RunState, state_of
+from holdfast.inspect.run_state import RunState, spent, state_of
 from holdfast.inspect.text import moment
 from holdfast.model import records as r
 from holdfast.model.contract import Contract
@@ -64,8 +64,8 @@ AGREED: Final = 5
 _ASKS: Final = (r.OperationParked, r.QuestionAsked, r.TransactionParked, r.Contradicted)
 """The records with which an item begins to wait for a person."""
 _READ: Final = (*_ASKS, r.DecisionRecorded, r.Verified, *get_args(Word))
-_COST: Final = "cost"
-"""The field of a call's end that says what it spent; it is stored where it is not 0."""
+_SPENT: Final = ("cost", "before")
+"""The fields of what a call spent, and of the usage of a model's call whose answer was not used."""
 
 
 class PriorDecision(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -148,7 +148,7 @@ async def _records_of(reader: JournalReader, about: LoadedItem) -> list[r.Record
     Those appended since the item was loaded are left out: an answer names this state.
     """
     whole = isinstance(about.subject, r.RunStoppedRecord) or about.contradicted
-    texts = () if whole else tuple(filter(None, (_COST, about.step, about.tool)))
+    texts = () if whole else tuple(filter(None, (*_SPENT, about.step, about.tool)))
     found: list[r.Record] = []
     async for row, record in reader.records(about.run, 0, *(() if whole else _READ), naming=texts):
         if row.seq > about.history.records:
@@ -331,13 +331,8 @@ def _evidence(about: LoadedItem, records: Sequence[r.Record]) -> tuple[str, ...]
 
 
 def _cost(records: Sequence[r.Record]) -> Cost:
-    made = [record for record in records if isinstance(record, r.DecisionRecorded)]
-    ends = [getattr(record, "end", None) for record in records]
-    return Cost(
-        models=sum(one.cost for one in made),
-        tokens=sum(one.input_tokens + one.output_tokens for one in made),
-        tools=sum(end.cost for end in ends if isinstance(end, r.End)),
-    )
+    found = spent(records)
+    return Cost(found.get("models", 0), int(found.get("tokens", 0)), found.get("tools", 0))
 
 
 def _blocked(history: RunHistory, step: str) -> tuple[str, ...]:
