@@ -100,7 +100,7 @@ def test_what_replay_saved(lab: Lab):
     ("text", "problem"),
     [
         ("models: {m: {input: -1, output: 1}}", "prices.yaml has a fault: models.m.input: -1 is below zero"),
-        ("currency: DOLLARS\nmodels: {m: {input: 1, output: 1}}", "currency: 'DOLLARS' is no code of ISO 4217"),
+        ("currency: DOLLARS\nmodels: {m: {input: 1, output: 1}}", "currency: 'DOLLARS' is not an ISO 4217 code"),
         ("- 1", "prices.yaml has a fault: it holds no mapping with models"),
         ("models: {", "it is not YAML"),
         (None, "prices.yaml cannot be read: No such file or directory"),

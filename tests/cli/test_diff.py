@@ -119,6 +119,6 @@ def test_an_outcome_that_a_fork_inherits_is_called_reused(lab: Lab):
 
 def test_a_run_that_does_not_exist_is_named(lab: Lab):
     driven(lab, "ann", "A-1", 5)
-    said = lab("diff", "ann", "nobody-knows")
+    said = lab("diff", "ann", "missing-run")
     assert said.status == 2
-    assert "nobody-knows" in said.err
+    assert "missing-run" in said.err

@@ -97,11 +97,11 @@ def test_a_usage_that_cannot_be_true_has_no_price():
         ),
         (
             {"currency": "EURO", "models": {"m": {"input": 1, "output": 1}}},
-            ("currency: 'EURO' is no code of ISO 4217; did you mean EUR?",),
+            ("currency: 'EURO' is not an ISO 4217 code; did you mean EUR?",),
         ),
         (
             {"currency": 7, "modles": {}, "models": {"m": {"input": 1, "output": 1}}},
-            ("modles: unknown field; did you mean models?", "currency: 7 is no code of ISO 4217"),
+            ("modles: unknown field; did you mean models?", "currency: 7 is not an ISO 4217 code"),
         ),
     ],
 )

@@ -16,6 +16,7 @@ import keyword
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterable, Mapping
 from inspect import Parameter, Signature
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
 import msgspec
@@ -378,26 +379,14 @@ def tool_from_schema(
 
 
 def late_tool(
-    name: str,
-    parameters: Mapping[str, Any],
-    clauses: Mapping[str, Any],
-    *,
-    arguments: Mapping[str, Any] | None = None,
-    description: str = "",
-    asked: bool = False,
+    name: str, parameters: Mapping[str, Any], clauses: Mapping[str, Any], description: str = ""
 ) -> Tool[..., Any]:
-    """A tool whose body comes with each call (`HostedRun.call_body`). `asked` gives it a gate that always asks.
-
-    Given `arguments`, it takes these whatever its parameters say: the host judges them.
-    """
-    schema = _schema_for(parameters, arguments)
-    made = tool_from_schema(_no_body, name=name, parameters=schema, description=description, late=True, **clauses)
-    return gated(made) if asked else made
+    """A tool whose body comes with each call (`HostedRun.call_body`)."""
+    return tool_from_schema(_no_body, name=name, parameters=parameters, description=description, late=True, **clauses)
 
 
-def _schema_for(parameters: Mapping[str, Any], arguments: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    if arguments is None:
-        return parameters
+def schema_of(arguments: Iterable[str], parameters: Mapping[str, Any] = MappingProxyType({})) -> Mapping[str, Any]:
+    """The schema of a tool that takes these arguments whatever its parameters say: the host judges them."""
     properties: dict[str, Any] = {**{one: {} for one in arguments}, **parameters.get("properties", {})}
     return {**parameters, "properties": properties, "required": []}
 
@@ -418,13 +407,16 @@ def described_tool(
 ) -> Tool[..., Any]:
     """A `late_tool` of a host, which describes its tools at each call: made once for each description.
 
-    It is shared by all calls, so nothing (such as a verifier) is declared on it.
+    Given `arguments`, it takes these whatever its parameters say. `asked` gives it a gate that always asks. All calls
+    share it, so nothing (such as a verifier) is declared on it.
     """
-    schema, which = _schema_for(parameters, arguments), (name, description, asked)
+    schema = parameters if arguments is None else schema_of(arguments, parameters)
+    which = name, description, asked
     schema_known, clauses_known, known = _DESCRIBED.get(which, (None, None, None))
     if known is not None and schema_known == schema and clauses_known == clauses:
         return known
-    made = late_tool(name, schema, clauses, description=description, asked=asked)
+    made = late_tool(name, schema, clauses, description)
+    made = gated(made) if asked else made
     if len(_DESCRIBED) >= _MOST_DESCRIBED:
         _DESCRIBED.clear()
     _DESCRIBED[which] = copy.deepcopy(schema), dict(clauses), made

@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Self
 
 from holdfast.agent.call import outcome_of
-from holdfast.agent.hosted import late_tool
+from holdfast.agent.hosted import late_tool, schema_of
 from holdfast.agent.tool import Tool
 from holdfast.engine.active_run.scopes import SCOPE, branch_task
 from holdfast.engine.current_operation import AT, CurrentOperation, current_operation
@@ -46,7 +46,7 @@ def inline_tool(
             f"run.effect({name!r}) does not take effect=: it is for writes",
             next_step='declare a read as a tool: @tool(effect="read")',
         )
-    tool = late_tool(name, {}, clauses, arguments=arguments)
+    tool = late_tool(name, schema_of(arguments), clauses)
     if verify is not None:
         tool.verify(settle_window=settle_window)(verify)
     return tool

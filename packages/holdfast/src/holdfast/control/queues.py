@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
-from typing import TypeAlias, TypedDict, TypeVar
+from typing import Any, TypeAlias, TypedDict, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -19,6 +19,7 @@ from holdfast.engine.queueing import store_submitted
 from holdfast.errors import LimitsChanged, UsageError
 from holdfast.journal.entry_codec import written
 from holdfast.journal.port import Journal, Post, QueuePlace
+from holdfast.model.alike import nearest
 from holdfast.model.ids import NAME_LIMIT, can_name, checked_run_id
 from holdfast.people.policy.judge import PolicyError
 from holdfast.people.policy.policy_files import read_yaml
@@ -27,10 +28,10 @@ from holdfast.queues.limits import (
     HIGHEST,
     LOWEST,
     STREAM,
+    Declaration,
     DeclaredLimits,
     LimitsError,
     contradictions,
-    nearest,
 )
 from holdfast.queues.modes import QueueCommand, QueueMode, QueueWord, command_key
 from holdfast.queues.schedules import QueuesAndSchedules, read_declarations, schedule_faults
@@ -101,22 +102,12 @@ async def submit(
     stored = replace(agent.stored_input(given, engine.identity.secret), by=by)
     _check(how)
 
-    def about(template: str) -> str:
-        named = f"the key of queue {how.queue}"
-        return agent.named(template, given, named, "use another queue") if template else ""
-
     newest = engine.queues.newest or await engine.queues.begin(engine.journal)
     now = engine.environment.clock.wall_ms()
     due = now if how.at is None else max(now, int(how.at.timestamp() * 1000))
     while True:
         try:
-            newest.limits.check_names(how.queue, how.tenant)
-            queue = newest.limits.queue(how.queue)
-            subject, draining = about(queue.key), newest.mode(how.queue).draining is not None
-            place = QueuePlace(
-                how.queue, how.tenant, subject, how.priority, queue.capacity, newest.entry, draining=draining
-            )
-            new = await store_submitted(engine, run, agent, stored, place, due)
+            new = await store_submitted(engine, run, agent, stored, place_in(newest, agent, given, how), due)
         except LimitsChanged:  # the key, the capacity and the names are those of the limits in force
             newest = await engine.queues.begin(engine.journal)
         except UsageError:
@@ -126,6 +117,19 @@ async def submit(
         else:
             engine.came_due.set()
             return Submitted(run, how.queue, new)
+
+
+def place_in(newest: Declaration, agent: Agent[Any, Any], given: Any, how: Submission) -> QueuePlace:
+    """The place of a run on this input in its queue, under these limits.
+
+    Raises `UsageError` for a queue or tenant that is not declared, and where the key of the queue names what the input
+    does not have.
+    """
+    newest.limits.check_names(how.queue, how.tenant)
+    queue = newest.limits.queue(how.queue)
+    about = agent.named(queue.key, given, f"the key of queue {how.queue}", "use another queue") if queue.key else ""
+    draining = newest.mode(how.queue).draining is not None
+    return QueuePlace(how.queue, how.tenant, about, how.priority, queue.capacity, newest.entry, draining=draining)
 
 
 async def steer_queue(engine: Engine, queue: str, word: QueueWord, *, by: str, why: str = "") -> tuple[QueueMode, bool]:

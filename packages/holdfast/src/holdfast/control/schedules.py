@@ -15,18 +15,19 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.agent.agent import Agent
+from holdfast.control.queues import Submission, place_in
 from holdfast.engine.engine import LOG, Engine
 from holdfast.engine.run_start import first_records
 from holdfast.errors import LimitsChanged, QueueDraining, UsageError
 from holdfast.inspect.reader import read_schedules
 from holdfast.journal.backend_rules import FOREVER_MS
 from holdfast.journal.entry_codec import written
-from holdfast.journal.port import Busy, Firing, Post, QueuePlace, RunChange
+from holdfast.journal.port import Busy, Firing, Post, RunChange
 from holdfast.journal.record_codec import encode
 from holdfast.journal.run_log import beginning
 from holdfast.model.system import is_system
 from holdfast.queues.firing_times import MOST_AT_ONCE, Schedule, due, next_moment
-from holdfast.queues.limits import DeclaredLimits, LimitsError
+from holdfast.queues.limits import Declaration, LimitsError
 from holdfast.queues.schedules import (
     STREAM,
     KnownSchedule,
@@ -169,16 +170,12 @@ class Scheduler:
         """Submit the run of one moment. False where the journal refuses the firing."""
         engine, run, agent = self._engine, run_id_of(name, moment), self._agents[schedule.agent]
         newest = engine.queues.newest or await engine.queues.begin(engine.journal)
-        limits = newest.limits
-        limits.check_names(schedule.queue, schedule.tenant)
         given = _input_of(agent, schedule)
+        place = place_in(newest, agent, given, _submission(schedule))
         started, _ = first_records(engine, agent, agent.stored_input(given, engine.identity.secret))
         started = replace(started, queue=schedule.queue, tenant=schedule.tenant, schedule=name, moment=moment)
         change = RunChange("queued", f"in the queue {schedule.queue}", engine.environment.clock.wall_ms(), release=True)
         new = beginning(engine.identity.namespace, run, agent.name, [encode(started)], change, agent.program)
-        about, capacity = _about(agent, given, schedule, limits), limits.queue(schedule.queue).capacity
-        place = QueuePlace(schedule.queue, schedule.tenant, about, schedule.priority, capacity, newest.entry)
-        place = replace(place, draining=newest.mode(schedule.queue).draining is not None)
         new = replace(new, place=place, firing=Firing(name, moment, self._book.entry))
         try:
             claimed = await engine.journal.claim(run, engine.worker.id, new)
@@ -199,17 +196,15 @@ def _input_of(agent: AnyAgent, schedule: Schedule) -> Any:
     return agent.parse_input(msgspec.json.encode(schedule.input))
 
 
-def _about(agent: AnyAgent, given: Any, schedule: Schedule, limits: DeclaredLimits) -> str:
-    """The key of the run in its queue."""
-    template, queue = limits.queue(schedule.queue).key, schedule.queue
-    return agent.named(template, given, f"the key of queue {queue}", "use another queue") if template else ""
+def _submission(schedule: Schedule) -> Submission:
+    return Submission(schedule.queue, schedule.priority, tenant=schedule.tenant)
 
 
 def _input_fault(agent: AnyAgent, schedule: Schedule, engine: Engine) -> str | None:
     try:
         given = _input_of(agent, schedule)
         agent.stored_input(given, engine.identity.secret)
-        _about(agent, given, schedule, engine.queues.limits or DeclaredLimits())
+        place_in(engine.queues.newest or Declaration(), agent, given, _submission(schedule))
     except UsageError as error:
         cause = None if error.__cause__ is None else error.__cause__.__cause__  # the decoder's own sentence
         return error.message if cause is None else f"it does not fit the agent {agent.name}: {cause}"

@@ -4,7 +4,6 @@ The extra of a host (`pip install 'holdfast[pydantic-ai]'`) installs a version t
 """
 
 import contextlib
-import difflib
 import functools
 import re
 from collections.abc import Generator, Iterable
@@ -12,6 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, cast
 
 from holdfast.errors import UsageError
+from holdfast.model.alike import nearest
 
 
 @contextlib.contextmanager
@@ -40,7 +40,7 @@ def check_named(argument: str, named: Iterable[str], tools: Iterable[str]) -> No
     unknown = sorted({*named} - {*known})
     if not unknown:
         return
-    near = [found[0] for one in unknown if (found := difflib.get_close_matches(one, known, 1))]
+    near = [found for one in unknown if (found := nearest(one, known))]
     raise UsageError(
         f"{argument} names tools that are not there: {', '.join(unknown)}",
         known=f"nothing was sent; the tools are {', '.join(known[:20]) or 'none'}",

@@ -16,9 +16,9 @@ from typing import Any, Final, Protocol, cast
 
 import msgspec
 
+from holdfast.model.alike import nearest, unknown_fields
 from holdfast.model.errors import UsageError
 from holdfast.model.usage import Usage
-from holdfast.queues.limits import nearest, unknown_fields
 
 EXACT: Final = Context(prec=60)
 """The arithmetic of amounts: enough digits that no sum or product of prices and tokens is rounded."""
@@ -33,7 +33,7 @@ MOP MRU MUR MVR MWK MXN MYR MZN NAD NGN NIO NOK NPR NZD OMR PAB PEN PGK PHP PKR 
 SCR SDG SEK SGD SHP SLE SOS SRD SSP STN SVC SYP SZL THB TJS TMT TND TOP TRY TTD TWD TZS UAH UGX USD UYU UZS VES VND
 VUV WST XAF XCD XOF XPF YER ZAR ZMW ZWG
 """
-"""The codes of ISO 4217 for money that is in use."""
+"""The ISO 4217 codes of money that is in use."""
 _CURRENCIES: Final = frozenset(_CODES.split())
 
 
@@ -175,11 +175,11 @@ def declared_prices(given: object, where: str) -> DeclaredPrices:
     if not isinstance(given, dict):
         raise PricesError(where, ("it holds no mapping with models",))
     whole = cast("dict[str, Any]", given)
-    faults = list(unknown_fields(map(str, whole), ("version", "currency", "models"), ""))
+    faults = list(unknown_fields(whole, ("version", "currency", "models"), ""))
     currency: object = whole.get("currency", "USD")
     if currency not in _CURRENCIES:
         near = nearest(str(currency).upper(), _CURRENCIES)
-        faults.append(f"currency: {currency!r} is no code of ISO 4217" + (f"; did you mean {near}?" if near else ""))
+        faults.append(f"currency: {currency!r} is not an ISO 4217 code" + (f"; did you mean {near}?" if near else ""))
     models: object = whole.get("models")
     if not isinstance(models, dict) or not models:
         faults.append("models: it is a mapping of names to prices, with at least one model")
@@ -198,7 +198,7 @@ def _price(given: object, where: str, faults: list[str]) -> ModelPrice:
         faults.append(f"{where}: it is a mapping of prices per million tokens, with input and output")
         return ModelPrice(Decimal(0), Decimal(0))
     fields = cast("dict[str, Any]", given)
-    faults += unknown_fields(map(str, fields), kinds, f"{where}.")
+    faults += unknown_fields(fields, kinds, f"{where}.")
     faults += [f"{where}.{name}: it is missing; a free one is 0" for name in kinds[:2] if name not in fields]
     amounts = {kind: _decimal(fields[kind], f"{where}.{kind}", faults) for kind in kinds if kind in fields}
     return ModelPrice(**{"input": Decimal(0), "output": Decimal(0), **amounts})

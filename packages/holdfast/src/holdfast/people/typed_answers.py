@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from difflib import get_close_matches
 from typing import Final, TypeAlias
 
 import msgspec
 
 from holdfast.control.undo import contract_of
 from holdfast.errors import UsageError
+from holdfast.model.alike import nearest
 from holdfast.model.operation import OperationState
 from holdfast.model.records import NOTHING, QuestionAsked, Raw
 from holdfast.model.transaction import TransactionState, around
@@ -145,8 +145,8 @@ def _refused(now: LoadedItem, typed: str, words: tuple[str, ...]) -> UsageError:
     """The error for a word that does not fit: the words that do, and a suggestion where one is spelled alike."""
     if not words:
         return UsageError(f"{now.item} takes no answer now", next_step=f"holdfast show {now.run}")
-    near = get_close_matches(typed.lower(), words, 1)
-    meant = f": did you mean {near[0]}?" if near else ""
+    near = nearest(typed.lower(), words)
+    meant = f": did you mean {near}?" if near else ""
     return UsageError(
         f"{typed!r} does not answer {now.item}{meant}", known=f"it takes: {', '.join(words)}",
         next_step=f"holdfast inbox --item {now.item}",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any, Final, cast
 
 import msgspec
 
+from holdfast.model.alike import nearest, unknown_fields
 from holdfast.model.errors import UsageError
 from holdfast.model.ids import can_name
 from holdfast.policies import milliseconds, written_duration
@@ -186,15 +187,6 @@ def _entry(given: object, kind: type[QueueLimits | ConcurrencyLimit], where: str
     return fields
 
 
-def unknown_fields(fields: Iterable[str], known: Sequence[str], where: str) -> Iterator[str]:
-    """A fault for each field that does not exist."""
-    for name in fields:
-        if name not in known:
-            near = nearest(str(name), known)
-            meant = f"did you mean {near}?" if near else f"choose from: {', '.join(known)}"
-            yield f"{where}{name}: unknown field; {meant}"
-
-
 def _unknown(what: str, name: str, known: list[str], nothing: str = "nothing was submitted") -> UsageError:
     near = nearest(name, known)
     return UsageError(
@@ -202,10 +194,3 @@ def _unknown(what: str, name: str, known: list[str], nothing: str = "nothing was
         known=f"declared {what}s: {', '.join(sorted(known))}; {nothing}",
         next_step=f"did you mean {near}?" if near else f"declare it in queues.yaml, or name another {what}",
     )
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """The known name that is spelled most like this one; empty where none is."""
-    from difflib import get_close_matches  # noqa: PLC0415 - only an error needs it
-
-    return next(iter(get_close_matches(name, known, 1)), "")

@@ -13,11 +13,12 @@ from typing import Any, Final, Literal, cast, get_args
 import msgspec
 from msgspec.structs import replace
 
+from holdfast.model.alike import nearest, unknown_fields
 from holdfast.model.errors import UsageError
 from holdfast.model.ids import can_name
 from holdfast.policies import milliseconds, written_duration
 from holdfast.queues.firing_times import MissedRule, Schedule, next_moment, one_time, zone_of
-from holdfast.queues.limits import HIGHEST, LOWEST, DeclaredLimits, LimitsError, nearest, read_limits, unknown_fields
+from holdfast.queues.limits import HIGHEST, LOWEST, DeclaredLimits, LimitsError, read_limits
 
 STREAM: Final = "schedules"
 """The ledger stream of declarations, and of commands that pause and resume a schedule."""

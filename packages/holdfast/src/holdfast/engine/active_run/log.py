@@ -165,7 +165,7 @@ class RunRecorder:
             self.clear_suspicion()
             return
         self.suspected = False
-        flush = self.journal_log.flush()  # in a context of its own: it is no branch of agent code
+        flush = self.journal_log.flush()  # its task has a context of its own, so it is not a branch of agent code
         self._clearing = asyncio.get_running_loop().create_task(flush, context=contextvars.Context())
         self._clearing.add_done_callback(self._cleared)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any, Final, TypeAlias, cast, get_args
@@ -14,6 +14,7 @@ import msgspec
 
 from holdfast.errors import UsageError
 from holdfast.extensions import INSTALLED, installed_policy
+from holdfast.model.alike import unknown_fields
 from holdfast.model.policy import OnExpiry, Policy, Rule, Word
 from holdfast.people.policy.judge import PolicyError, PolicyJudge, faults_of
 from holdfast.policies import Require, written_duration
@@ -53,7 +54,7 @@ def read_policy(path: Path) -> Policy:
     if not isinstance(given, dict):
         raise PolicyError(str(path), (f"it holds {_kind(given)}, and a policy is a mapping with rules",))
     fields = cast("dict[str, Any]", given)
-    faults: list[str] = list(_unknown(fields, Policy.__struct_fields__, ""))
+    faults: list[str] = list(unknown_fields(fields, Policy.__struct_fields__, ""))
     rules = list(_rules(fields.get("rules", []), faults))
     known = {name: fields[name] for name in Policy.__struct_fields__ if name in fields}
     whole = {"name": path.stem, **known, "rules": rules}
@@ -100,7 +101,7 @@ def _rules(given: object, faults: list[str]) -> Iterator[Rule]:
         fields = cast("dict[str, Any]", one)
         where = f"rule {fields.get('name', number)!r}: "
         before = len(faults)
-        faults.extend(_unknown(fields, Rule.__struct_fields__, where))
+        faults.extend(unknown_fields(fields, Rule.__struct_fields__, where))
         faults.extend(f"{where}{name}: it is missing" for name in ("name", "when", "then") if name not in fields)
         plain = {name: value for name, value in fields.items() if value is not None}
         if isinstance(plain.get("when"), bool):
@@ -122,20 +123,10 @@ def _rules(given: object, faults: list[str]) -> Iterator[Rule]:
 
 def _required(given: dict[str, Any], where: str, faults: list[str]) -> dict[str, Any]:
     """The sign-in that approvers need, with its duration read."""
-    faults.extend(_unknown(given, Require.__struct_fields__, f"{where}require."))
+    faults.extend(unknown_fields(given, Require.__struct_fields__, f"{where}require."))
     if "fresh_sign_in" not in given:
         return given
     return {**given, "fresh_sign_in": _span(given["fresh_sign_in"], f"{where}require.fresh_sign_in", faults)}
-
-
-def _unknown(fields: dict[str, Any], known: Collection[str], where: str) -> Iterator[str]:
-    import difflib  # noqa: PLC0415 - only an error needs it
-
-    for name in fields:
-        if name not in known:
-            near = difflib.get_close_matches(str(name), known, 1)
-            meant = f"did you mean {near[0]}?" if near else f"choose from: {', '.join(known)}"
-            yield f"{where}{name}: unknown field; {meant}"
 
 
 def _span(given: object, where: str, faults: list[str]) -> timedelta:
