@@ -58,10 +58,15 @@ OF_QUEUES: Final = (
 OF_COSTS: Final = ("model/usage.py", "inspect/prices.py", "inspect/costs.py", "cli/costs.py")
 """The places of usage, prices and costs: also later, with a line of their own."""
 
+OF_LOOKING: Final = ("inspect/effects.py", "cli/effects.py")
+"""The places of the views over all runs: also later, with a line of their own."""
+
 
 def runtime() -> list[Path]:
     """The sources without what came later, so that the first lines of the table keep their meaning."""
-    return [path for path in sources() if path not in {*additions(), *adapters(), *of_queues(), *of_costs()}]
+    return [
+        path for path in sources() if path not in {*additions(), *adapters(), *of_queues(), *of_costs(), *of_looking()}
+    ]
 
 
 def additions() -> list[Path]:
@@ -82,6 +87,11 @@ def of_queues() -> list[Path]:
 def of_costs() -> list[Path]:
     """The Python files of usage, prices and costs."""
     return [path for path in sources() if path.relative_to(PACKAGE).as_posix().startswith(OF_COSTS)]
+
+
+def of_looking() -> list[Path]:
+    """The Python files of the views over all runs."""
+    return [path for path in sources() if path.relative_to(PACKAGE).as_posix().startswith(OF_LOOKING)]
 
 
 def product() -> list[Path]:
@@ -240,9 +250,9 @@ MEASURES: Final = (
     # every call of a model in the records of decisions; from 56,200 for reading the modes of queues, and for paused and
     # drained queues in the port and in the journal in memory. Lowered from 56,250 by what conformance tests repeated;
     # from 56,150 for the comparison of two runs, and the runs left in queues; from 56,420 for templates that are parsed
-    # once.
-    Measure("lines of Python that `pip install holdfast` brings", 56_450, 42_000, lambda: lines(runtime())),
-    Measure("files of them", 300, 240, lambda: len(runtime())),
+    # once. Lowered from 56,450, as the search for effects has left for the views over all runs.
+    Measure("lines of Python that `pip install holdfast` brings", 56_210, 42_000, lambda: lines(runtime())),
+    Measure("files of them", 298, 240, lambda: len(runtime())),
     # Raised from 1,600 for the checks of what a model returns and of what a caller passes, for names of calls that are
     # unique within an answer, and for the errors' next steps; from 1,710 for the tokens of summaries; from
     # 1,705 for all tokens that the services count, and the usage of answers that are cut or malformed.
@@ -264,6 +274,8 @@ MEASURES: Final = (
     Measure("lines of queues, beside these", 2_505, 1_000, lambda: lines(of_queues())),
     # Raised from 130 for prices (235), their sums over all runs (290), and the command (160).
     Measure("lines of usage, prices and costs, beside these", 815, 700, lambda: lines(of_costs())),
+    # Raised from 246, the search for effects, for its outcomes, progress and the search by tool (95).
+    Measure("lines of the views over all runs, beside these", 345, 300, lambda: lines(of_looking())),
     # Raised from 8,130 for the console inside a server of the user's own; from 8,155 for submitting runs over HTTP.
     Measure("lines of Python that `holdfast-console` adds", 8_235, 7_500, lambda: lines(product()) - lines(sources())),
     Measure("files of these", 60, 50, lambda: len(product()) - len(sources())),

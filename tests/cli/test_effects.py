@@ -1,9 +1,11 @@
 """`holdfast effects`: one question over all runs."""
 
+import re
 from pathlib import Path
 
 import pytest
 
+from holdfast.inspect import effects as searching
 from tests.cli.lab import Lab
 
 DESK = """
@@ -56,7 +58,7 @@ def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
 
 def found(lab: Lab, *words: str) -> list[str]:
     said = lab("effects", *words, "--json")
-    assert said.status == 0, said.err
+    assert said.status == (0 if said.json["effects"] else 1), said.err
     assert not said.json["more"]
     return [f"{one['operation']} {one['status']}" for one in said.json["effects"]]
 
@@ -92,6 +94,81 @@ def test_people_read_one_line_each_and_the_next_command(lab: Lab):
 
 
 def test_a_question_without_a_condition_is_refused(lab: Lab):
-    said = lab("effects", "--tool", "pay")
+    said = lab("effects", "--agent", "desk")
     assert said.status == 2
-    assert "--key KEY | --to ADDRESS | --text TEXT" in said.remarks
+    assert "--key KEY | --to ADDRESS | --text TEXT | --tool NAME" in said.remarks
+
+
+def test_what_does_not_exist_is_an_exit_status_and_a_sentence(lab: Lab):
+    for condition in ("--key", "--to", "--text", "--tool"):
+        said = lab("effects", condition, "nobody")
+        assert (said.status, said.lines[0]) == (1, "No effect in this journal fits."), condition
+    assert "Searched" not in lab("effects", "--key", "A/1").out, "a business key has an index"
+
+
+def test_case_does_not_count_in_any_language(lab: Lab):
+    for name, word in (("zoe", "Zoë"), ("omega", "Ωμέγα")):
+        fields = f'"order": "{word} {name}", "cents": 1, "body": "Größe {word}"'
+        lab("run", "desk.py:desk", f'{{"name": "{name}", {fields}}}')
+    assert found(lab, "--to", "ZOË ZOE") == ["zoe/pay#1 succeeded"]
+    assert found(lab, "--text", "GRÖßE zO") == ["zoe/mail#1 succeeded"]
+    assert found(lab, "--to", "ωΜΈγα omega") == ["omega/pay#1 succeeded"]
+    assert found(lab, "--text", "Ωμέ", "--tool", "pay") == ["omega/pay#1 succeeded"], "as it is written, without ASCII"
+
+
+@pytest.mark.parametrize(("at_once", "page"), [(1, 1), (3, 2), (7, 1)])
+def test_a_search_in_small_pieces_finds_the_same(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, at_once: int, page: int
+):  # fmt: skip
+    questions = ("--tool", "pay"), ("--tool", "mail"), ("--text", "a"), ("--to", "cid@mail.test")
+    whole = [lab("effects", *one, "--json").json for one in questions]
+    assert all(one["searched"] == one["records"] > 20 for one in whole)
+    monkeypatch.setattr(searching, "_AT_ONCE", at_once)
+    monkeypatch.setattr(searching, "_PAGE", page)
+    monkeypatch.setattr(searching, "_KEPT", 1)
+    assert [lab("effects", *one, "--json").json for one in questions] == whole
+
+
+def test_a_search_ends_where_there_is_enough(lab: Lab, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(searching, "_AT_ONCE", 5)
+    said = lab("effects", "--tool", "pay", "--limit", "1")
+    assert said.lines[0].split()[1] == "cid/pay#1", "the newest"
+    assert re.search(r"^Searched the newest \d+ of \d+ records\.$", said.out, re.MULTILINE)
+    assert said.lines[-1] == "Next: more of them: holdfast effects ... --limit 2"
+
+
+UNDONE = """
+from holdfast import Operation, Run, agent, tool
+
+
+@tool(claim="seat")
+async def book(seat: str) -> str:
+    return seat
+
+
+@book.compensate(restores=True)
+@tool
+async def cancel_seat(operation: Operation[str]) -> str:
+    if operation.result == "9Z":
+        raise TimeoutError("no answer")
+    return "free"
+
+
+@agent(run_id="trip-{seat}")
+async def trip(run: Run, seat: str) -> str:
+    async with run.transaction("trip"):
+        await book(seat)
+        raise ValueError("changed my mind")
+"""
+
+
+def test_an_effect_that_was_undone_is_compensated(lab: Lab):
+    lab.write("trips.py", UNDONE)
+    lab("run", "trips.py:trip", '"1A"')
+    lab("run", "trips.py:trip", '"9Z"')
+    whole = [lab("effects", "--key", seat, "--json").json["effects"][0] for seat in ("1A", "9Z")]
+    assert [one["status"] for one in whole] == ["compensated", "succeeded"], "the other compensation is unknown"
+    assert [bool(one["compensated_by"]) for one in whole] == [True, True]
+    assert all(one["settled_ms"] >= one["at_ms"] > 0 for one in whole)
+    assert "1 effect: 1 compensated." in lab("effects", "--key", "1A").out
+    assert "whether it was undone is open" in lab("effects", "--key", "9Z").out

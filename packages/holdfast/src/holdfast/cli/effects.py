@@ -1,4 +1,4 @@
-"""`holdfast effects`: the effects of all runs with a business key, a recipient or a text."""
+"""`holdfast effects`: the effects of all runs with a business key, a recipient, a tool or a text."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from typing import Final
 import click
 
 from holdfast.cli.common import CommandCall, command
+from holdfast.cli.exit_status import DONE, FAILED
 from holdfast.cli.inputs import read_past
 from holdfast.inspect.effects import EffectQuery, EffectsFound, FoundEffect, find_effects
 from holdfast.inspect.text import ago, count, short
 from holdfast.journal.host import wall_ms
 
 _LIMIT: Final = 50
-_MARKS: Final = {"succeeded": "ok", "failed": "failed", "unknown": "asks", "cancelled": "off"}
+_MARKS: Final = {"succeeded": "ok", "failed": "failed", "unknown": "asks", "cancelled": "off", "compensated": "off"}
 _SHOWN: Final = 60
 
 
@@ -22,38 +23,44 @@ _SHOWN: Final = 60
     examples=(
         "holdfast effects --key ORDER-7",
         "holdfast effects --to ann@mail.test --tool send_email --since 30d",
+        "holdfast effects --tool charge --limit 10",
         "holdfast effects --text 'invoice 4711' --json | jq -r '.effects[].operation'",
     ),
 )
 @click.option("--key", default="", metavar="KEY", help="With this business key.")
 @click.option("--to", default="", metavar="VALUE", help="With an argument of this value, such as an address.")
 @click.option("--text", default="", metavar="TEXT", help="With this text in the arguments or the result.")
-@click.option("--tool", default="", metavar="NAME", help="Only effects of this tool.")
+@click.option("--tool", default="", metavar="NAME", help="Of this tool.")
 @click.option("--agent", default="", metavar="NAME", help="Only effects of this agent's runs.")
 @click.option("--since", default="", metavar="WHEN", help="Only effects begun since then: 2h, 7d, 2027-01-31.")
 @click.option(
     "--limit", default=_LIMIT, show_default=True, metavar="N", type=click.IntRange(1), help="How many to list."
 )
-def effects(call: CommandCall, limit: int, since: str, **wanted: str) -> None:
+def effects(call: CommandCall, limit: int, since: str, **wanted: str) -> int:
     """Find effects over all runs, the newest first.
 
     It answers questions such as "did we mail this customer?". A business key is found
-    at once. The other conditions read every record, which takes seconds for millions.
-    Secrets and redacted values are not in the journal, and are not found.
+    at once. The other conditions read the records, the newest first, until there are
+    enough: less than a second for a million. Secrets and redacted values are not in the
+    journal, and are not found. Exit status 1: no effect fits.
     """
     now = wall_ms()
     query = EffectQuery(**wanted, since_ms=read_past(since, now) if since else 0)
     found = call.read(_found(call, query, limit))
     if call.screen.as_json:
         call.screen.document(found)
-        return
-    call.screen.columns([_line(one, now) for one in found.effects])
-    _sum_up(call, found)
+    else:
+        call.screen.columns([_line(one, now) for one in found.effects])
+        _sum_up(call, found)
+    return DONE if found.effects else FAILED
 
 
 async def _found(call: CommandCall, query: EffectQuery, limit: int) -> EffectsFound:
     async with call.with_raw_reader() as (reader, journal):
-        return await find_effects(reader, journal, query, limit)
+        with call.screen.progress(None) as advance:
+            return await find_effects(
+                reader, journal, query, limit, lambda searched, records: advance(f"{searched:,} of {records:,} records")
+            )
 
 
 def _line(one: FoundEffect, now_ms: int) -> tuple[str, ...]:
@@ -67,9 +74,20 @@ def _sum_up(call: CommandCall, found: EffectsFound) -> None:
     statuses = [one.status for one in found.effects]
     each = ", ".join(f"{statuses.count(status)} {status}" for status in dict.fromkeys(statuses))
     call.screen.line(f"{count(len(statuses), 'effect')}: {each}." if statuses else "No effect in this journal fits.")
+    if found.records:
+        call.screen.line((f"Searched {_of(found.searched, found.records)}.", "dim"))
+    for one in found.effects:
+        if one.compensated_by and one.status != "compensated":
+            remark = f"{one.operation}: whether it was undone is open. Next: holdfast why {one.compensated_by}"
+            call.screen.line((call.screen.located(remark), "yellow"))
     for run in found.unreadable:
         call.screen.note(("Not searched", "yellow"), f": {run} cannot be read. Next: holdfast verify")
     if found.more:
         call.screen.next(f"more of them: holdfast effects ... --limit {2 * len(statuses)}")
     elif found.effects:
         call.screen.next(f"holdfast why {found.effects[0].operation}")
+
+
+def _of(searched: int, records: int) -> str:
+    newest = "" if searched == records else f"the newest {searched:,} of "
+    return newest + count(records, "record")

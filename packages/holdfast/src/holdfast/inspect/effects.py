@@ -1,13 +1,14 @@
-"""Search for effects over all runs: by business key, by the value of an argument, or by a text.
+"""Search for effects over all runs: by business key, by tool, by the value of an argument, or by a text.
 
 A business key is found by its claims in the ledger, however many operations there are. Anything else is searched for in
-the records, the newest first.
+the records, the newest first, until there are enough effects.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
-from typing import Any, Final, cast
+import re
+from collections.abc import AsyncIterator, Callable, Iterable
+from typing import Any, Final, TypeAlias, cast
 
 import msgspec
 
@@ -21,6 +22,7 @@ from holdfast.model import records as r
 from holdfast.model.ids import operation_id, parts_of, split_operation_id, stream
 from holdfast.model.operation import OperationState
 from holdfast.model.records import Raw
+from holdfast.model.run_history import RunHistory
 from holdfast.model.system import is_system
 
 _ABOUT: Final = prefixes_of(
@@ -29,13 +31,23 @@ _ABOUT: Final = prefixes_of(
 )  # fmt: skip
 """The kinds of record that hold the arguments or the result of an operation."""
 _PAGE: Final = 500
+_AT_ONCE: Final = 50_000
+"""How many records are searched between two reports of the progress."""
+_NOT_ASCII: Final = re.compile(r"[^\x00-\x7f]+")
+_TELLING: Final = 3
+"""The length from which on a part of a text is worth searching for."""
+_KEPT: Final = 32
+"""How many histories of runs are kept: the newest effects are often of the same runs."""
+
+Progress: TypeAlias = Callable[[int, int], None]
+"""Told how many records were searched so far, and how many the journal holds."""
 
 
 class EffectQuery(msgspec.Struct, frozen=True):
     """The effects that are wanted: all conditions that are given have to hold.
 
     `key` is a business key, `to` the value of an argument, `text` a part of the arguments or of the result. Case does
-    not count. `since_ms`: begun then or later.
+    not count in `to` and `text`. `since_ms`: begun then or later.
     """
 
     key: str = ""
@@ -47,7 +59,12 @@ class EffectQuery(msgspec.Struct, frozen=True):
 
 
 class FoundEffect(msgspec.Struct, frozen=True):
-    """One operation that fits. `sent` is how often it was attempted; `at_ms` when that began, by the wall clock."""
+    """One operation that fits. `sent` is how often it was attempted; `at_ms` when that began, by the wall clock.
+
+    `status` is the state of the operation; `compensated` where a later one, `compensated_by`, has undone it. With that
+    name and another status, the compensation has not succeeded. `settled_ms` is when the outcome was recorded; 0 where
+    there is none yet.
+    """
 
     operation: str
     run: str
@@ -60,24 +77,36 @@ class FoundEffect(msgspec.Struct, frozen=True):
     title: str
     arguments: Raw
     result: Raw
+    settled_ms: int = 0
+    compensated_by: str = ""
 
 
 class EffectsFound(msgspec.Struct, frozen=True):
-    """The effects, the newest first. `more`: there may be others; `unreadable`: runs whose records cannot be read."""
+    """The effects, the newest first. `more`: there may be others; `unreadable`: runs whose records cannot be read.
+
+    `searched` of the journal's `records` were searched for a text; none are for a business key, which has an index.
+    """
 
     effects: list[FoundEffect]
     more: bool = False
     unreadable: list[str] = []
+    searched: int = 0
+    records: int = 0
 
 
-async def find_effects(reader: JournalReader, journal: Reader, query: EffectQuery, limit: int) -> EffectsFound:
+async def find_effects(
+    reader: JournalReader, journal: Reader, query: EffectQuery, limit: int, progress: Progress = lambda *_: None
+) -> EffectsFound:
     """The newest `limit` operations, of any run, that fit the query. Raises `UsageError` for an empty query."""
-    if not (query.key or query.to or query.text):
+    if not (query.key or query.to or query.text or query.tool):
         raise UsageError(
-            "nothing to look for was given", next_step="holdfast effects --key KEY | --to ADDRESS | --text TEXT"
+            "nothing to look for was given",
+            next_step="holdfast effects --key KEY | --to ADDRESS | --text TEXT | --tool NAME",
         )
-    names = _with_key(journal, query) if query.key else _with_text(journal, query.to or query.text)
+    search = _Search(journal, progress)
+    names = _with_key(journal, query) if query.key else search.named(_text_of(query))
     found: list[FoundEffect] = []
+    histories = _Histories(reader)
     seen, unreadable = set[str](), dict[str, None]()
     async for run, step in names:
         name = operation_id(run, step)
@@ -85,19 +114,33 @@ async def find_effects(reader: JournalReader, journal: Reader, query: EffectQuer
             continue
         seen.add(name)
         try:
-            history, operation = await reader.operation(name)
-            agent = (await reader.row(run)).agent
-        except (ChainBroken, Unreadable):
+            agent, history = await histories.of(run)
+        except (ChainBroken, UnknownRun, Unreadable):
             unreadable[run] = None
             continue
-        except (UsageError, UnknownRun):
-            continue  # a record about an operation that was withdrawn
-        if is_system(agent) or not _fits(query, operation, agent):
+        operation = history.operations.get(step)  # None: the record is about one that was withdrawn
+        if operation is None or is_system(agent) or not _fits(query, operation, agent):
             continue
         if len(found) == limit:
-            return EffectsFound(found, more=True, unreadable=list(unreadable))
-        found.append(_found(history.run, agent, operation))
-    return EffectsFound(found, unreadable=list(unreadable))
+            return EffectsFound(found, True, list(unreadable), search.searched, search.records)
+        found.append(_found(history, agent, operation))
+    return EffectsFound(found, False, list(unreadable), search.searched, search.records)
+
+
+class _Histories:
+    """The histories of the runs that were asked for last."""
+
+    def __init__(self, reader: JournalReader) -> None:
+        self._reader: Final = reader
+        self._kept: dict[str, tuple[str, RunHistory]] = {}
+
+    async def of(self, run: str) -> tuple[str, RunHistory]:
+        """The agent of a run, and its history."""
+        found = self._kept.pop(run, None) or ((await self._reader.row(run)).agent, await self._reader.history(run))
+        self._kept[run] = found
+        if len(self._kept) > _KEPT:
+            del self._kept[next(iter(self._kept))]
+        return found
 
 
 async def _with_key(journal: Reader, query: EffectQuery) -> AsyncIterator[tuple[str, str]]:
@@ -117,29 +160,61 @@ async def _with_key(journal: Reader, query: EffectQuery) -> AsyncIterator[tuple[
         yield split_operation_id(operation)
 
 
-async def _with_text(journal: Reader, text: str) -> AsyncIterator[tuple[str, str]]:
-    """The operations with a record that contains the text."""
-    inside = msgspec.json.encode(text)[1:-1].decode()  # as it stands in the record
-    before: int | None = None
-    while rows := await journal.search(inside, _PAGE, before):
-        for row in rows:
-            if row.body.startswith(_ABOUT):
-                yield row.run, getattr(decode(row.body), "step", "")
-        before = rows[-1].number
+def _text_of(query: EffectQuery) -> str:
+    """The text, as JSON has it, without which no record makes an operation fit.
+
+    The search ignores case in ASCII letters only, so of a text with others their longest part is searched for.
+    """
+    text = _inside(query.to.strip() or query.text)
+    return max(text, *_NOT_ASCII.split(text), key=_worth) if text else f'"tool":{_json(query.tool)}'
+
+
+def _worth(text: str) -> tuple[bool, int]:
+    return text.isascii() and len(text) >= _TELLING, len(text)
+
+
+def _json(text: str) -> str:
+    return msgspec.json.encode(text).decode()
+
+
+def _inside(text: str) -> str:
+    return _json(text)[1:-1]
+
+
+class _Search:
+    """A search through the records, the newest first, and how far it has come."""
+
+    def __init__(self, journal: Reader, progress: Progress) -> None:
+        self._journal: Final = journal
+        self._progress: Final = progress
+        self.searched = self.records = 0
+
+    async def named(self, text: str) -> AsyncIterator[tuple[str, str]]:
+        """The operations with a record that contains the text."""
+        self.records = (await self._journal.head()).records
+        while left := self.records - self.searched:
+            numbers = range(max(1, left + 1 - _AT_ONCE), left + 1)
+            rows = await self._journal.search(text, numbers, _PAGE)
+            for row in rows:
+                self.searched = self.records + 1 - row.number
+                if row.body.startswith(_ABOUT):
+                    yield row.run, getattr(decode(row.body), "step", "")
+            if len(rows) < _PAGE:
+                self.searched = self.records + 1 - numbers.start
+            self._progress(self.searched, self.records)
 
 
 def _fits(query: EffectQuery, operation: OperationState, agent: str) -> bool:
     intent = operation.intent
     values = list(_values(msgspec.json.decode(intent.arguments)))
     whole = f"{bytes(intent.arguments).decode()}\n{bytes(operation.settlement.result).decode()}"
-    inside = msgspec.json.encode(query.text)[1:-1].decode()
     return (
         query.key in {"", intent.claim}
         and query.tool in {"", intent.tool}
         and query.agent in {"", agent}
         and _begun_ms(operation) >= query.since_ms
         and (not query.to or _plain(query.to) in map(_plain, values))
-        and (not query.text or _plain(inside) in _plain(whole))
+        and (not query.text or _plain(_inside(query.text)) in _plain(whole))
     )
 
 
@@ -163,9 +238,13 @@ def _values(value: Any) -> Iterable[str]:
             yield str(value)
 
 
-def _found(run: str, agent: str, operation: OperationState) -> FoundEffect:
-    intent = operation.intent
+def _found(history: RunHistory, agent: str, operation: OperationState) -> FoundEffect:
+    intent, settled = operation.intent, operation.settlement
+    undoing = history.operations.get(operation.links.compensated_by)
+    undone = undoing is not None and undoing.phase == "succeeded" and operation.landed
     return FoundEffect(
-        operation_id(run, operation.step), run, agent, intent.tool, operation.phase, len(operation.attempts),
-        _begun_ms(operation), intent.claim, intent.title, intent.arguments, operation.settlement.result,
+        operation_id(history.run, operation.step), history.run, agent, intent.tool,
+        "compensated" if undone else operation.phase, len(operation.attempts), _begun_ms(operation), intent.claim,
+        intent.title, intent.arguments, settled.result, settled.at if operation.settled else 0,
+        "" if undoing is None else operation_id(history.run, undoing.step),
     )  # fmt: skip

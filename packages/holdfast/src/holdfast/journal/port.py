@@ -522,11 +522,10 @@ class Reader(Journal, Protocol):
         """The first stream of the ledger whose name comes after that text; empty if there is none."""
         ...
 
-    async def search(self, text: str, limit: int, before: int | None = None) -> list[FoundRecord]:
-        """The newest records, of any run, whose bodies contain this text; case does not count in ASCII letters.
+    async def search(self, text: str, numbers: range, limit: int) -> list[FoundRecord]:
+        """The newest `limit` records with these numbers, of any run, whose bodies contain this text.
 
-        `before` continues with the older ones than that number. Every record is read, so it takes seconds where there
-        are millions.
+        Case does not count in ASCII letters. Every record is read, down to the last one that is returned.
         """
         ...
 

@@ -224,8 +224,8 @@ class SqliteReader:
     async def next_stream(self, after: str) -> str:
         return self._read(lambda database: ledger.next_stream(database, after))
 
-    async def search(self, text: str, limit: int, before: int | None = None) -> list[FoundRecord]:
-        return self._read(lambda database: runs.search(database, text, limit, before))
+    async def search(self, text: str, numbers: range, limit: int) -> list[FoundRecord]:
+        return self._read(lambda database: runs.search(database, text, numbers, limit))
 
     async def hints(self, prefix: str) -> dict[str, bytes]:
         return self._read(lambda database: ledger.hints_below(database, prefix))

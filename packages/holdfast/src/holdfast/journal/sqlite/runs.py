@@ -310,16 +310,16 @@ def _run_row(row: tuple[Value, ...]) -> RunRow:
 _CONTAINING: Final = (  # a large body lies beside its row
     "select record.id, name, cast(record.body as blob) from record join run on run.id = record.run"
     " left join payload on length(record.content) = ? and payload.digest = substr(record.content, 13, 64)"
-    " where record.id < ? and coalesce(payload.body, record.content) like ? escape '\\' order by record.id desc limit ?"
+    " where record.id between ? and ? and coalesce(payload.body, record.content) like ? escape '\\'"
+    " order by record.id desc limit ?"
 )
 _WILD: Final = re.compile(r"([%_\\])")
 
 
-def search(database: Database, text: str, limit: int, before: int | None) -> list[FoundRecord]:
+def search(database: Database, text: str, numbers: range, limit: int) -> list[FoundRecord]:
     """The newest records whose bodies contain a text; see `Reader.search`."""
     plain = _WILD.sub(r"\\\1", text)
-    last = before if before is not None else FOREVER_MS
-    found = database.rows(_CONTAINING, (POINTER_SIZE, last, f"%{plain}%", limit))
+    found = database.rows(_CONTAINING, (POINTER_SIZE, numbers.start, numbers.stop - 1, f"%{plain}%", limit))
     return [
         FoundRecord(number, run, read_body(database, body))
         for number, run, body in cast("list[tuple[int, str, bytes]]", found)
