@@ -45,13 +45,16 @@ def serve_desk(
     agents: Sequence[Agent[Any, Any]],
     act: Callable[[Holdfast, str], Awaitable[object]],
     policy: Callable[[str], Policy] | None = None,
+    telemetry: Callable[[], Any] = tuple,
 ) -> None:
     """Live by the plans that come in: `act` on the app, and leave what was heard and which points were reached."""
 
     async def live(what: str, journal: str, points: Points) -> object:
         environment, rules = replace(system_environment(), crash=points), policy and policy(what)
         watched = WatchedJournal(journal, points)
-        async with Holdfast(watched, agents=agents, policy=rules, environment=environment, recover=False) as app:
+        async with Holdfast(
+            watched, agents=agents, policy=rules, environment=environment, recover=False, telemetry=telemetry()
+        ) as app:
             return await act(app, what)
 
     def child(what: str, journal: str, point: str, number: int) -> None:
@@ -71,6 +74,7 @@ class Case:
 
     def __init__(self, lives: Forks, place: Path) -> None:
         self._lives = lives
+        self.place = place
         self._journal = place / "desk.db"
         place.mkdir(exist_ok=True)
         for left in place.iterdir():

@@ -29,6 +29,7 @@ FLOORS = {
     "control": 4,
     "people": 4,
     "webhooks": 4,
+    "telemetry": 4,
     "extensions": 4,
     "cli": 5,
     "hosts": 5,

@@ -110,11 +110,19 @@ class Lab:
     @contextlib.asynccontextmanager
     async def app(
         self, *agents: Any, tools: Any = (), crash: CrashPoints | None = None, threads: Threads | None = None,
-        recover: bool = False, reach: Any = None, policy: Any = None, **settings: int,
+        recover: bool = False, reach: Any = None, policy: Any = None, telemetry: Any = (), **settings: int,
     ) -> AsyncGenerator[Holdfast]:  # fmt: skip
         """An app in a process of its own. Its process is `lab.processes[-1]` while it opens."""
         app = self.make(
-            *agents, tools=tools, crash=crash, threads=threads, recover=recover, reach=reach, policy=policy, **settings
+            *agents,
+            tools=tools,
+            crash=crash,
+            threads=threads,
+            recover=recover,
+            reach=reach,
+            policy=policy,
+            telemetry=telemetry,
+            **settings,
         )
         process = self.processes[-1]
         await app.open()
@@ -132,7 +140,7 @@ class Lab:
 
     def make(
         self, *agents: Any, tools: Any = (), crash: CrashPoints | None = None, threads: Threads | None = None,
-        recover: bool = False, reach: Any = None, policy: Any = None, **settings: int,
+        recover: bool = False, reach: Any = None, policy: Any = None, telemetry: Any = (), **settings: int,
     ) -> Holdfast:  # fmt: skip
         number = len(self.processes) + 1
         process = Process(self.journal, f"w{number}")
@@ -141,7 +149,7 @@ class Lab:
         self.processes.append(process)
         return Holdfast(
             process, agents=agents, tools=tools, settings=Settings(**settings), recover=recover, reach=reach,
-            policy=policy,
+            policy=policy, telemetry=telemetry,
             environment=self.environment(number, crash, threads), worker=lambda _: Worker(process.worker),
         )  # fmt: skip
 

@@ -58,6 +58,7 @@ from holdfast.model.webhooks import TOOL as WEBHOOK
 from holdfast.people.policy.judge import threshold_positions
 from holdfast.people.policy.policy_files import judge_of
 from holdfast.queues.limits import DEFAULT
+from holdfast.telemetry.following import Follower, followed
 from holdfast.webhooks.notifier import Notifier, Tools
 
 if TYPE_CHECKING:
@@ -128,8 +129,9 @@ class Holdfast:
     While the app is open, it also drives runs of its agents that were abandoned or are due, unless `recover=False`.
     `reach` says who is notified when a person is asked: channels, a `Reach`, or the path of a `reach.yaml`. It needs
     `holdfast-console`. `queues` are the limits of the queues to which runs are submitted, or the YAML file that
-    declares them and the schedules; every process that uses this journal applies them. `settings`, `environment` and
-    `worker` are for tests and unusual deployments.
+    declares them and the schedules; every process that uses this journal applies them. `telemetry` traces or measures
+    the runs: `OpenTelemetry()`, `Prometheus()`, or both in a list. `settings`, `environment` and `worker` are for tests
+    and unusual deployments.
     """
 
     def __init__(
@@ -145,13 +147,14 @@ class Holdfast:
         recover: bool = True,
         reach: Reachable | None = None,
         queues: LimitsSource | None = None,
+        telemetry: Follower | Iterable[Follower] = (),
     ) -> None:
         self._address: Address | None = None
         if isinstance(journal, (str, os.PathLike, Address)):
             self._address = address_of(journal)
             journal = self._address.journal()
-        self._journal: Journal = journal
         self._environment = environment or system_environment()
+        self._journal, self._tracing = followed(journal, self._environment, telemetry)
         self._settings = settings or Settings()
         self._worker = worker or _this_process
         self._recovers = recover
@@ -185,7 +188,7 @@ class Holdfast:
         tools = Tools(self.tools, makers)
         agents = {**self.agents, **self._system}
         engine = notifier.engine = Engine(self._journal, self._environment, self._settings, tools, agents, self._worker)
-        engine.policy = self.judge
+        engine.policy, engine.tracing = self.judge, self._tracing
         try:
             await engine.open()
             if self._declared.limits is not None:

@@ -97,6 +97,8 @@ def start_call(
     driver.current = current
     context = contextvars.copy_context()
     context.run(_enter, current, process.resolver, active.masks.reveal)
+    if process.tracing is not None:
+        context.run(process.tracing.calling, current)
     first = leading_arguments(driver) if intent.serves else ()
     call = begin_call(tool.body, arguments, first, process.environment, context, over)
     process.calls.open.add(call)

@@ -19,7 +19,7 @@ from holdfast.engine.housekeeping import Housekeeping
 from holdfast.engine.outbox import Outbox
 from holdfast.engine.settings import Settings
 from holdfast.engine.suspension import LedgerWatch
-from holdfast.engine.tool_protocol import AgentCode, PolicyCode, ToolCode
+from holdfast.engine.tool_protocol import AgentCode, PolicyCode, ToolCode, Tracing
 from holdfast.errors import HoldfastError, JournalError, JournalUnavailable, LeaseLost, Unreadable
 from holdfast.journal.entry_codec import read, readable, set_aside, written
 from holdfast.journal.port import (
@@ -48,7 +48,7 @@ LOG: Final = logging.getLogger("holdfast")
 class Process:
     """State shared by the runs of one process: its journal, tools, environment, leases and begun calls.
 
-    `policy` is set before the journal is opened, `identity` when it is.
+    `policy` and `tracing` are set before the journal is opened, `identity` when it is.
     """
 
     def __init__(
@@ -69,6 +69,7 @@ class Process:
         self.identity: Identity = Identity("", b"", "")
         self.resolver = resolver_from(os.environ)
         self.policy: PolicyCode | None = None
+        self.tracing: Tracing | None = None
         self.policies_archived: Final[set[str]] = set()  # versions whose text is in the journal, as far as is known
         self.breakers: Final = Breakers(journal, environment.clock, tools)
         self.pauses: dict[str, str] = {}

@@ -30,6 +30,7 @@ from holdfast.engine.run_start import (
     number_of_claim,
     record_claim,
     release,
+    traced,
 )
 from holdfast.engine.sealing import abandon
 from holdfast.engine.steps import drive_open_operations
@@ -105,7 +106,8 @@ async def drive_run(
     new = None
     if agent is not None and given is not None:
         # In the commit of the claim: if this process dies at any point, the run can be driven, resumed and cancelled.
-        begun = first_records(engine, agent, given)
+        started, claim = first_records(engine, agent, given)
+        begun = started, traced(engine, run, started, claim)
         bodies = [encode(record) for record in begun]
         new = beginning(engine.identity.namespace, run, agent.name, bodies, program=agent.program)
     claimed = engine.queues.slots.pop(run, None) or await engine.leases.claim(run, new)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 def first_records(engine: Process, agent: AgentCode, given: Input) -> tuple[r.RunStarted, r.Claimed]:
-    """The records of a new run: its start, and that this process has claimed it."""
+    """The records of a new run: its start, and that this process claims it."""
     now, wall = engine.journal.now(), engine.environment.clock.wall_ms()
     started = r.RunStarted(
         agent=agent.name,
@@ -34,10 +34,18 @@ def first_records(engine: Process, agent: AgentCode, given: Input) -> tuple[r.Ru
         version=agent.version,
         by=given.by,
         program=agent.program,
+        trace="" if engine.tracing is None else engine.tracing.caller(),
         at=wall,
         up=now.ms,
     )
     return started, r.Claimed(worker=engine.worker.id, token=1, boot=now.boot, number=1, at=wall, up=now.ms)
+
+
+def traced(engine: Process, run: str, started: r.RunStarted | None, claim: r.Claimed, before: str = "") -> r.Claimed:
+    """The claim with the trace context of what follows it; `before` is that of the claim before it."""
+    if engine.tracing is None or started is None:
+        return claim
+    return msgspec.structs.replace(claim, trace=engine.tracing.claimed(run, started, claim, before))
 
 
 def agent_of(engine: Engine, history: RunHistory, agent: AgentCode | None) -> AgentCode:
@@ -164,6 +172,8 @@ async def record_claim(active: ActiveRun, claimed: LeaseGranted, number: int) ->
         number=number,
         **active.log.stamp(),
     )
+    before = next(reversed(history.ownership.owners.values())).trace if history.ownership.owners else ""
+    claim = traced(engine, history.run, history.lifecycle.started, claim, before)
     suspicious = history.ownership.claims_without_progress > 0 or claimed.lease.token > claimed.last.token + 1
     active.log.buffer(claim)
     if suspicious:

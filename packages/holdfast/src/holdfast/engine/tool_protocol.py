@@ -1,4 +1,4 @@
-"""The engine's interface to tools, agents and policies."""
+"""The engine's interface to tools, agents, policies and tracing."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from holdfast.model.contract import Contract
 from holdfast.model.policy import Draw, PolicyFacts, Ruling
 
 if TYPE_CHECKING:
+    from holdfast.engine.current_operation import CurrentOperation
     from holdfast.errors import Ambiguous, KeyInProgress, NotSent, Rejected
-    from holdfast.model.records import Intent
+    from holdfast.model.records import Claimed, Intent, RunStarted
 
 _NOT_RUN: Final = (CoroutineType, GeneratorType, AsyncGeneratorType)
 
@@ -228,6 +229,29 @@ class PolicyCode(Protocol):
 
     def ruling(self, facts: PolicyFacts, arguments: Mapping[str, Any], draw: Draw, /) -> Ruling:
         """The ruling of the policy. Total: a case that cannot be judged asks a person."""
+        ...
+
+
+class Tracing(Protocol):
+    """Follows runs, where an app traces them. Nothing waits for it, and its methods raise nothing.
+
+    A trace context is a text that is stored with the run, and means nothing to the engine.
+    """
+
+    def caller(self) -> str:
+        """The trace context of the code that asks for a run now; empty if there is none."""
+        ...
+
+    def claimed(self, run: str, started: RunStarted, claim: Claimed, before: str, /) -> str:
+        """The trace context of what this process is about to do with the run, for the record of its claim.
+
+        Called in the task that drives the run. `before` is the context of the claim before this one. A `claim` under
+        the token 1 creates the run, and may still be refused.
+        """
+        ...
+
+    def calling(self, current: CurrentOperation, /) -> None:
+        """A tool is about to be called. Called in the context in which it runs."""
         ...
 
 

@@ -18,7 +18,8 @@ class RunStarted(Stamped, frozen=True):
     """The start of a run: its agent, its input, the version of the agent's code, and the person who asked for it.
 
     `program` is the program that the agent belongs to; empty for the runtime's own agents. A submitted run has a
-    `queue` and may have a `tenant`. One that a schedule submitted has its name and the moment of the firing.
+    `queue` and may have a `tenant`. One that a schedule submitted has its name and the moment of the firing. `trace` is
+    the trace context of the code that asked for the run, if it was traced (a W3C traceparent).
     """
 
     agent: str
@@ -31,15 +32,20 @@ class RunStarted(Stamped, frozen=True):
     tenant: str = ""
     schedule: str = ""
     moment: int = 0
+    trace: str = ""
 
 
 class Claimed(Stamped, frozen=True):
-    """A worker took the lease. `boot` names the clock of every `up` that follows."""
+    """A worker took the lease. `boot` names the clock of every `up` that follows.
+
+    `trace` is the trace context of what this worker does with the run, if the run is traced.
+    """
 
     worker: str
     token: int
     boot: str
     number: int = 1  # owners since the last progress, including this one, without those known to be alive
+    trace: str = ""
 
 
 class ContractStored(Stamped, frozen=True):

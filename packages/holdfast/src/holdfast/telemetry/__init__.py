@@ -1,0 +1,21 @@
+"""Traces of the runs of an app, made of what its journal has recorded.
+
+`spans` turns records into spans, and `following` hands those of committed records to a follower. `opentelemetry` is
+one; `conventions` alone knows the names that OpenTelemetry gives to things. The engine imports none of them.
+"""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from holdfast.telemetry.opentelemetry import OpenTelemetry
+
+__all__ = ["OpenTelemetry"]
+
+
+def __getattr__(name: str) -> object:
+    """Import a follower when it is used: each needs a library that is an extra."""
+    if name == "OpenTelemetry":
+        from holdfast.telemetry.opentelemetry import OpenTelemetry  # noqa: PLC0415 - see above
+
+        return OpenTelemetry
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,267 @@
+"""Followers of the runs that a process drives: what became durable is handed to them, and nothing waits for them.
+
+The journal of the app is wrapped. A record counts once its commit has returned, or once a later commit of its run has.
+Some time after that, records are turned into spans and given to the followers in a thread of their own, so that a slow
+exporter holds back neither the journal nor the event loop. A backlog is bounded: records beyond it are dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection, Iterable, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple, Protocol, cast
+
+from holdfast.engine.environment import Environment
+from holdfast.engine.tool_protocol import Tracing
+from holdfast.errors import JournalError, LedgerTaken, RecordRefused
+from holdfast.journal.port import Busy, Identity, Journal, LeaseGranted, NewRun, Row, Write
+from holdfast.journal.record_codec import decode_all
+from holdfast.telemetry.spans import RunSpans, SpanValue
+
+LOG: Final = logging.getLogger("holdfast")
+DELAY_S: Final = 0.1
+"""The time from a commit until its records are given on, with all that came meanwhile."""
+BACKLOG: Final = 20_000
+"""The number of records that may wait. Beyond it the newest are dropped."""
+CLOSE_S: Final = 5.0
+"""How long a process that ends waits for its followers."""
+_PAGE: Final = 1000
+
+
+class Drive(NamedTuple):
+    """The work of one process on a run under one lease."""
+
+    run: str
+    token: int
+
+
+class Follower(Protocol):
+    """Receives the spans of the runs that this process drives. Its methods are called in any thread, one at a time."""
+
+    @property
+    def contents(self) -> bool:
+        """True if spans hold arguments and results."""
+        ...
+
+    @property
+    def tracing(self) -> Tracing | None:
+        """Its part in the engine, if it has one."""
+        ...
+
+    def begin(self, environment: Environment) -> None:
+        """An app is made that it follows. Raises `UsageError` where that is not possible."""
+        ...
+
+    def opened(self, namespace: str) -> None:
+        """The journal is open. Its namespace is part of what makes a run's name unique."""
+        ...
+
+    def forget(self, drive: Drive) -> None:
+        """Nothing of this drive comes any more, and how it ended is not said: the claim was refused, say."""
+        ...
+
+    def ended(self, drive: Drive, spans: Sequence[SpanValue]) -> None:
+        """These spans have ended."""
+        ...
+
+    def released(self, drive: Drive, at_ms: int, ending: tuple[str, str]) -> None:
+        """The run was given back, with this status and class of error; after it nothing of this drive comes."""
+        ...
+
+    def committed(self, seconds: float, records: int) -> None:
+        """An append of so many records has become durable. Called in the event loop: it does next to nothing."""
+        ...
+
+
+class _Noted(NamedTuple):
+    """Durable rows of one drive. `over` is the moment and the class of error with which it ended, if it has."""
+
+    drive: Drive
+    rows: tuple[Row, ...]
+    over: tuple[int, str] | None = None
+
+
+class FollowedJournal:
+    """A journal whose records are also given to followers. Everything else goes straight to the journal."""
+
+    def __init__(self, journal: Journal, environment: Environment, follower: Follower) -> None:
+        self._journal: Final = journal
+        self._environment: Final = environment
+        self._follower: Final = follower
+        self._riding: dict[Drive, list[Row]] = {}
+        self._created: set[Drive] = set()  # runs that this process has created, and drives since
+        self._queue: list[_Noted] = []
+        self._waiting = 0
+        self._dropped = 0
+        self._giving: asyncio.Task[None] | None = None
+        self._spans: Final[dict[Drive, _Position]] = {}
+        self._failed = False
+        self.now: Final = journal.now
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._journal, name)
+
+    # --- what is followed ----------------------------------------------------------------------------------------
+
+    async def open(self) -> Identity:
+        """As `Journal.open`."""
+        identity = await self._journal.open()
+        self._follower.opened(identity.namespace)
+        return identity
+
+    async def close(self) -> None:
+        """Give on what is left, for no longer than `CLOSE_S`, and close the journal."""
+        if (giving := self._giving) is not None:
+            await asyncio.wait({giving}, timeout=CLOSE_S)
+            giving.cancel()
+        await self._journal.close()
+
+    async def claim(self, run: str, worker: str, new: NewRun | None = None) -> LeaseGranted | Busy | None:
+        """As `Journal.claim`."""
+        found: LeaseGranted | Busy | None = None
+        try:
+            found = await self._journal.claim(run, worker, new)
+        finally:
+            drive = Drive(run, 1)
+            if isinstance(found, LeaseGranted) and found.fresh:
+                if new is not None and new.change is None:
+                    self._created.add(drive)
+                    self._note(_Noted(drive, new.rows))
+            elif new is not None and drive not in self._created:
+                self._follower.forget(drive)
+        return found
+
+    async def append(self, write: Write) -> None:
+        """As `Journal.append`."""
+        drive, loop = Drive(write.lease.run, write.lease.token), asyncio.get_running_loop()
+        began = loop.time()
+        try:
+            await self._journal.append(write)
+        except (LedgerTaken, RecordRefused):
+            raise
+        except JournalError as error:
+            self._riding.pop(drive, None)
+            self._note(_Noted(drive, (), (self._environment.clock.wall_ms(), type(error).__name__)))
+            raise
+        self._follower.committed(loop.time() - began, len(write.rows))
+        rode = self._riding.pop(drive, ())
+        over = (self._environment.clock.wall_ms(), "") if write.change is not None and write.change.release else None
+        if rode or write.rows or over is not None:
+            self._note(_Noted(drive, (*rode, *write.rows), over))
+
+    def ride(self, write: Write) -> None:
+        """As `Journal.ride`. What rides is durable once a later append of its run is."""
+        self._journal.ride(write)
+        riding = self._riding.setdefault(Drive(write.lease.run, write.lease.token), [])
+        riding.extend(write.rows)
+        if len(riding) > _PAGE:
+            riding.clear()  # they are read back from the journal then
+
+    # --- giving on -------------------------------------------------------------------------------------------------
+
+    def _note(self, noted: _Noted) -> None:
+        if noted.over is not None:
+            self._created.discard(noted.drive)
+        if self._waiting + len(noted.rows) > BACKLOG:
+            if not self._dropped:
+                LOG.warning("telemetry falls behind: some records are left out. Runs are not affected")
+            self._dropped += len(noted.rows)
+            noted = noted._replace(rows=())
+        self._waiting += len(noted.rows)
+        if len(self._queue) < BACKLOG:
+            self._queue.append(noted)
+        elif noted.over is not None:
+            self._follower.forget(noted.drive)
+        if self._giving is None:
+            self._giving = asyncio.get_running_loop().create_task(self._give_on(), name="holdfast-telemetry")
+            self._giving.add_done_callback(self._given)
+
+    def _given(self, task: asyncio.Task[None]) -> None:
+        self._giving = None
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._warn(error)
+
+    async def _give_on(self) -> None:
+        """Give on what waits, after a while or when the process ends."""
+        await self._environment.clock.sleep(DELAY_S)
+        while self._queue:
+            batch, self._queue = self._queue, []
+            whole = [await self._with_missing(noted) for noted in batch]
+            await self._environment.threads.call(partial(self._give, whole))
+            self._waiting -= sum(len(noted.rows) for noted in batch)
+            self._dropped = self._dropped if self._waiting else 0
+
+    async def _with_missing(self, noted: _Noted) -> _Noted:
+        """With the rows before these that were not noted: those of earlier owners, and what was dropped."""
+        position = self._spans.get(noted.drive)
+        if position is None:
+            position = self._spans[noted.drive] = _Position(noted.drive, contents=self._follower.contents)
+        if not noted.rows:
+            return noted
+        missing: list[Row] = []
+        first, noted_until = noted.rows[0].seq, position.seq
+        try:
+            while noted_until + 1 < first:
+                rows = await self._journal.read(noted.drive.run, noted_until, min(_PAGE, first - noted_until - 1))
+                if not rows:
+                    break
+                missing += rows
+                noted_until = rows[-1].seq
+        except JournalError as error:
+            self._warn(error)
+        position.seq = noted.rows[-1].seq
+        return noted._replace(rows=(*missing, *noted.rows))
+
+    def _give(self, batch: Collection[_Noted]) -> None:
+        """Give one batch to the follower. Called in a thread of its own; whatever it raises is logged once."""
+        for noted in batch:
+            try:
+                self._give_one(noted)
+            except Exception as error:  # noqa: BLE001 - an exporter may raise anything, and no run fails for it
+                self._warn(error)
+
+    def _give_one(self, noted: _Noted) -> None:
+        position = self._spans[noted.drive]
+        ended: list[SpanValue] = []
+        for row, record in zip(noted.rows, decode_all(row.body for row in noted.rows), strict=True):
+            spans = position.spans.add(record)
+            if row.token == noted.drive.token:  # those of an earlier owner were given by its own process
+                ended += spans
+        if ended:
+            self._follower.ended(noted.drive, ended)
+        if noted.over is not None:
+            at, error = noted.over
+            self._spans.pop(noted.drive, None)
+            status, reason = position.spans.ending
+            self._follower.released(noted.drive, at, ("lost", error) if error else (status, reason))
+
+    def _warn(self, error: BaseException) -> None:
+        if not self._failed:
+            self._failed = True
+            LOG.warning("telemetry failed (said once): %s: %s. Runs are not affected", type(error).__name__, error)
+
+
+class _Position:
+    """How far one drive was read."""
+
+    def __init__(self, drive: Drive, *, contents: bool) -> None:
+        self.spans: Final = RunSpans(drive.run, contents=contents)
+        self.seq = 0
+
+
+def followed(
+    journal: Journal, environment: Environment, followers: Follower | Iterable[Follower]
+) -> tuple[Journal, Tracing | None]:
+    """The journal with its followers, and the part that one of them has in the engine.
+
+    Raises `UsageError` where a follower cannot follow.
+    """
+    tracing: Tracing | None = None
+    for follower in followers if isinstance(followers, Iterable) else (followers,):
+        follower.begin(environment)
+        # It has every method of a journal: those that it does not define are the journal's own.
+        journal = cast("Journal", FollowedJournal(journal, environment, follower))
+        tracing = tracing or follower.tracing
+    return journal, tracing

@@ -1,0 +1,277 @@
+"""Traces of runs with OpenTelemetry, by its API alone: the application configures the SDK and its exporters.
+
+The trace of a run follows from its name, so the process that continues a run after a crash or a long wait continues the
+trace. Each process that drives the run has a span of its own, linked to that of the process before and to the code that
+asked for the run. Spans get the times of the records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from holdfast.errors import UsageError
+from holdfast.model.ids import operation_id
+from holdfast.telemetry import conventions as c
+from holdfast.telemetry.following import LOG, Drive
+from holdfast.telemetry.spans import SpanValue
+
+try:
+    from opentelemetry import context as context_api
+    from opentelemetry import metrics, trace
+except ImportError as error:
+    raise UsageError(
+        "tracing needs the OpenTelemetry API, which is not installed",
+        known=f"{type(error).__name__}: {error}",
+        next_step="pip install 'holdfast[otel]'",
+    ) from error
+
+if TYPE_CHECKING:
+    from opentelemetry.context import Context
+    from opentelemetry.trace import Link, Span, SpanContext
+
+    from holdfast.engine.current_operation import CurrentOperation
+    from holdfast.engine.environment import Environment
+    from holdfast.model.records import Claimed, RunStarted
+
+SCOPE: Final = "holdfast"
+"""The name of the instrumentation scope of all spans and metrics."""
+_MS: Final = 1_000_000
+
+
+class _Piece(msgspec.Struct, eq=False):
+    """The span of one drive of a run, the context that its spans begin in, and the attempts that are under way."""
+
+    span: Span
+    context: Context
+    start_ms: int
+    root: Context
+    live: dict[tuple[str, int], Span] = {}
+    failed_reads: list[tuple[Span, int]] = []
+
+
+class OpenTelemetry:
+    """Traces the runs of an app: `Holdfast(..., telemetry=OpenTelemetry())`.
+
+    With `contents`, arguments and results of tools and answers of models are attributes, as the journal stores them:
+    without secrets and redacted values. `sample` is the share of runs that are traced, from 0 to 1; all processes
+    decide alike about a run. A run that traced code asks for is traced if that trace is. The providers are those that
+    the application has set, unless others are given.
+
+    Raises `UsageError` for a share outside of these bounds.
+    """
+
+    def __init__(
+        self,
+        *,
+        contents: bool = False,
+        sample: float = 1.0,
+        tracer_provider: trace.TracerProvider | None = None,
+        meter_provider: metrics.MeterProvider | None = None,
+    ) -> None:
+        if not 0 <= sample <= 1:
+            raise UsageError(f"sample={sample} is not a share", next_step="give a number from 0 (none) to 1 (all runs)")
+        self.contents: Final = contents
+        self._bound: Final = round(sample * 2**64)
+        self._tracer: Final = trace.get_tracer(SCOPE, None, tracer_provider, c.SCHEMA_URL)
+        meter = metrics.get_meter(SCOPE, "", meter_provider, c.SCHEMA_URL)
+        self._tokens: Final = meter.create_histogram(
+            c.TOKEN_USAGE, "{token}", "Tokens of calls of models.",
+            explicit_bucket_boundaries_advisory=c.TOKEN_BUCKETS,
+        )  # fmt: skip
+        self._seconds: Final = meter.create_histogram(
+            c.DURATION, "s", "Duration of calls of models.", explicit_bucket_boundaries_advisory=c.DURATION_BUCKETS
+        )
+        self._environment: Environment | None = None
+        self._namespace = ""
+        self._pieces: Final[dict[Drive, _Piece]] = {}
+        self._driven: Final[dict[str, _Piece]] = {}
+        self._failed = False
+
+    # --- the part in the engine, called in the event loop ----------------------------------------------------------
+
+    @property
+    def tracing(self) -> OpenTelemetry:
+        """Its part in the engine: itself."""
+        return self
+
+    def caller(self) -> str:
+        """The trace context of the code that asks for a run now."""
+        return traceparent(trace.get_current_span().get_span_context())
+
+    def claimed(self, run: str, started: RunStarted, claim: Claimed, before: str) -> str:
+        """Begin the span of a drive, and make it the current one of the task that drives the run."""
+        drive = Drive(run, claim.token)
+        if drive in self._pieces:  # this process drives it already, and the claim will be refused
+            return ""
+        try:
+            piece = self._begin(run, started, claim, before)
+        except Exception as error:  # noqa: BLE001 - processors of the application may raise anything
+            return self._warn(error)
+        self._pieces[drive] = self._driven[run] = piece
+        context_api.attach(piece.context)
+        return traceparent(piece.span.get_span_context())
+
+    def calling(self, current: CurrentOperation) -> None:
+        """Begin the span of an attempt, and make it the current one of the call."""
+        piece = self._driven.get(current.run)
+        if piece is None or self._environment is None:
+            return
+        now = self._environment.clock.wall_ms()
+        if not current.writes and (failed := piece.live.pop((current.step, current.attempt - 1), None)) is not None:
+            piece.failed_reads.append((failed, now))  # only the last try of a read is on record
+        try:
+            span = self._tracer.start_span(
+                f"{c.EXECUTE_TOOL} {current.tool}",
+                piece.context,
+                start_time=now * _MS,
+                attributes={
+                    c.OPERATION: c.EXECUTE_TOOL,
+                    c.TOOL_NAME: current.tool,
+                    c.TOOL_CALL_ID: operation_id(current.run, current.step),
+                    c.RUN: current.run,
+                    c.STEP: current.step,
+                    c.ATTEMPT: current.attempt,
+                },
+            )
+            piece.live[current.step, current.attempt] = span
+            context_api.attach(trace.set_span_in_context(span, piece.context))
+        except Exception as error:  # noqa: BLE001 - as above
+            self._warn(error)
+
+    def _begin(self, run: str, started: RunStarted, claim: Claimed, before: str) -> _Piece:
+        asked = context_of(started.trace)
+        root = trace.set_span_in_context(trace.NonRecordingSpan(self._root(run, asked)), context_api.Context())
+        links: list[Link] = [
+            trace.Link(found, {"holdfast.link": what})
+            for what, found in (("caller", asked), ("resumed", context_of(before)))
+            if found is not None
+        ]
+        attributes: dict[str, str] = {c.OPERATION: c.INVOKE_AGENT, c.AGENT_NAME: started.agent, c.RUN: run}
+        if started.queue:
+            attributes[c.QUEUE] = started.queue
+        name = f"{c.INVOKE_AGENT} {started.agent}"
+        span = self._tracer.start_span(name, root, links=links, attributes=attributes, start_time=claim.at * _MS)
+        # Baggage of the code that asks for a run stays with the run in this process.
+        return _Piece(span, trace.set_span_in_context(span), claim.at, root)
+
+    def _root(self, run: str, asked: SpanContext | None) -> SpanContext:
+        """The remote parent that every process gives to its span of this run. No process exports it."""
+        digest = sha256(b"\0".join((b"holdfast/trace/1", self._namespace.encode(), run.encode()))).digest()
+        trace_id, span_id = int.from_bytes(digest[:16]), int.from_bytes(digest[16:24])
+        sampled = asked.trace_flags.sampled if asked is not None else trace_id & (2**64 - 1) < self._bound
+        flags = trace.TraceFlags(trace.TraceFlags.SAMPLED if sampled else trace.TraceFlags.DEFAULT)
+        return trace.SpanContext(trace_id or 1, span_id or 1, is_remote=True, trace_flags=flags)
+
+    # --- the follower, called in a thread of its own -----------------------------------------------------------------
+
+    def begin(self, environment: Environment) -> None:
+        """Follow an app. Raises `UsageError` if it follows another one."""
+        if self._environment is not None:
+            raise UsageError("this OpenTelemetry follows another app", next_step="make one for each app")
+        self._environment = environment
+
+    def opened(self, namespace: str) -> None:
+        """The journal is open."""
+        self._namespace = namespace
+
+    def committed(self, seconds: float, records: int) -> None:
+        """Commits are no part of a trace."""
+
+    def forget(self, drive: Drive) -> None:
+        """Drop the span of a drive. A span that is not ended is not exported."""
+        self._drop(drive)
+
+    def ended(self, drive: Drive, spans: Sequence[SpanValue]) -> None:
+        """Export spans, each below the span of its drive."""
+        piece = self._pieces.get(drive)
+        if piece is None:
+            return
+        while piece.failed_reads:
+            span, at = piece.failed_reads.pop()
+            _fail(span, "failed")
+            span.end(at * _MS)
+        for one in spans:
+            self._export(piece, one)
+            if one.kind == "chat":
+                self._measure(one)
+
+    def released(self, drive: Drive, at_ms: int, ending: tuple[str, str]) -> None:
+        """End the span of a drive. Attempts whose end is not on record are ended by the process that records it."""
+        piece = self._drop(drive)
+        if piece is None:
+            return
+        status, error = ending
+        piece.span.set_attribute(c.STATUS, status or "released")
+        _fail(piece.span, error)
+        piece.span.end(max(piece.start_ms, at_ms) * _MS)
+
+    def _drop(self, drive: Drive) -> _Piece | None:
+        piece = self._pieces.pop(drive, None)
+        if piece is not None and self._driven.get(drive.run) is piece:
+            del self._driven[drive.run]
+        return piece
+
+    def _export(self, piece: _Piece, one: SpanValue) -> None:
+        span = piece.live.pop(one.call, None) if one.call is not None else None
+        if span is None:
+            # What began before this process took the run is no part of what this process did.
+            parent = piece.context if one.start_ms >= piece.start_ms else piece.root
+            kind = trace.SpanKind.CLIENT if one.kind == "chat" else trace.SpanKind.INTERNAL
+            start = one.start_ms * _MS
+            span = self._tracer.start_span(one.name, parent, kind, attributes=one.attributes, start_time=start)
+        else:
+            span.set_attributes(one.attributes)
+        _fail(span, one.error)
+        span.end(one.end_ms * _MS)
+
+    def _measure(self, one: SpanValue) -> None:
+        """The metrics of one call of a model."""
+        kept = (c.OPERATION, c.PROVIDER, c.RESPONSE_MODEL)
+        attributes = {name: one.attributes[name] for name in kept if name in one.attributes}
+        for kind in ("input", "output"):
+            tokens = one.attributes.get(c.USAGE[f"{kind}_tokens"])
+            if isinstance(tokens, int):
+                self._tokens.record(tokens, {**attributes, c.TOKEN_TYPE: kind})
+        if one.error:
+            attributes[c.ERROR_TYPE] = one.error
+        self._seconds.record((one.end_ms - one.start_ms) / 1000, attributes)
+
+    def _warn(self, error: Exception) -> str:
+        if not self._failed:
+            self._failed = True
+            LOG.warning("a span could not be begun (said once): %s: %s", type(error).__name__, error)
+        return ""
+
+
+def _fail(span: Span, error: str) -> None:
+    """Mark a span as failed. The text of an error may hold contents, so only its class is given."""
+    if error:
+        span.set_attribute(c.ERROR_TYPE, error)
+        span.set_status(trace.StatusCode.ERROR)
+
+
+# --- contexts as they are stored -------------------------------------------------------------------------------------
+
+
+def traceparent(context: SpanContext) -> str:
+    """A span context as a W3C traceparent; empty if it is none."""
+    if not context.is_valid:
+        return ""
+    return f"00-{context.trace_id:032x}-{context.span_id:016x}-{int(context.trace_flags):02x}"
+
+
+def context_of(text: str) -> SpanContext | None:
+    """The span context of a W3C traceparent; None for any other text."""
+    parts = text.split("-")
+    if [len(part) for part in parts] != [2, 32, 16, 2]:
+        return None
+    try:
+        trace_id, span_id, flags = (int(part, 16) for part in parts[1:])
+    except ValueError:
+        return None
+    found = trace.SpanContext(trace_id, span_id, is_remote=True, trace_flags=trace.TraceFlags(flags))
+    return found if found.is_valid else None
