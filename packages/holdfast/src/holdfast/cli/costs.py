@@ -50,7 +50,7 @@ def costs(call: CommandCall, by: str, since: str, prices: str | None) -> None:
     a price, is unknown: it is counted beside the sums, and is never zero.
     """
     since_ms = read_past(since, wall_ms()) if since else 0
-    sources = Prices(_declared(prices), published_prices())
+    sources = prices_from(prices)
     found = call.read(_found(call, sources, cast("Grouping", by), since_ms))
     if call.screen.as_json:
         call.screen.document(found)
@@ -67,6 +67,11 @@ def costs(call: CommandCall, by: str, since: str, prices: str | None) -> None:
 async def _found(call: CommandCall, prices: Prices, by: Grouping, since_ms: int) -> CostReport:
     async with call.reader() as reader:
         return await costs_of(reader, prices, by, since_ms)
+
+
+def prices_from(named: str | None) -> Prices:
+    """The prices of the file that is named here or in the project, then the published ones. Raises `UsageError`."""
+    return Prices(_declared(named), published_prices())
 
 
 def _declared(named: str | None) -> DeclaredPrices | None:

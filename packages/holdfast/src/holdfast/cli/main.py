@@ -30,6 +30,7 @@ GROUPS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "undo": ("undo", "Undo a finished run: compensate what it did."),
     },
     "See what happened": {
+        "top": ("top", "Watch queues, runs, processes and costs as they change."),
         "ps": ("ps", "List the runs, the newest first."),
         "queues": ("queues", "List the queues: what waits, what runs, and the limits."),
         "schedules": ("schedules", "List, preview, pause and resume schedules."),
@@ -85,7 +86,7 @@ SYNONYMS: Final = {
     "explain": "why", "retry": "resume", "restart": "resume", "start": "run", "stop": "cancel", "kill": "cancel",
     "rollback": "undo", "revert": "undo", "compensate": "undo", "send": "tell", "message": "tell", "check": "verify",
     "web": "serve", "enqueue": "submit", "queue": "queues", "ui": "serve", "users": "accounts", "repair": "doctor",
-    "schedule": "schedules", "cron": "schedules", "cost": "costs", "usage": "costs", "tokens": "costs",
+    "schedule": "schedules", "cron": "schedules", "cost": "costs", "usage": "costs", "tokens": "costs", "watch": "top",
 }  # fmt: skip
 
 

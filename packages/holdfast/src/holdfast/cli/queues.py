@@ -18,6 +18,7 @@ from holdfast.control.queues import strange_agents
 from holdfast.engine.environment import gather_bounded
 from holdfast.engine.process import newest_limits
 from holdfast.errors import JournalError, UsageError
+from holdfast.inspect.reader import JournalReader
 from holdfast.inspect.text import ago, count, moment, safe
 from holdfast.journal.host import wall_ms
 from holdfast.journal.port import QueueState
@@ -171,7 +172,7 @@ async def _steer(call: CommandCall, word: QueueWord, name: str, *, by: str, why:
 
 
 def _list(call: CommandCall, name: str) -> None:
-    limits, listed, remarks = call.read(_listed(call, name))
+    limits, listed, remarks = call.read(_found(call, name))
     if call.screen.as_json:
         call.screen.document({"queues": listed, "agents": limits.agents, "tenants": limits.tenants})
         return
@@ -197,18 +198,21 @@ def _list(call: CommandCall, name: str) -> None:
         call.screen.next("holdfast worker")
 
 
-async def _listed(call: CommandCall, only: str) -> tuple[DeclaredLimits, list[ListedQueue], list[str]]:
+async def _found(call: CommandCall, only: str) -> tuple[DeclaredLimits, list[ListedQueue], list[str]]:
     async with call.reader() as reader:
-        journal = reader.journal
-        newest = await newest_limits(journal) or Declaration()
-        states = {state.queue: state for state in await journal.queues()}
-        remarks = await strange_agents(journal, newest.limits)
-    limits, now = newest.limits, wall_ms()
+        limits, listed = await list_queues(reader, wall_ms(), only)
+        return limits, listed, await strange_agents(reader.journal, limits)
+
+
+async def list_queues(reader: JournalReader, now_ms: int, only: str = "") -> tuple[DeclaredLimits, list[ListedQueue]]:
+    """The limits in force, and the queues by name. Raises `UsageError` where there is no queue `only`."""
+    newest = await newest_limits(reader.journal) or Declaration()
+    states = {state.queue: state for state in await reader.journal.queues()}
     if only and only not in states:
         newest.check_known(only)
     restricted = {name for name, mode in newest.modes.items() if mode}
-    names = [only] if only else sorted({*limits.queues, *states, *restricted})
-    return limits, [_queue(states.get(name, QueueState(name, 0, 0)), newest, now) for name in names], remarks
+    names = [only] if only else sorted({*newest.limits.queues, *states, *restricted})
+    return newest.limits, [_queue(states.get(name, QueueState(name, 0, 0)), newest, now_ms) for name in names]
 
 
 def _queue(state: QueueState, newest: Declaration, now_ms: int) -> ListedQueue:

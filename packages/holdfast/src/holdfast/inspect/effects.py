@@ -16,7 +16,7 @@ from holdfast.engine.conflicts import ClaimNote, claim_stream
 from holdfast.errors import ChainBroken, UnknownRun, Unreadable, UsageError
 from holdfast.inspect.reader import JournalReader
 from holdfast.journal.entry_codec import readable
-from holdfast.journal.port import Reader
+from holdfast.journal.port import EVERY_RECORD, Reader
 from holdfast.journal.record_codec import decode, prefixes_of
 from holdfast.model import records as r
 from holdfast.model.ids import operation_id, parts_of, split_operation_id, stream
@@ -95,7 +95,7 @@ class EffectsFound(msgspec.Struct, frozen=True):
 
 
 async def find_effects(
-    reader: JournalReader, journal: Reader, query: EffectQuery, limit: int, progress: Progress = lambda *_: None
+    reader: JournalReader, journal: Reader, query: EffectQuery, limit: int, progress: Progress | None = None
 ) -> EffectsFound:
     """The newest `limit` operations, of any run, that fit the query. Raises `UsageError` for an empty query."""
     if not (query.key or query.to or query.text or query.tool):
@@ -184,14 +184,15 @@ def _inside(text: str) -> str:
 class _Search:
     """A search through the records, the newest first, and how far it has come."""
 
-    def __init__(self, journal: Reader, progress: Progress) -> None:
+    def __init__(self, journal: Reader, progress: Progress | None) -> None:
         self._journal: Final = journal
         self._progress: Final = progress
         self.searched = self.records = 0
 
     async def named(self, text: str) -> AsyncIterator[tuple[str, str]]:
         """The operations with a record that contains the text."""
-        self.records = (await self._journal.head()).records
+        newest = await self._journal.search("", EVERY_RECORD, 1)
+        self.records = newest[0].number if newest else 0
         while left := self.records - self.searched:
             numbers = range(max(1, left + 1 - _AT_ONCE), left + 1)
             rows = await self._journal.search(text, numbers, _PAGE)
@@ -201,7 +202,8 @@ class _Search:
                     yield row.run, getattr(decode(row.body), "step", "")
             if len(rows) < _PAGE:
                 self.searched = self.records + 1 - numbers.start
-            self._progress(self.searched, self.records)
+            if self._progress is not None:
+                self._progress(self.searched, self.records)
 
 
 def _fits(query: EffectQuery, operation: OperationState, agent: str) -> bool:

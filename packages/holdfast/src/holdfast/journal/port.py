@@ -113,6 +113,7 @@ class BodyFilter(msgspec.Struct, frozen=True, gc=False):
 
 
 EVERY_BODY: Final = BodyFilter()
+EVERY_RECORD: Final = range(1, 2**53)
 
 
 class RunChange(msgspec.Struct, frozen=True, gc=False):

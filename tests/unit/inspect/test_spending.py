@@ -1,0 +1,114 @@
+"""Spending as it happens: a window over the newest records, which agrees with the sums over all runs."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from holdfast import Holdfast, Run, agent
+from holdfast.inspect import spending as module
+from holdfast.inspect.costs import CostLine, costs
+from holdfast.inspect.prices import DeclaredPrices, ModelPrice, Prices
+from holdfast.inspect.reader import JournalReader
+from holdfast.inspect.spending import WINDOW_MS, Spending
+from holdfast.journal.backends import address_of
+from holdfast.journal.host import wall_ms
+from holdfast.journal.port import Reader
+
+PRICES = Prices(DeclaredPrices("mine", "USD", {"m-1": ModelPrice(input=1, output=2)}))
+
+
+@dataclass
+class Ruling:
+    usage: dict[str, int]
+    model: str
+
+
+async def rule(tokens: int, model: str) -> Ruling:
+    """A model: some services count the tokens."""
+    return Ruling({"input_tokens": tokens, "output_tokens": 2} if tokens else {}, model)
+
+
+@agent(run_id="ask-{number}")
+async def desk(run: Run, number: int) -> None:
+    for tokens, model in ((100 + number, "m-1"), (7, "unlisted"), (0, "m-1")):
+        await run.decide(rule, tokens, model)
+
+
+async def filled(path: Path, numbers: range) -> None:
+    async with Holdfast(path, agents=[desk], recover=False) as app:
+        for number in numbers:
+            await app.run(desk, number)
+
+
+async def reading(path: Path, look: Callable[[JournalReader, Reader], Awaitable[None]]) -> None:
+    journal = address_of(str(path)).reader()
+    identity = await journal.open()
+    try:
+        await look(JournalReader(journal, identity), journal)
+    finally:
+        await journal.close()
+
+
+def same(one: CostLine, other: CostLine) -> bool:
+    fields = "calls", "uncounted", "unpriced", "input_tokens", "output_tokens", "cost"
+    return [getattr(one, name) for name in fields] == [getattr(other, name) for name in fields]
+
+
+@pytest.mark.parametrize("at_once", [1, 7, 10_000])
+def test_each_look_adds_what_came_and_agrees_with_the_sums_over_all_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
+):
+    monkeypatch.setattr(module, "_AT_ONCE", at_once)
+    path = tmp_path / "desk.db"
+
+    async def story(reader: JournalReader, journal: Reader) -> None:
+        spending = Spending(journal, PRICES)
+        for numbers in (range(3), range(3, 3), range(3, 5)):
+            await filled(path, numbers)
+            line = await spending.look(wall_ms())
+            assert same(line, (await costs(reader, PRICES, "agent")).total)
+        assert line.calls == 15
+        assert line.uncounted == line.unpriced == 5
+        assert (await spending.look(wall_ms() + 2 * WINDOW_MS)).calls == 0, "an hour later it is over"
+
+    asyncio.run(filled(path, range(0)))
+    asyncio.run(reading(path, story))
+
+
+def test_a_first_look_at_too_much_says_since_when(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    path = tmp_path / "desk.db"
+    asyncio.run(filled(path, range(6)))
+    monkeypatch.setattr(module, "_MOST", 20)
+
+    async def story(reader: JournalReader, journal: Reader) -> None:
+        now = wall_ms()
+        spending = Spending(journal, PRICES)
+        line = await spending.look(now)
+        assert 0 < line.calls < (await costs(reader, PRICES, "agent")).total.calls
+        assert now - WINDOW_MS < spending.since_ms <= now
+
+    asyncio.run(reading(path, story))
+
+
+def test_a_later_look_reads_only_what_came(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    path = tmp_path / "desk.db"
+    asyncio.run(filled(path, range(4)))
+
+    async def story(_reader: JournalReader, journal: Reader) -> None:
+        spending = Spending(journal, PRICES)
+        first = await spending.look(wall_ms())
+        searched: list[range] = []
+        search = journal.search
+
+        async def counting(text: str, numbers: range, limit: int) -> object:
+            searched.append(numbers)
+            return await search(text, numbers, limit)
+
+        monkeypatch.setattr(journal, "search", counting)
+        assert same(await spending.look(wall_ms()), first)
+        assert len(searched) == 1, "that of the newest record"
+
+    asyncio.run(reading(path, story))
