@@ -241,6 +241,7 @@ NEXT: Final[dict[str, str]] = {
     "KeyInProgress": "Raise it in a tool where the service says so. It is asked again, under the same key.",
     "Deferred": "Raise it in a tool where the system answers later. `holdfast pending` lists what is awaited.",
     "DecisionFailed": "Catch it to ask another model. Where it stopped the run: `holdfast resume RUN` asks again.",
+    "BudgetExceeded": "Catch it to end with what is there, or raise it: `holdfast budget RUN --raise tokens=9000`.",
     "OperationFailed": "Nothing landed. Go another way, or let it stop the run: `holdfast why OPERATION`.",
     "Rejected": "Raise it in a tool, catch it in an agent. A fallback is safe: nothing landed.",
     "OutcomePending": "`run.wait_pending(error.outcome)` waits for it. `tool.options(again=REASON)` sends on purpose.",

@@ -37,7 +37,7 @@ HEAVY = {
     "tomllib": "the journal is named",
 }
 MOST_OF_OURS = 53
-MOST_OF_STORIES = {"show": 85, "why": 100}
+MOST_OF_STORIES = {"show": 85, "why": 101}
 """The same for one run, whose records are read and folded, and for one operation, which is decided about as well."""
 DRIVES = {
     "asyncio",

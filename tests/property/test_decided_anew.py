@@ -29,7 +29,7 @@ from holdfast.model.decision import decide as rules
 from holdfast.model.decision.decide import decide
 from holdfast.model.decision.evidence import RULE, Case
 from holdfast.model.decision.moves import Move, Settle
-from holdfast.model.decision.situation import Block, Now, OtherEffect, Situation
+from holdfast.model.decision.situation import Block, Now, OtherEffect, Situation, SpentBudget
 from holdfast.model.operation import OperationState, ScheduledWait
 from holdfast.model.outcome import Basis, PendingEffect
 from holdfast.model.policy import Past, PolicyFacts, Queue, Ruling
@@ -137,6 +137,7 @@ CLAUSES: Final = Contract(
     gate=Gate("true", require=Require(person=True)),
     pending=Pending("an answer"),
 )
+BRIEF: Final = replace(stories.PLAIN, retry=Retry(elapsed=timedelta(seconds=1)))
 CLAIMED: Final = OtherEffect("claim", "pending", "desk/charge#9")
 HUNG: Final[dict[str, Any]] = {"hung": "a process hangs", "hung_owner_ms": 10 * MINUTE}
 RULING: Final = Ruling("refuse", "no charges", require=Require(person=True))
@@ -215,10 +216,10 @@ def questions() -> dict[str, Question]:
         "body of a host": ask(replace(planned, intent=replace(planned.intent, late=True)), stories.PLAIN),
         "hold": ask(replace(planned, intent=replace(planned.intent, hold="trip")), stories.PLAIN, hold="trip"),
         "edited": ask(part(planned, "editing", called=planned.intent, editors=("ann",)), stories.PLAIN),
+        "budget of the run": ask(planned, stories.PLAIN, budget=SpentBudget("3 of 3 effects", "stop")),
+        "budget of the run, held back": ask(unsent.state, stories.PLAIN, budget=SpentBudget("3 of 3 effects")),
         "every part": ask(full, CLAUSES, other=CLAIMED),
-        "time for attempts": ask(
-            pausing(unsent, "other"), replace(stories.PLAIN, retry=Retry(elapsed=timedelta(seconds=1)))
-        ),
+        "time for attempts": ask(pausing(unsent, "other"), BRIEF),
         "one attempt, died": ask(
             Story().sent("lost").state, replace(stories.KEYED, retry=Retry(attempts=1)), deaths_allowed=1
         ),

@@ -57,6 +57,7 @@ from holdfast.model.waits import PEOPLE, answer_with
 from holdfast.model.webhooks import TOOL as WEBHOOK
 from holdfast.people.policy.judge import threshold_positions
 from holdfast.people.policy.policy_files import judge_of
+from holdfast.policies import RunBudget
 from holdfast.queues.limits import DEFAULT
 from holdfast.telemetry.following import Follower, followed
 from holdfast.webhooks.notifier import Notifier, Tools
@@ -283,25 +284,46 @@ class Holdfast:
 
     # --- running ---------------------------------------------------------------------------------------------
 
-    async def run(self, agent: Agent[T, R], given: T, *, run_id: str | None = None, by: str = "") -> R:
+    async def run(
+        self,
+        agent: Agent[T, R],
+        given: T,
+        *,
+        run_id: str | None = None,
+        by: str = "",
+        budget: RunBudget | None = None,
+    ) -> R:
         """Run the agent on one input, or join or report the run of that id. It can be called any number of times.
 
         `by` names the person who asks for the run, if any. Another person then has to approve what it asks about.
+        `budget` are the limits of the run, in place of those of its agent. A run that exists keeps those that it has.
 
         Raises `RunSuspended` if the run waits for a person, an event or a distant time, `RunStopped` if it stopped
         earlier, `ParameterMismatch` if the id exists with another input, and every exception of the agent itself.
         """
         check("by", by, str)
+        if budget is not None:
+            check("budget", budget, RunBudget)
         checked_loop()
         name = checked_run_id(run_id) if run_id is not None else agent.run_id_for(given)
         stored = agent.stored_input(given, self.engine.identity.secret)
-        conclusion = await self._conclude(name, agent, msgspec.structs.replace(stored, by=by))
+        stored = msgspec.structs.replace(stored, by=by, budget=budget or stored.budget)
+        conclusion = await self._conclude(name, agent, stored)
         return self._result(agent, conclusion)
 
-    def start(self, agent: Agent[T, R], given: T, *, run_id: str | None = None, by: str = "") -> RunHandle[R]:
+    def start(
+        self,
+        agent: Agent[T, R],
+        given: T,
+        *,
+        run_id: str | None = None,
+        by: str = "",
+        budget: RunBudget | None = None,
+    ) -> RunHandle[R]:
         """Start a run in the background."""
         name = checked_run_id(run_id) if run_id is not None else agent.run_id_for(given)
-        return RunHandle(name, asyncio.get_running_loop().create_task(self.run(agent, given, run_id=name, by=by)))
+        running = self.run(agent, given, run_id=name, by=by, budget=budget)
+        return RunHandle(name, asyncio.get_running_loop().create_task(running))
 
     async def submit(
         self,
@@ -314,17 +336,18 @@ class Holdfast:
         key: str | None = None,
         tenant: str = "",
         by: str = "",
+        budget: RunBudget | None = None,
     ) -> Submitted:
         """Store a run in a queue; a worker, or an open app with this agent, starts it when the limits permit.
 
         `key` is the id of the run, by default the one that the agent's `run_id` gives. A key that is submitted again
         refers to the same run. `priority` is from -9 to 9. A higher priority starts first, and waiting raises it. `at`
-        is the earliest time at which the run starts.
+        is the earliest time at which the run starts. `budget` are its limits, in place of those of its agent.
 
         Raises `QueueFull` if the queue is full, `QueueDraining` if it is drained, `ParameterMismatch` if the key was
         submitted with another input, and `UsageError` for a queue or tenant that is not declared.
         """
-        return await submit(self.engine, agent, given, Submission(queue, priority, at, tenant), key=key, by=by)
+        return await submit(self.engine, agent, given, Submission(queue, priority, at, tenant, budget), key=key, by=by)
 
     def map(self, agent: Agent[T, R], inputs: Iterable[T], *, concurrency: int = 20) -> AsyncGenerator[RunResult[T, R]]:
         """Run the agent over many inputs, `concurrency` at a time, in the order in which they end.

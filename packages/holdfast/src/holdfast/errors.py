@@ -57,6 +57,7 @@ from holdfast.model.errors import (
     UsageError,
 )
 from holdfast.model.outcome import (
+    BudgetExceeded,
     DecisionFailed,
     Declined,
     OperationCancelled,
@@ -76,6 +77,7 @@ __all__ = [  # noqa: RUF022  # in the order of the reference, which takes its se
     "Deferred",
     "OperationFailed",
     "DecisionFailed",
+    "BudgetExceeded",
     "Rejected",
     "Declined",
     "OperationCancelled",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
-from typing import Final
+from typing import Final, Literal, TypeAlias, get_args
 
 import msgspec
 
@@ -57,6 +57,42 @@ class Budget(msgspec.Struct, frozen=True, omit_defaults=True):
     def __post_init__(self) -> None:
         if not self.cost >= 0:
             raise ValueError(f"cost={self.cost}: it is what may be spent, so it is at least 0")
+
+
+BudgetLimit: TypeAlias = Literal["tokens", "model_calls", "effects"]
+MOST: Final = 2**53 - 1
+"""The highest limit: a larger number is not the same in every reader of JSON."""
+
+
+class RunBudget(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The limits of one run. A limit that is None does not hold.
+
+    `tokens` are the input and output tokens of all its model calls, `model_calls` their number, and `effects` the
+    writes that happened or may have happened, without compensations. Once a limit is reached, no further call of that
+    kind begins. How much a model call uses is known only at its end, so calls that are in flight then may exceed it.
+
+    With `then="ask"` the run stops and a person is asked: once the limit is raised, the run continues. With
+    `then="stop"` the call raises `BudgetExceeded`, which the agent may catch. Raises `ValueError` for a limit that is
+    not a whole number from 0 to 2**53 - 1, and if there is none.
+    """
+
+    tokens: int | None = None
+    model_calls: int | None = None
+    effects: int | None = None
+    then: Literal["ask", "stop"] = "ask"
+
+    def __post_init__(self) -> None:
+        given = {name: getattr(self, name) for name in BUDGET_LIMITS}
+        for name, value in given.items():
+            if value is not None and not (type(value) is int and 0 <= value <= MOST):
+                raise ValueError(f"{name}={value!r}: a limit is a whole number from 0 to {MOST}")
+        if all(value is None for value in given.values()):
+            raise ValueError(f"a budget needs a limit: {', '.join(BUDGET_LIMITS)}")
+        if self.then not in {"ask", "stop"}:
+            raise ValueError(f"then={self.then!r}: it is ask or stop")
+
+
+BUDGET_LIMITS: Final[tuple[BudgetLimit, ...]] = get_args(BudgetLimit)
 
 
 class Require(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):

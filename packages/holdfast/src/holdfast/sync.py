@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from holdfast.app import Holdfast, RunResult
     from holdfast.control.service import ControlService
     from holdfast.inspect.stream import StreamEvent
+    from holdfast.policies import RunBudget
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -48,9 +49,17 @@ class SyncHoldfast:
         finally:
             self._stop()
 
-    def run(self, agent: Agent[T, R], given: T, *, run_id: str | None = None, by: str = "") -> R:
+    def run(
+        self,
+        agent: Agent[T, R],
+        given: T,
+        *,
+        run_id: str | None = None,
+        by: str = "",
+        budget: RunBudget | None = None,
+    ) -> R:
         """As `Holdfast.run`."""
-        return self._wait(self._app.run(agent, given, run_id=run_id, by=by))
+        return self._wait(self._app.run(agent, given, run_id=run_id, by=by, budget=budget))
 
     def submit(self, agent: Agent[T, R], given: T, **options: Unpack[SubmitOptions]) -> Submitted:
         """As `Holdfast.submit`, with the same options."""

@@ -30,7 +30,7 @@ from holdfast.model.canonical.encode import canonical, digest
 from holdfast.model.ids import NAME_LIMIT, can_name, checked_run_id
 from holdfast.model.system import is_system
 from holdfast.model.values import ResultCodec, codec_for
-from holdfast.policies import milliseconds
+from holdfast.policies import RunBudget, milliseconds
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -62,6 +62,8 @@ class Agent(Generic[T, R]):
         self.template = run_id
         self.requires: tuple[str, ...] = ()
         """The tools whose effects must be in place when a run completes."""
+        self.budget: RunBudget | None = None
+        """The limits of each run that is started without limits of its own."""
         self.on_error: OnError | None = None
         """The function that ends a run whose code raised, in place of a stop."""
         self.declared_tools = tools
@@ -120,7 +122,7 @@ class Agent(Generic[T, R]):
     def stored_input(self, given: T, secret: bytes) -> Input:
         """The input as it is recorded. Raises `ArgumentError` if it has no canonical form."""
         form = canonical({_INPUT: given})
-        return Input(form, digest(secret, form))
+        return Input(form, digest(secret, form), budget=self.budget)
 
     def parse_input(self, text: bytes) -> T:
         """An input from JSON text (a file, a command line). Raises `UsageError` that names the invalid part."""
@@ -155,9 +157,10 @@ class _Decorator:
 
     def __init__(
         self, settings: Mapping[str, Any], requires: tuple[str, ...] = (), program: str | None = None,
-        on_error: OnError | None = None,
+        on_error: OnError | None = None, budget: RunBudget | None = None,
     ) -> None:  # fmt: skip
         self._settings = settings
+        self._budget = budget
         self._on_error = on_error
         self._requires = requires
         self._program = program
@@ -191,7 +194,12 @@ class _Decorator:
                 f"on_error= of agent {name} is not an async function of three parameters",
                 next_step="write: async def on_error(run: Run, given: ..., error: Exception) -> ...",
             )
-        made.requires, made.on_error = self._requires, self._on_error
+        if self._budget is not None and not isinstance(self._budget, RunBudget):  # pyright: ignore[reportUnnecessaryIsInstance] - users may not check types
+            raise ContractError(
+                f"budget={self._budget!r} of agent {name} is not a RunBudget",
+                next_step="from holdfast.policies import RunBudget, and write: budget=RunBudget(tokens=50_000)",
+            )
+        made.requires, made.on_error, made.budget = self._requires, self._on_error, self._budget
         made.program = self._program or made.program
         return made
 
@@ -208,6 +216,7 @@ def agent(
     name: str | None = None,
     program: str | None = None,
     requires: Iterable[AnyTool | str] = (),
+    budget: RunBudget | None = None,
     on_error: OnError | None = None,
 ) -> _Decorator: ...
 def agent(
@@ -221,6 +230,7 @@ def agent(
     name: str | None = None,
     program: str | None = None,
     requires: Iterable[AnyTool | str] = (),
+    budget: RunBudget | None = None,
     on_error: OnError | None = None,
 ) -> _Decorator | Agent[T, R]:
     """Declare an agent. Without arguments, the caller that starts a run names it.
@@ -234,6 +244,7 @@ def agent(
       the module is moved or renamed, and different names if two programs have modules with the same name.
     - `requires`: tools (or their names) whose effects must be in place when a run completes. A run that returns
       without them, or with a foreign `Receipt`, is stopped with `ClaimUnproven`, which names what is missing.
+    - `budget`: the limits of each run: tokens, model calls and effects. A run may be started with others.
     - `on_error`: an async function of the run, its input and the exception that its code raised. Its steps are recorded
       like others, and its result becomes the result of the run. Without `on_error`, or if the function raises, the run
       is stopped and appears in the inbox. A divergence or an error of the journal is not passed to it.
@@ -241,7 +252,7 @@ def agent(
     chosen = tuple(tools) if tools is not None else None
     required = tuple(one if isinstance(one, str) else one.name for one in requires)
     settings = {"run_id": run_id, "tools": chosen, "version": version, "deadline": deadline, "name": name}
-    decorator = _Decorator(settings, required, program, on_error)
+    decorator = _Decorator(settings, required, program, on_error, budget)
     return decorator if function is None else decorator(function)
 
 

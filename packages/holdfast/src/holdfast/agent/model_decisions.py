@@ -17,17 +17,19 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from holdfast.engine.active_run.scopes import SCOPE, Scope
+from holdfast.engine.active_run.waiters import BUDGET
 from holdfast.engine.engine import LOG
 from holdfast.engine.environment import Rng
 from holdfast.engine.exceptions.call_end import describe, storable
+from holdfast.engine.exceptions.classify import classify
 from holdfast.engine.exceptions.http import retry_after, status_code
 from holdfast.engine.sealing import refuse, replay_timeout, sealing
-from holdfast.engine.suspension import Ending
+from holdfast.engine.suspension import Ending, Pause
 from holdfast.engine.transactions import may_begin
-from holdfast.errors import ContractError, DecisionFailed, HoldfastError, ModelError, ReplayDiverged
+from holdfast.errors import BudgetExceeded, ContractError, DecisionFailed, HoldfastError, ModelError, ReplayDiverged
 from holdfast.model import records as r
 from holdfast.model.canonical.encode import digest
-from holdfast.model.outcome import Outcome
+from holdfast.model.outcome import EXCEEDED, Outcome
 from holdfast.model.usage import Usage, finite, usage_of
 from holdfast.model.values import codec_for, json_form
 from holdfast.policies import DECISION_RETRY, Retry, milliseconds
@@ -96,6 +98,8 @@ async def decide(
             await may_begin(scope, step)
         recorded = await _ask_model(scope, question, settings)
         instance.log.buffer(recorded)
+        if instance.history.budget is not None:
+            instance.waiters.settled(BUDGET)  # it may have used less than it had reserved
     await instance.replay.take_turn(scope, step)
     instance.replay.forget(step)
     # An exported run keeps no digest of a question that was too long to be stored whole.
@@ -110,13 +114,17 @@ async def decide(
         )
     scope.host.sure = _share(recorded.confidence)
     if recorded.status == "failed":
-        raise DecisionFailed(
-            f"{name} ({instance.run}/{step}) failed: {recorded.reason}",
-            run=instance.run,
-            step=step,
-            outcome=Outcome("failed", f"{instance.run}/{step}", name, reason=recorded.reason, code=recorded.code),
-        )
+        raise _failed(instance.run, recorded)
     return codec.decode(bytes(recorded.result))  # type: ignore[return-value]  # decoded by R's own annotation
+
+
+def _failed(run: str, recorded: r.DecisionRecorded) -> DecisionFailed | BudgetExceeded:
+    """The error for a decision that is on record as failed."""
+    step, name, reason = recorded.step, recorded.function, recorded.reason
+    outcome: Outcome[object] = Outcome("failed", f"{run}/{step}", name, reason=reason, code=recorded.code)
+    if recorded.code == EXCEEDED:
+        return BudgetExceeded(f"{name} ({run}/{step}) was not asked: {reason}", run=run, outcome=outcome)
+    return DecisionFailed(f"{name} ({run}/{step}) failed: {reason}", run=run, step=step, outcome=outcome)
 
 
 def _share(confidence: float | None) -> float | None:
@@ -134,10 +142,8 @@ async def _ask_model(scope: Scope, question: ModelQuestion, settings: DecisionSe
     while patience.tries_left:
         patience.tries += 1
         instance.check()
-        before, stamp = patience.usage, instance.log.stamp()
-        instance.log.buffer(
-            r.DecisionStarted(step=step, function=question.name, number=patience.tries, before=before, **stamp)
-        )
+        if not await _begun(scope, question, patience):
+            break
         tried = instance.log.now().up
         value = None
         try:
@@ -151,6 +157,33 @@ async def _ask_model(scope: Scope, question: ModelQuestion, settings: DecisionSe
             continue
         return _record(scope, question, began, stored=stored, value=value)
     return _record(scope, question, began, failed=patience)
+
+
+async def _begun(scope: Scope, question: ModelQuestion, patience: RetryBudget) -> bool:
+    """Record that the model is called; False if a limit of the run's budget does not permit it.
+
+    Under a budget the call reserves what it may use, and the record is durable before the model is called. With
+    `then="ask"` this waits for a call in flight that uses less than it reserved, or for a person to raise the limit.
+    """
+    active, step = scope.active, question.step
+    budget, reserved = active.history.budget, 0
+    if budget is not None:
+        while why := budget.refusal(step, patience.usage):
+            if budget.limits.then == "stop":
+                patience.why, patience.code = why, EXCEEDED
+                return False
+            watchers = active.waiters.watchers.setdefault(BUDGET, [])
+            await active.waiters.wait(scope, watchers, Pause("budget", step, asks=f"{active.run}/{step}: {why}"))
+        reserved = budget.reservation(len(question.seen))
+    started = r.DecisionStarted(
+        step=step, function=question.name, number=patience.tries, before=patience.usage, reserved=reserved,
+        **active.log.stamp(),
+    )  # fmt: skip
+    active.log.buffer(started)
+    if budget is not None:
+        await active.log.flush()
+        active.check()
+    return True
 
 
 async def _waited(scope: Scope, question: ModelQuestion, patience: RetryBudget) -> bool:
@@ -242,7 +275,9 @@ def _usage_of_failure(error: Exception, answer: object) -> Usage:
         return used
     status = _status(error)
     refused = status is not None and 400 <= status < 500 and status not in _MAY_BE_USED
-    return Usage(refused=refused or (isinstance(error, ModelError) and error.code in _REFUSALS))
+    refused = refused or (isinstance(error, ModelError) and error.code in _REFUSALS)
+    cause = error.__cause__ if isinstance(error, ModelError) and error.__cause__ is not None else error
+    return Usage(refused=refused or classify(cause).kind == "not_sent")
 
 
 def _seen(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:

@@ -38,6 +38,7 @@ GROUPS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "why": ("show", "Explain what is known about one operation."),
         "diff": ("diff", "Compare two runs, and show where they part."),
         "effects": ("effects", "Find effects over all runs, by key, tool or text."),
+        "budget": ("budget", "Show what a run may use and has used; raise its limits."),
         "costs": ("costs", "Sum up what all runs used and cost, by agent, model or day."),
         "pending": ("webhooks", "List the awaited answers and events, with deadlines."),
         "replay": ("history", "Recompute a run without effects, and report where it diverges."),

@@ -11,6 +11,7 @@ import click
 import msgspec
 
 from holdfast.cli.apps import AnyAgent, Holdfast, app_of, load_agent
+from holdfast.cli.budget import budget_option
 from holdfast.cli.common import CommandCall, by_option, command
 from holdfast.cli.exit_status import DONE, FAILED, CommandProblem, problem_of
 from holdfast.cli.inputs import InputLine, lines_of, one_input, parsed, read_moment
@@ -56,6 +57,7 @@ class SubmittedLine(msgspec.Struct, frozen=True, omit_defaults=True):
 @click.option("--at", metavar="WHEN", help="Do not begin before: 2h, 7d, 2027-01-31T12:00.")
 @click.option("--key", metavar="ID", help="Name this submission: the same key is the same run.")
 @click.option("--tenant", default="", metavar="NAME", help="For whom it runs: tenants of a queue share it fairly.")
+@budget_option
 @by_option
 async def submit(call: CommandCall, target: str, given: str | None, inputs: str | None, **how: Any) -> int:
     """Store a run of the agent TARGET (file.py:name or module:name) on INPUT; a worker starts it.

@@ -21,6 +21,7 @@ from holdfast.cli.apps import (
     reach_of,
     reach_option,
 )
+from holdfast.cli.budget import budget_option
 from holdfast.cli.common import CommandCall, by_option, command, policy_option
 from holdfast.cli.config import project_targets
 from holdfast.cli.exit_status import DIVERGED, DONE, FAILED, USAGE, WAITS, CommandProblem, problem_of, status_of
@@ -50,6 +51,7 @@ from holdfast.people.items import answers_to
         """holdfast run desk.py:refund_desk '{"id": "17", "order_id": "A-17"}'""",
         "holdfast run desk.py:refund_desk @ticket.json --run-id ticket-17",
         "holdfast run shop.agents:refund_desk --inputs tickets.jsonl --concurrency 50",
+        "holdfast run desk.py:refund_desk @ticket.json --budget tokens=50000,effects=3",
     ),
 )
 @click.argument("target")
@@ -57,10 +59,9 @@ from holdfast.people.items import answers_to
 @click.option("--inputs", metavar="FILE", help="A .jsonl or .csv file (or -): one run per line.")
 @click.option("--concurrency", default=20, show_default=True, metavar="N", type=click.IntRange(1), help="Runs at once.")
 @click.option("--run-id", metavar="ID", help="Name this run; by default the agent's run_id does.")
+@budget_option
 @policy_option
-async def run(
-    call: CommandCall, target: str, given: str | None, inputs: str | None, concurrency: int, run_id: str | None
-) -> int:
+async def run(call: CommandCall, target: str, given: str | None, inputs: str | None, **how: Any) -> int:
     """Run the agent TARGET (file.py:name or module:name) on INPUT, and print its result.
 
     INPUT is JSON text, @file, or - for standard input. The same input is the same run:
@@ -68,10 +69,12 @@ async def run(
     lines that do not fit are reported and the others still run.
     """
     agent = load_agent(target)
+    agent.budget = how["budget"] or agent.budget
+    run_id: str | None = how["run_id"]
     if inputs is not None:
         if given is not None or run_id is not None:
             raise UsageError("--inputs names its runs by itself", next_step="leave out INPUT and --run-id")
-        return await run_many(call, agent, inputs, concurrency)
+        return await run_many(call, agent, inputs, how["concurrency"])
     value = one_input(agent, given)
     async with app_of(call, [agent], create=True) as app:
         name = run_id or agent.run_id_for(value)

@@ -23,6 +23,7 @@ from holdfast.model.alike import nearest
 from holdfast.model.ids import NAME_LIMIT, can_name, checked_run_id
 from holdfast.people.policy.judge import PolicyError
 from holdfast.people.policy.policy_files import read_yaml
+from holdfast.policies import RunBudget
 from holdfast.queues.limits import (
     DEFAULT,
     HIGHEST,
@@ -48,6 +49,7 @@ class Submission(msgspec.Struct, frozen=True):
     priority: int = 0
     at: datetime | None = None
     tenant: str = ""
+    budget: RunBudget | None = None
 
 
 class SubmitOptions(TypedDict, total=False):
@@ -59,6 +61,7 @@ class SubmitOptions(TypedDict, total=False):
     key: str | None
     tenant: str
     by: str
+    budget: RunBudget | None
 
 
 class Submitted(msgspec.Struct, frozen=True):
@@ -99,8 +102,9 @@ async def submit(
     """
     check("by", by, str)
     run = checked_run_id(key) if key is not None else agent.run_id_for(given)
-    stored = replace(agent.stored_input(given, engine.identity.secret), by=by)
     _check(how)
+    stored = agent.stored_input(given, engine.identity.secret)
+    stored = replace(stored, by=by, budget=how.budget or stored.budget)
 
     newest = engine.queues.newest or await engine.queues.begin(engine.journal)
     now = engine.environment.clock.wall_ms()
@@ -168,6 +172,8 @@ def _check(how: Submission) -> None:
     """Raise `UsageError` for what no declaration makes right."""
     for name, value, kind in (("queue", how.queue, str), ("tenant", how.tenant, str), ("priority", how.priority, int)):
         check(name, value, kind)
+    if how.budget is not None:
+        check("budget", how.budget, RunBudget)
     if how.at is not None:
         check("at", how.at, datetime)
         if how.at.tzinfo is None:

@@ -22,6 +22,7 @@ from holdfast.control.approvals import (
     refusal_of,
     stand_in_of,
 )
+from holdfast.control.budgets import raised_budget
 from holdfast.control.command_sink import CommandSink, DirectSink
 from holdfast.control.input_checks import validated
 from holdfast.control.messages import checked_accepts_message, checked_by, message_from, with_end_noted
@@ -50,7 +51,7 @@ from holdfast.model.transaction import WHOLE_RUN
 from holdfast.people.loaded_item import LoadedItem, checked_named, checked_shown, item_in
 
 REMEMBERED: Final = 1000
-_FROM_ENTRIES: Final = (r.CommandApplied, r.MessageReceived, r.Resolved, r.TransactionResolved)
+_FROM_ENTRIES: Final = (r.BudgetRaised, r.CommandApplied, r.MessageReceived, r.Resolved, r.TransactionResolved)
 """The records that `RunHistory.entry_seen` is made of."""
 
 
@@ -285,6 +286,17 @@ class ControlService:
     async def unpause(self, run: str, *, by: str) -> Applied:
         """Continue a paused run."""
         return await self._order(run, "unpause", by, "")
+
+    async def raise_budget(self, run: str, amounts: Mapping[str, int], *, by: str, why: str = "") -> Applied:
+        """Raise limits of the run's budget by these amounts. A run that its budget has stopped goes on.
+
+        Raises `UsageError` for a run that has ended or has no budget, for a limit that it does not have, and for an
+        amount that is not a whole number above 0.
+        """
+        history = await self.history(run)
+        raised = raised_budget(history, amounts, by=checked_by(by), note=why)
+        await self._post(run, Command("budget", by, why, raised), "")
+        return await self._apply(run)
 
     async def resolve_transaction(
         self, run: str, transaction: str, word: Literal["retry", "accept"], *, by: str, why: str = ""

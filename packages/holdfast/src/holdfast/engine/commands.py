@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from holdfast.engine.active_run.log import load
 from holdfast.engine.active_run.run import ActiveRun
+from holdfast.engine.active_run.waiters import BUDGET
 from holdfast.engine.approvals import AnswerContext, came_late, decision_posts, verdict_of
 from holdfast.engine.conflicts import outcome_posts
 from holdfast.engine.environment import Stamp
@@ -65,7 +66,7 @@ def records_for(history: RunHistory, entry: LedgerEntry, stamp: Stamp, codes: An
         return (replace(applied, command=name, refused=clean(command.refused or f"{command.after} answered first")),)
     if record is None:
         return records_on_stopped(history, applied, stamp)
-    if isinstance(record, (r.TransactionResolved, r.TransactionAborting, r.MessageReceived)):
+    if isinstance(record, (r.TransactionResolved, r.TransactionAborting, r.MessageReceived, r.BudgetRaised)):
         return _about_more(history, record, applied, stamp)
     operation = history.operations.get(record.step)
     if operation is None or operation.phase not in TRANSITIONS[type(record)][0]:
@@ -121,9 +122,11 @@ def _reported(
 def _about_more(
     history: RunHistory, record: RunCommandRecord, applied: r.CommandApplied, stamp: Stamp
 ) -> tuple[r.Record, ...]:
-    """A message, a decision on a parked transaction, or a command to abort one (or the whole run, once it ended)."""
+    """A higher budget, a message, a decision on a parked transaction, or a command to abort one or the whole run."""
     if isinstance(record, r.MessageReceived):
         return (replace(record, entry=applied.entry, **stamp),)
+    if isinstance(record, r.BudgetRaised):
+        return _raised(history, record, applied, stamp)
     before = history.boundaries.by_name.get(record.transaction)
     phase: str = before.phase if before is not None else "new"
     possible = phase in TRANSACTION_TRANSITIONS[type(record)][0]
@@ -135,6 +138,18 @@ def _about_more(
         return (applied, replace(record, entry=applied.entry, **stamp))
     members = tuple(operation.step for operation in members_of(history, record.transaction))
     return (applied, replace(record, participants=members, **stamp))
+
+
+def _raised(
+    history: RunHistory, record: r.BudgetRaised, applied: r.CommandApplied, stamp: Stamp
+) -> tuple[r.Record, ...]:
+    """The records of a higher budget. A run that its budget has stopped goes on."""
+    if history.budget is None:
+        return (replace(applied, refused="the run has no budget"),)
+    raised, stopped = replace(record, entry=applied.entry, **stamp), history.lifecycle.stopped
+    if history.lifecycle.status != "stopped" or stopped is None or stopped.reason != "budget":
+        return (raised,)
+    return (raised, r.RunReopened(by=record.by, note="its budget was raised", **stamp))
 
 
 def _dated(report: r.LateReport, stamp: Stamp) -> r.LateReport:
@@ -333,6 +348,8 @@ async def _take(active: ActiveRun, entry: LedgerEntry) -> None:
         elif isinstance(record, r.MessageReceived):
             active.facts.drop_resting_on(record)
             active.waiters.wake_everything()
+        elif isinstance(record, r.BudgetRaised):
+            active.waiters.settled(BUDGET)
         elif isinstance(record, r.TransactionAborting):
             now = active.process.environment.clock.wall_ms()
             active.end(Ending("suspended", f"{record.transaction} is called off: {record.reason}", now))

@@ -48,6 +48,7 @@ from holdfast.engine.tool_protocol import Input
 from holdfast.engine.transactions import call_off, resume_reopened, start_closing
 from holdfast.errors import (
     AmbiguousStep,
+    BudgetExceeded,
     ChainBroken,
     ClaimUnproven,
     HoldfastError,
@@ -324,8 +325,12 @@ async def _conclude(active: ActiveRun, agent: AgentCode, task: asyncio.Task[obje
 async def _raised(active: ActiveRun, error: BaseException) -> Conclusion:
     """Stop the run because agent code raised, or went another way than its record."""
     await _stop_drivers(active)
-    diverged = isinstance(error, (ReplayDiverged, AmbiguousStep))
-    return await _stopped(active, "diverged" if diverged else "error", error=error)
+    reason: StopReason = "error"
+    if isinstance(error, (ReplayDiverged, AmbiguousStep)):
+        reason = "diverged"
+    elif isinstance(error, BudgetExceeded):
+        reason = "budget"
+    return await _stopped(active, reason, error=error)
 
 
 async def _stopped(

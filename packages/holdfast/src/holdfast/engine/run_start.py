@@ -35,6 +35,7 @@ def first_records(engine: Process, agent: AgentCode, given: Input) -> tuple[r.Ru
         by=given.by,
         program=agent.program,
         trace="" if engine.tracing is None else engine.tracing.caller(),
+        budget=given.budget,
         at=wall,
         up=now.ms,
     )

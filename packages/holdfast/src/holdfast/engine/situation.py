@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from holdfast.model.contract import Contract
 from holdfast.model.decision.decide import decide
 from holdfast.model.decision.moves import Move
-from holdfast.model.decision.situation import Block, Now, Situation
+from holdfast.model.decision.situation import Block, Now, Situation, SpentBudget
 from holdfast.model.operation import OperationState
+from holdfast.model.run_budget import OF_EFFECTS, is_effect
 from holdfast.model.system import is_system
 from holdfast.model.transaction import around, encloses
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from holdfast.engine.tool_protocol import PolicyCode
     from holdfast.model.messages import Messages
     from holdfast.model.records import RunStoppedRecord
+    from holdfast.model.run_budget import BudgetState
 
 _NONE: Final[frozenset[int]] = frozenset()
 
@@ -71,7 +73,18 @@ def situation_of(driver: DecidedOperation, operation: OperationState) -> Situati
         slow_verify_ms=settings.slow_verify_ms if stopped is None else _slow_verify_ms(active, stopped),
         hung=found.hung,
         hung_owner_ms=settings.hung_owner_ms,
+        budget=None if active.history.budget is None else _spent_budget(driver, operation, active.history.budget),
     )
+
+
+def _spent_budget(driver: DecidedOperation, operation: OperationState, budget: BudgetState) -> SpentBudget | None:
+    """The limit that permits no further effect. What this operation itself takes of it is its own."""
+    intent = operation.intent
+    if not driver.journaled or intent.serves or intent.completes or is_effect(operation):
+        return None
+    own = is_effect(driver.active.history.operations.get(driver.step))
+    reason = budget.spent(OF_EFFECTS, without=own)
+    return SpentBudget(reason, budget.limits.then) if reason else None
 
 
 def _paused(active: DecidedRun) -> str:

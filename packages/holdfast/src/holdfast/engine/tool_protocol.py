@@ -15,6 +15,7 @@ from holdfast.engine.environment import Environment
 from holdfast.model.canonical.encode import canonical, digest
 from holdfast.model.contract import Contract
 from holdfast.model.policy import Draw, PolicyFacts, Ruling
+from holdfast.policies import RunBudget
 
 if TYPE_CHECKING:
     from holdfast.engine.current_operation import CurrentOperation
@@ -256,11 +257,15 @@ class Tracing(Protocol):
 
 
 class Input(msgspec.Struct, frozen=True):
-    """The input of a run: the stored form and its keyed digest. `by` names the person who asks for it, if any."""
+    """The input of a run: the stored form and its keyed digest, and the limits of the run, if it has any.
+
+    `by` names the person who asks for it, if any.
+    """
 
     stored: bytes
     digest: str
     by: str = ""
+    budget: RunBudget | None = None
 
 
 def words_of(tool: ToolCode, arguments: Mapping[str, Any], secret: bytes) -> str:

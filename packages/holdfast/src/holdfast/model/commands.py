@@ -19,9 +19,9 @@ YES: Final = (r.ApprovalGranted, r.ResultGiven)
 VERDICTS: Final = (r.ApprovalGranted, r.ApprovalRefused, r.ArgumentsEdited, r.ResultGiven)
 CommandName = Literal[
     "approve", "decline", "edit", "stand_in", "cancel", "pause", "unpause", "resolve", "late", "reopen", "review",
-    "take_over", "tell", "transaction", "undo",
+    "take_over", "tell", "transaction", "undo", "budget",
 ]  # fmt: skip
-RunCommandRecord: TypeAlias = r.TransactionResolved | r.TransactionAborting | r.MessageReceived
+RunCommandRecord: TypeAlias = r.TransactionResolved | r.TransactionAborting | r.MessageReceived | r.BudgetRaised
 CommandRecord: TypeAlias = Verdict | r.Resolved | r.LateReport | RunCommandRecord
 
 

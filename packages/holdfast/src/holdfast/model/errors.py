@@ -205,7 +205,7 @@ class RunSuspended(RunError):
 
 
 class RunStopped(RunError):
-    """The run stopped before its end; `reason` is error, diverged, quarantined, cancelled or handed_over."""
+    """The run stopped before its end; `reason` is error, diverged, quarantined, budget, cancelled or handed_over."""
 
     def __init__(self, message: str, *, run: str, reason: str, known: str = "", next_step: str = "") -> None:
         super().__init__(message, run=run, known=known, next_step=next_step)

@@ -118,6 +118,8 @@ REFUSALS: Final = frozenset({DECLINED, ASKED_BACK, "expired", "refused"})
 """The codes of operations that were never sent: people did not approve them, or a policy refused them."""
 REFUSED: Final = "refused"
 """The code of an operation that a policy refused."""
+EXCEEDED: Final = "budget_exceeded"
+"""The code of a call that was not sent because a limit of its run's budget is reached."""
 PENDING: Final = "pending"
 """The code of an operation that was not sent, since something is pending about the same thing."""
 INTERRUPTED: Final = "interrupted"
@@ -215,6 +217,19 @@ class DecisionFailed(OperationFailed):
         self.step = step
 
 
+class BudgetExceeded(OperationFailed):
+    """A limit of the run's budget is reached, so this call was not sent. `run` is the run.
+
+    Raised where the budget says `then="stop"`. If it stops the run, and the run is resumed with a higher budget, a
+    model is asked after all. The refusal of an effect is its outcome, and final.
+    """
+
+    def __init__(self, message: str, *, run: str, outcome: Outcome[object] | None = None) -> None:
+        super().__init__(message, outcome=outcome, next_step=f"holdfast budget {run}")
+        self.known = "nothing was sent for this call"
+        self.run = run
+
+
 class Rejected(OperationFailed):
     """The system refused the call, and nothing landed. Tools raise it; agents catch it.
 
@@ -296,9 +311,18 @@ def error_of(outcome: Outcome[Any]) -> Exception:
         )  # fmt: skip
     if outcome.code == "stale":
         return PreconditionsChanged(f"{name} was not sent: {outcome.reason}", outcome=outcome)
-    if outcome.code in REFUSALS and outcome.basis is not None and outcome.basis.by in {"person", "rule"}:
+    return _failure(outcome, name)
+
+
+def _failure(outcome: Outcome[Any], name: str) -> OperationFailed:
+    """The error of a failed outcome, by its proof."""
+    by = "" if outcome.basis is None else outcome.basis.by
+    if outcome.code == EXCEEDED and by == "rule":
+        run = outcome.operation.partition("/")[0]
+        return BudgetExceeded(f"{name} was not sent: {outcome.reason}", run=run, outcome=outcome)
+    if outcome.code in REFUSALS and by in {"person", "rule"}:
         return Declined(outcome.reason, code=outcome.code, outcome=outcome)
-    if outcome.basis is not None and outcome.basis.by == "returned":
+    if by == "returned":
         return Rejected(outcome.reason or "refused", code=outcome.code, outcome=outcome)
     return OperationFailed(
         f"{name} failed: {outcome.reason}", outcome=outcome, next_step=f"holdfast why {outcome.operation}"

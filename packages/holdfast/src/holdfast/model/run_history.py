@@ -22,6 +22,7 @@ from holdfast.model.messages import Messages
 from holdfast.model.operation import OperationState
 from holdfast.model.outcome import FINAL, SETTLED, WITHHELD
 from holdfast.model.records.transaction import TransactionRecord
+from holdfast.model.run_budget import BudgetState
 from holdfast.model.stop_reasons import STOP_REASONS, reason_of
 from holdfast.model.transaction import WHOLE_RUN, TransactionState, around, base_of, encloses, follow
 from holdfast.model.transitions import TRANSITIONS, apply, ended_at_once, is_only_start
@@ -250,8 +251,8 @@ class RunHistory:
     """
 
     __slots__ = (
-        "boundaries", "contracts", "delivered", "entry_seen", "given_up", "lifecycle", "messages", "operations",
-        "ownership", "partial", "records", "run", "steps", "whole",
+        "boundaries", "budget", "contracts", "delivered", "entry_seen", "given_up", "lifecycle", "messages",
+        "operations", "ownership", "partial", "records", "run", "steps", "whole",
     )  # fmt: skip
 
     def __init__(self, run: str, *, whole: bool = False) -> None:
@@ -269,6 +270,7 @@ class RunHistory:
         """Operations with parts whose end comes later: these are still asked about the whole."""
         self.contracts: dict[str, r.ContractStored] = {}
         self.messages: Messages | None = None
+        self.budget: BudgetState | None = None
         self.entry_seen = 0
         self.records = 0
 
@@ -284,13 +286,13 @@ class RunHistory:
             self._operation(record)  # type: ignore[arg-type]  # the table's keys are the records of operations
         elif kind in _BOUNDARY:
             self._transaction(record)  # type: ignore[arg-type]  # the members of that union
+        elif kind is r.DecisionRecorded:
+            self._decision(record)  # type: ignore[arg-type]  # as its kind says
         elif isinstance(record, ANSWERS):
             self.steps.answers[record.step] = record
             self.delivered.deliver(record.step)
             if isinstance(record, r.EventReceived):
                 self.steps.events_taken[record.entry] = None
-            elif isinstance(record, r.DecisionRecorded) and record.status == "failed":
-                self.steps.unanswered[record.step] = self.delivered.count - 1
             elif isinstance(record, r.ValueRecorded) and record.what in NOTES:
                 self.delivered.drop(record.step)
         else:
@@ -331,7 +333,7 @@ class RunHistory:
         delivered = self.delivered
         return not (
             self.boundaries.by_name or self.whole or self.steps.unanswered or delivered.told_unknown or delivered.left
-            or self.messages is not None
+            or self.messages is not None or self.budget is not None
         )  # fmt: skip
 
     def _begin_all(self, begun: dict[str, r.AttemptStarted]) -> None:
@@ -360,6 +362,8 @@ class RunHistory:
         `before` is the operation as it was, None where that record was its first: a contract that came with it is
         then unknown again, unless another operation uses it.
         """
+        if self.budget is not None:
+            self.budget.change(self.operations[step], before)
         if before is not None:
             self.operations[step] = before
             return
@@ -400,15 +404,24 @@ class RunHistory:
                 del self.operations[step]
                 self.boundaries.spans.pop(step, None)
 
+    def _decision(self, record: r.DecisionStarted | r.DecisionRecorded) -> None:
+        if isinstance(record, r.DecisionStarted):
+            self.steps.decisions_begun[record.step] = record.number
+        else:
+            self.steps.answers[record.step] = record
+            self.delivered.deliver(record.step)
+            if record.status == "failed":
+                self.steps.unanswered[record.step] = self.delivered.count - 1
+        if self.budget is not None:
+            self.budget.take(record)
+
     def _operation(self, record: r.OperationRecord) -> None:
         step = record.step
         before = self.operations.get(step)
         operation = apply(before, record, self.ownership.boot)
         self.operations[step] = operation
-        if self.boundaries.by_name or self.whole:
-            self._measure(step, operation)
-            if turned_out_otherwise(before, operation):
-                self._raise(operation)
+        if self.boundaries.by_name or self.whole or self.budget is not None:
+            self._measure(before, operation)
         if type(record) is r.Resolved:
             self.entry_seen = max(self.entry_seen, record.entry)
         if before is None and (operation.intent.completes or self.messages is not None):
@@ -445,11 +458,18 @@ class RunHistory:
             self.operations[step] = replace(whole, links=links)
         self.boundaries.raised |= {step} - set(gone.accepted)
 
-    def _measure(self, step: str, operation: OperationState) -> None:
+    def _measure(self, before: OperationState | None, operation: OperationState) -> None:
+        if self.budget is not None:
+            self.budget.change(before, operation)
+        if not (self.boundaries.by_name or self.whole):
+            return
+        step = operation.step
         span = self.boundaries.spans.get(step) or Span(self.records)
         if not span.ended and operation.phase in SETTLED:
             span = Span(span.begun, self.records)
         self.boundaries.spans[step] = span
+        if turned_out_otherwise(before, operation):
+            self._raise(operation)
 
     # --- transactions ------------------------------------------------------------------------------------
 
@@ -550,7 +570,7 @@ class RunHistory:
             case r.ContractStored():
                 self.contracts[record.digest] = record
             case r.DecisionStarted():
-                self.steps.decisions_begun[record.step] = record.number
+                self._decision(record)
             case r.TimerSet():
                 self.steps.timers[record.step] = record
             case r.QuestionAsked():
@@ -574,8 +594,11 @@ class RunHistory:
         match record:
             case r.RunStarted():
                 lifecycle.started, lifecycle.status = record, "queued" if record.queue else "running"
+                self.budget = None if record.budget is None else BudgetState(record.budget)
             case r.Claimed():
                 self.ownership.claim(record)
+                if self.budget is not None:
+                    self.budget.take(record)
                 lifecycle.status = "running" if lifecycle.status in {"queued", "suspended"} else lifecycle.status
             case r.RunSuspendedRecord():
                 lifecycle.status, lifecycle.reason = "suspended", record.reason
@@ -585,6 +608,10 @@ class RunHistory:
                 self._ask_again()
                 lifecycle.status, lifecycle.reason, lifecycle.stopped, lifecycle.cancelled = "running", "", None, None
                 self.ownership.fruitless = ()
+            case r.BudgetRaised():
+                self.entry_seen = max(self.entry_seen, record.entry)
+                if self.budget is not None:
+                    self.budget.take(record)
             case r.RunCompleted():
                 lifecycle.status, lifecycle.completed = "completed", record
             case r.RunStoppedRecord():
@@ -616,7 +643,7 @@ class RunHistory:
         self.lifecycle.command(record)
 
 
-_PARTS: Final = (Lifecycle, Ownership, Steps, Deliveries, Boundaries, Messages)
+_PARTS: Final = (Lifecycle, Ownership, Steps, Deliveries, Boundaries, Messages, BudgetState)
 
 
 def _own(part: Any) -> Any:

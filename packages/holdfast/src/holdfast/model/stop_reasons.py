@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 import msgspec
 
-StopReason = Literal["error", "diverged", "quarantined", "cancelled", "handed_over"]
+StopReason = Literal["error", "diverged", "quarantined", "budget", "cancelled", "handed_over"]
 TAKE_OVER: Final = "take_over"
 """The command by which a person goes on in place of the agent: the run ends."""
 
@@ -62,6 +62,12 @@ STOP_REASONS: Final[Mapping[StopReason, StopRule]] = {
         _KNOWN,
         _FIX,
         advice="resume, once you know what ended its processes: what it did is kept, and is not done twice",
+    ),
+    "budget": StopRule(
+        "a limit of its budget is reached, and nothing was sent since",
+        _KNOWN,
+        "holdfast budget {run} --raise LIMIT=AMOUNT: the run continues by itself",
+        advice="raise its budget (holdfast budget RUN --raise LIMIT=AMOUNT): then it continues; or cancel it",
     ),
     "cancelled": StopRule(
         "a person cancelled it",

@@ -17,8 +17,8 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `input_tokens` include the cached ones, those written to a cache and those of audio; `output_tokens` include those
     of reasoning and of audio. `model` is the name that the service gives the model, `service` the provider's name or
-    address, and `request` the service's own id of the answer. `refused`: the service refused the request, so nothing
-    was used. Without tokens, and not refused, the usage is unknown.
+    address, and `request` the service's own id of the answer. `refused`: the service refused the request, or was
+    not reached, so nothing was used. Without tokens, and not refused, the usage is unknown.
     """
 
     input_tokens: int = 0
@@ -36,7 +36,7 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def known(self) -> bool:
-        """True if the service counted tokens, or refused the request."""
+        """True if the service counted tokens, or nothing was used."""
         return self.refused or self.input_tokens > 0 or self.output_tokens > 0
 
 

@@ -213,7 +213,8 @@ def answers_to(run: str, wait: ListedWait) -> tuple[str, ...]:
     if wait.kind == UNREADABLE:
         return tuple(answer.split(" | "))
     if wait.kind == HALT:
-        return (f"holdfast take-over {run} --look", *answer.split(" | "))
+        raises = (f"holdfast budget {run} --raise LIMIT=AMOUNT",) if wait.asks.startswith("budget: ") else ()
+        return (f"holdfast take-over {run} --look", *raises, *answer.split(" | "))
     if wait.kind == "handoff":
         return (f"holdfast take-over {run}/{wait.step} --look", *answer.split(" | "))
     look = f"holdfast show {run}" if wait.step.endswith("/") else f"holdfast why {run}/{wait.step}"

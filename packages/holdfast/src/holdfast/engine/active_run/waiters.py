@@ -15,6 +15,7 @@ from holdfast.engine.suspension import Ending, Pause, encode_waits
 from holdfast.engine.tool_protocol import wake
 from holdfast.journal.port import RunChange
 from holdfast.model.waits import PEOPLE, ListedWait, decode_waits, waits_left
+from holdfast.policies import BUDGET_LIMITS
 
 if TYPE_CHECKING:
     from holdfast.engine.active_run.run import ActiveRun
@@ -24,6 +25,8 @@ QUIET_S: Final = 0.1
 """How long a host begins no further call before its run is suspended: it may be about to make one beside the others."""
 _WITHIN: Final = {"operation", "claim"}
 """Waits for operations: those of this run have a wait of their own, and those of another run a time to look again."""
+BUDGET: Final = "(budget)"
+"""The watchers of what is left of the run's budget; no step has such a name."""
 _LISTING: Final = "(listing)"  # among the drivers; no step has such a name
 Question: TypeAlias = tuple[str, str, int]
 """A question to a person: the kind of its wait, its step, and when it was asked."""
@@ -199,6 +202,9 @@ class Waiters:
         dues = [*self.limits.values(), *(pause.due for pause in pauses if pause.due is not None)]
         waits = self.outside()
         if waits and all(due > horizon for due in dues):
+            budget = active.history.budget
+            if budget is not None and any(pause.kind == "budget" for pause in waits):
+                return Ending("budget", budget.spent(BUDGET_LIMITS))
             return Ending("suspended", "; ".join(_sentences(waits)), min(dues, default=None), waits)
         return None
 

@@ -33,14 +33,15 @@ class Wait(_Move, frozen=True):
     `drawn` waits are recorded already: only the rest is left. `shut`: a breaker is open meanwhile. `why` names what is
     waited for: a retry, a reading, a deferred answer, a call that runs here, the end of a call that is not on record
     yet, a breaker, another operation's claim, a commit, the agent's code with its arguments, the end of a pause, trust
-    in the journal, or a person.
+    in the journal, a higher budget, or a person.
     """
 
     low_ms: int = 0
     high_ms: int = 0
     why: Literal[
-        "retry", "verify", "answer", "call", "end", "breaker", "claim", "commit", "code", "paused", "trust", "person"
-    ] = "retry"
+        "retry", "verify", "answer", "call", "end", "breaker", "claim", "commit", "code", "paused", "trust", "budget",
+        "person",
+    ] = "retry"  # fmt: skip
     drawn: bool = False
     shut: bool = False
     until_woken: bool = False

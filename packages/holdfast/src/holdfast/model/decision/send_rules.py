@@ -19,18 +19,22 @@ from holdfast.model.decision.verify_rules import (
     verification_over,
     verify_or_unknown,
 )
-from holdfast.model.outcome import MISMATCH, PENDING, REFUSED
+from holdfast.model.outcome import EXCEEDED, MISMATCH, PENDING, REFUSED
 from holdfast.policies import Retry, milliseconds
 
 _SECOND: Final = timedelta(seconds=1)
 _FIRST: Final = Send("first attempt")
+_SPENT: Final = "the budget of the run is spent"
 
 
 def clear_to_send(case: Case) -> Move | None:
     """Nothing can have landed: attempt, once everything that stands before it is out of the way."""
     if case.evidence.ambiguous:
         return None
-    for rule in _BEFORE_ANY if case.operation.attempts else _BEFORE_FIRST:
+    rules = _BEFORE_ANY if case.operation.attempts else _BEFORE_FIRST
+    if case.situation.budget is not None:  # else its rule is not asked, so that runs without a budget pay nothing
+        rules = _BEFORE_ANY_LIMITED if case.operation.attempts else _BEFORE_FIRST_LIMITED
+    for rule in rules:
         if (move := rule(case)) is not None:
             return move
     return _send(case)
@@ -93,6 +97,16 @@ def policy_ruling(case: Case) -> Move | None:
         return None
     reason = f"the rule {ruling.rule!r} of the policy {operation.judgement.policy} refuses it"
     return Settle("refused by the policy", "failed", RULE, reason, REFUSED)
+
+
+def _budget(case: Case) -> Move | None:
+    """A limit of the run is reached. A person's command for one more attempt overrides it."""
+    spent = case.situation.budget
+    if spent is None or case.operation.approval.extra_attempt:
+        return None
+    if spent.then == "ask":
+        return Wait(_SPENT, why="budget", until_woken=True)
+    return Settle(_SPENT, "failed", RULE, spent.reason, EXCEEDED)
 
 
 def _approval_wanted(case: Case) -> Move | None:
@@ -317,6 +331,8 @@ def _runs_twice(case: Case, until: int | None) -> Move:
 
 _BEFORE_ANY: Final[tuple[Rule, ...]] = (_approval_wanted, _hold, _check_again)
 _BEFORE_FIRST: Final[tuple[Rule, ...]] = (_other_effect, policy_ruling, _approval_wanted, _hold, _check_first)
+_BEFORE_ANY_LIMITED: Final[tuple[Rule, ...]] = (_budget, *_BEFORE_ANY)
+_BEFORE_FIRST_LIMITED: Final[tuple[Rule, ...]] = (*_BEFORE_FIRST[:2], _budget, *_BEFORE_FIRST[2:])
 _OBSTACLES: Final[tuple[Rule, ...]] = (_earlier_call, _journal_distrusted, _pause, _poison, _arguments)
 _OBSTACLES_AT_FIRST: Final[tuple[Rule, ...]] = (
     _journal_distrusted,

@@ -39,6 +39,13 @@ class OtherEffect(msgspec.Struct, frozen=True, gc=False):
     pending_effect: PendingEffect | None = None
 
 
+class SpentBudget(msgspec.Struct, frozen=True, gc=False):
+    """A limit of the run that is reached, in words, and what then happens to a new effect."""
+
+    reason: str
+    then: Literal["ask", "stop"] = "ask"
+
+
 class Situation(msgspec.Struct, frozen=True, gc=False):
     """Everything read for one decision.
 
@@ -53,6 +60,8 @@ class Situation(msgspec.Struct, frozen=True, gc=False):
     `at_hand`: the agent's code came with the arguments; without it only what the intent stores can be sent. `misfit`
     is why these arguments cannot be given to the tool as it is now. `hung` names a process that is seen to live and may
     still run a call that was given up; after `hung_owner_ms` a person is asked.
+    `budget` is the limit of the run that permits no further effect; an operation that counts as an effect already is
+    not stopped by it.
     """
 
     contract: Contract
@@ -79,3 +88,4 @@ class Situation(msgspec.Struct, frozen=True, gc=False):
     slow_verify_ms: int = 15 * 60_000
     hung: str = ""
     hung_owner_ms: int = 10 * 60_000
+    budget: SpentBudget | None = None

@@ -45,6 +45,7 @@ from holdfast.model.records.operation import (
     values_of,
 )
 from holdfast.model.records.run import (
+    BudgetRaised,
     CallerLeft,
     Claimed,
     CommandApplied,
@@ -92,6 +93,7 @@ __all__ = [
     "ArgumentsEdited",
     "AttemptEnded",
     "AttemptStarted",
+    "BudgetRaised",
     "CallerLeft",
     "Claimed",
     "CommandApplied",

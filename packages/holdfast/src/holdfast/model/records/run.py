@@ -12,6 +12,7 @@ from holdfast.model.records.operation import Reported
 from holdfast.model.records.transaction import TransactionRecord
 from holdfast.model.stop_reasons import StopReason
 from holdfast.model.usage import Usage
+from holdfast.policies import RunBudget
 
 
 class RunStarted(Stamped, frozen=True):
@@ -19,7 +20,8 @@ class RunStarted(Stamped, frozen=True):
 
     `program` is the program that the agent belongs to; empty for the runtime's own agents. A submitted run has a
     `queue` and may have a `tenant`. One that a schedule submitted has its name and the moment of the firing. `trace` is
-    the trace context of the code that asked for the run, if it was traced (a W3C traceparent).
+    the trace context of the code that asked for the run, if it was traced (a W3C traceparent). `budget` are the limits
+    of the run, if it has any.
     """
 
     agent: str
@@ -33,6 +35,7 @@ class RunStarted(Stamped, frozen=True):
     schedule: str = ""
     moment: int = 0
     trace: str = ""
+    budget: RunBudget | None = None
 
 
 class Claimed(Stamped, frozen=True):
@@ -75,13 +78,15 @@ class ReadRecorded(Stamped, frozen=True):
 class DecisionStarted(Stamped, frozen=True):
     """A model call started. The record is buffered: losing it costs one more call of the model.
 
-    `before` is the usage of the call before it, whose answer was not used.
+    In a run with a budget it is durable before the model is called, and `reserved` are the tokens that the call
+    reserves. `before` is the usage of the call before it, whose answer was not used.
     """
 
     step: str
     function: str
     number: int = 1
     before: Usage = Usage()
+    reserved: int = 0
 
 
 class DecisionRecorded(Stamped, frozen=True):
@@ -214,6 +219,17 @@ class CommandApplied(Stamped, frozen=True):
         return f"refused: {self.refused}" if self.refused else self.note
 
 
+class BudgetRaised(Stamped, frozen=True):
+    """A person raised limits of the run by these amounts. `entry` is the ledger entry of the command."""
+
+    by: str
+    tokens: int = 0
+    model_calls: int = 0
+    effects: int = 0
+    note: str = ""
+    entry: int = 0
+
+
 class RunSuspendedRecord(Stamped, frozen=True, tag="RunSuspended"):
     """The run waits for a person, an event or a timer."""
 
@@ -328,6 +344,7 @@ RunRecord: TypeAlias = (
     | CallerLeft
     | StepsDropped
     | CommandApplied
+    | BudgetRaised
     | RunSuspendedRecord
     | RunReopened
     | RunCompleted

@@ -1,0 +1,131 @@
+"""`holdfast budget`: what a run may use, what it has used, and raising its limits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from holdfast.cli.common import CommandCall, by_option, command
+from holdfast.control.budgets import BudgetLine, budget_lines, written_amounts, written_budget
+from holdfast.inspect.text import count, safe
+from holdfast.model.run_budget import words_of
+
+if TYPE_CHECKING:
+    from holdfast.model.run_history import RunHistory
+    from holdfast.policies import RunBudget
+
+
+class BudgetReport(msgspec.Struct, frozen=True):
+    """The budget of one run; without a budget it has no `limits`. `unknown` calls did not state their usage."""
+
+    run: str
+    status: str
+    then: str
+    limits: list[BudgetLine]
+    unknown: int
+    stopped: bool
+    next_step: str
+
+
+@command(
+    "budget",
+    examples=(
+        "holdfast budget ticket-17",
+        "holdfast budget ticket-17 --raise tokens=20000",
+        "holdfast budget ticket-17 --raise tokens=20000,effects=1 --why 'a long case' --by anna",
+        "holdfast budget ticket-17 --json | jq '.limits[] | select(.over > 0)'",
+    ),
+)
+@click.argument("run")
+@click.option(
+    "--raise", "amounts", metavar="LIMIT=AMOUNT,...", help="Raise these limits: tokens, model_calls, effects."
+)
+@click.option("--why", default="", metavar="TEXT", help="The reason; it is recorded.")
+@by_option
+def budget(call: CommandCall, run: str, amounts: str | None, why: str, by: str) -> Coroutine[Any, Any, None] | None:
+    """Show what RUN may use and what it has used, or raise its limits.
+
+    A model call reserves what it may use before it is sent. What a lost call used is
+    not known, so its reservation counts as used. A run that its budget has stopped
+    continues once the limit is raised.
+    """
+    if amounts is not None:
+        return _raise(call, run, written_amounts(amounts), by=by, why=why)
+    _show(call, call.read(_history(call, run)))
+    return None
+
+
+async def _history(call: CommandCall, run: str) -> RunHistory:
+    async with call.reader() as reader:
+        return await reader.history(run)
+
+
+async def _raise(call: CommandCall, run: str, amounts: dict[str, int], *, by: str, why: str) -> None:
+    from holdfast.control.command_ack import wait_until_applied  # noqa: PLC0415 - looking needs no engine
+
+    async with call.serving() as service:
+        await wait_until_applied(service.engine, await service.raise_budget(run, amounts, by=by, why=why))
+        history = await service.history(run)
+    _show(call, history)
+
+
+def _show(call: CommandCall, history: RunHistory) -> None:
+    found, screen = _report(history), call.screen
+    if screen.as_json:
+        screen.document(found)
+        return
+    if not found.limits:
+        screen.line(safe(f"{found.run} has no budget: nothing limits it."))
+        return
+    at_limit = "the run stops, and a person is asked" if found.then == "ask" else "the agent gets BudgetExceeded"
+    screen.line((safe(found.run), "bold"), f" {found.status}; at a limit {at_limit}")
+    screen.columns([*map(_cells, found.limits)])
+    if found.unknown:
+        screen.line(f"{count(found.unknown, 'call')} did not state the usage: the reservation counts as used.")
+    for line in found.limits:
+        if line.over:
+            screen.line(
+                f"{line.over:,} {words_of(line.limit)} above the limit: calls were in flight when it was reached."
+            )
+    screen.next(found.next_step)
+
+
+def _report(history: RunHistory) -> BudgetReport:
+    run, lifecycle, state = history.run, history.lifecycle, history.budget
+    stopped = lifecycle.status == "stopped" and lifecycle.stopped is not None and lifecycle.stopped.reason == "budget"
+    if state is None:
+        return BudgetReport(run, lifecycle.status, "", [], 0, stopped=False, next_step=f"holdfast show {run}")
+    reached = [one.limit for one in budget_lines(state) if one.most is not None and one.used >= one.most]
+    step = f"holdfast budget {run} --raise {reached[0]}=AMOUNT" if stopped and reached else f"holdfast show {run}"
+    if lifecycle.status == "running":
+        step = f"a worker continues it, or: holdfast resume {run}"
+    return BudgetReport(run, lifecycle.status, state.limits.then, budget_lines(state), state.unknown, stopped, step)
+
+
+def _cells(line: BudgetLine) -> tuple[str, ...]:
+    mark = "failed" if line.over else "asks" if line.used == line.most else "ok"
+    reserved = f"{line.reserved:,} reserved" if line.reserved else ""
+    return (
+        mark,
+        words_of(line.limit),
+        f"{line.used:,} used",
+        reserved,
+        "no limit" if line.most is None else f"limit {line.most:,}",
+    )
+
+
+def budget_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`--budget LIMITS`: the limits of the run, in place of those of its agent."""
+    return click.option(
+        "--budget",
+        metavar="LIMITS",
+        callback=_read,
+        help="Its limits: tokens=50000,model_calls=20,effects=3,then=stop.",
+    )(function)
+
+
+def _read(_context: click.Context, _parameter: click.Parameter, text: str | None) -> RunBudget | None:
+    return None if text is None else written_budget(text)

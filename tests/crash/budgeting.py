@@ -1,0 +1,60 @@
+"""A process that drives one run with a budget: `python -m tests.crash.budgeting JOURNAL MODEL POINT COUNT`.
+
+It kills itself at that occurrence of a point (`-`: it does not), and prints what the run returned.
+"""
+
+import asyncio
+import sys
+import urllib.request
+
+from holdfast import Holdfast, Run, agent
+from holdfast.engine.settings import Settings
+from holdfast.errors import BudgetExceeded
+from holdfast.journal.port import Lease
+from holdfast.policies import RunBudget
+from tests.crash.points import Points, WatchedJournal
+
+JOURNAL, MODEL, POINT, COUNT = sys.argv[1:5]
+LIMIT = 5
+
+
+class Journal(WatchedJournal):
+    """The real journal, with points around the flush that makes a reservation durable, too."""
+
+    def __init__(self, path: str, points: Points) -> None:
+        super().__init__(path, points)
+        self._watched = points
+
+    async def flush(self, lease: Lease) -> None:
+        self._watched.reached("before_flush")
+        await super().flush(lease)
+        self._watched.reached("after_flush")
+
+
+async def ask(question: str) -> str:
+    def post() -> str:
+        with urllib.request.urlopen(f"{MODEL}/{question}", timeout=20) as answer:
+            return answer.read().decode()
+
+    return await asyncio.to_thread(post)
+
+
+@agent(run_id="talk-{name}", budget=RunBudget(model_calls=LIMIT, then="stop"))
+async def talk(run: Run, name: str) -> int:
+    answered = len(await run.gather(*(run.decide(ask, f"both-{number}") for number in range(2))))
+    try:
+        while True:
+            await run.decide(ask, f"one-{answered}")
+            answered += 1
+    except BudgetExceeded:
+        return answered
+
+
+async def main() -> None:
+    journal = Journal(JOURNAL, Points((POINT, int(COUNT))))
+    settings = Settings(lease_ms=3000, margin_ms=500)
+    async with Holdfast(journal, agents=[talk], settings=settings, recover=False) as app:
+        print(await app.run(talk, "x"), flush=True)
+
+
+asyncio.run(main())
