@@ -104,7 +104,8 @@ BESIDE: Final[dict[str, tuple[str, ...]]] = {
     "`holdfast.loop`": (
         "holdfast.loop.model_loop.ModelLoop",
         "holdfast.loop.model_loop.LoopLimits",
-        "holdfast.loop.model_loop.Fallback",
+        "holdfast.loop.route.Route",
+        "holdfast.loop.route.RouteModel",
         "holdfast.loop.compaction.Compaction",
         "holdfast.loop.model_loop.Chat",
         "holdfast.loop.model.Model",

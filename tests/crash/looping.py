@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast import DidNotHappen, Happened, Holdfast, Key, Operation, Run, Verdict, agent, current_operation, tool
 from holdfast.engine.settings import Settings
-from holdfast.loop import AnthropicMessages, GoogleGemini, ModelLoop, OpenAIChat
+from holdfast.loop import AnthropicMessages, GoogleGemini, ModelLoop, OpenAIChat, Route
 from holdfast.policies import Retry
 
 JOURNAL, MODEL, WITNESS, AFTER, CLIENT = sys.argv[1:6]
@@ -44,9 +44,13 @@ def in_the_notes(operation: Operation[str], order: str) -> Verdict[str]:
     return Happened(str(found)) if found else DidNotHappen()
 
 
-loop = ModelLoop(
-    CLIENTS[CLIENT]("m", key="of-a-test", base_url=MODEL), "Help.", retry=Retry(base=timedelta(milliseconds=10))
-)
+def model() -> OpenAIChat | AnthropicMessages | GoogleGemini | Route:
+    if CLIENT != "route":
+        return CLIENTS[CLIENT]("m", key="of-a-test", base_url=MODEL)
+    return Route([OpenAIChat(name, key="of-a-test", base_url=MODEL) for name in ("down", "m")])
+
+
+loop = ModelLoop(model(), "Help.", retry=Retry(base=timedelta(milliseconds=10)))
 
 
 @agent(run_id="talk-{text}", tools=[refund, note])

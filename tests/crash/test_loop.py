@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import signal
+import sqlite3
 import sys
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable
@@ -20,7 +21,7 @@ from typing import Any
 import pytest
 
 from holdfast.loop import ModelCall
-from tests.loop.model_server import ModelServer, Says
+from tests.loop.model_server import ModelServer, Says, Status
 
 EFFECTS = {"refund A": 1, "note A": 1, "refund B": 1}
 KINDS = [
@@ -85,8 +86,10 @@ class Case:
         self.child: asyncio.subprocess.Process | None = None
         self.killed = False
 
-    def _answer(self, body: dict[str, Any]) -> Says:
+    def _answer(self, body: dict[str, Any]) -> Says | Status:
         """Each time in other words, and with other ids: only a record keeps what was said before."""
+        if body.get("model") == "down":
+            return Status(503)
         turn = sum(one["role"] in {"assistant", "model"} for one in body.get("messages") or body["contents"])
         self.turns.append(turn)
         again = len(self.turns)
@@ -211,3 +214,30 @@ def test_each_client_survives_kills_in_a_stream_and_after_an_effect(tmp_path: Pa
     asyncio.run(after.whole())
     after.check()
     assert (in_stream.killed, after.killed, len(after.turns)) == (True, True, 3)
+
+
+def test_a_route_that_fell_back_survives_kills_in_a_stream_and_after_an_effect(tmp_path: Path):
+    """The answer of the second model is kept, and its turn is asked for again of neither."""
+    in_stream = Case(tmp_path / "stream", "route")
+    in_stream.model.on_event = lambda *_: in_stream.kill() if len(in_stream.turns) == 2 else None
+    asyncio.run(in_stream.whole())
+    after = Case(tmp_path / "after", "route")
+    after.witness.on_request = lambda now, at: after.kill() if (now, at) == ("after", "/note") else None
+    asyncio.run(after.whole())
+    assert (in_stream.killed, after.killed, after.turns) == (True, True, [0, 1, 2])
+    for case in (in_stream, after):
+        case.check()
+        assert len(case.model.requests) > len(case.turns), "the model that is down was asked, too"
+        assert _reasons(case.journal) == [("gpt-test", _DOWN)] * 3
+
+
+_DOWN = "down failed (unavailable): "
+
+
+def _reasons(journal: Path) -> list[tuple[str, str]]:
+    """The model of each decision and the beginning of its reason, read from the file without the runtime."""
+    with contextlib.closing(sqlite3.connect(journal)) as file:
+        bodies = [json.loads(body) for (body,) in file.execute("select body from record order by rowid")]
+    return [
+        (one["model"], one["why"][: len(_DOWN)]) for one in bodies if one.get("function") == "model" and "digest" in one
+    ]

@@ -10,7 +10,7 @@ import pytest
 from holdfast import Key, Run, agent, current_operation, tool
 from holdfast.errors import DecisionFailed, LoopStopped, ModelError, ReplayDiverged, UsageError
 from holdfast.knowledge.production_loop import Usage
-from holdfast.loop import Chat, Compaction, Fallback, LoopLimits, ModelCall, ModelLoop, ModelReply
+from holdfast.loop import Chat, Compaction, LoopLimits, ModelCall, ModelLoop, ModelReply, Route
 from holdfast.loop.model import steps_of
 from holdfast.model import records as r
 from holdfast.policies import Retry
@@ -134,16 +134,14 @@ class DownAfterOne:
 RULE = Compaction(above=50, keep=1)
 
 
-def test_a_summary_is_made_by_the_fallback_where_the_model_is_down():
+def test_a_summary_is_made_by_the_next_model_of_a_route_where_the_first_is_down():
     healthy = Replying(ModelReply("they want a refund"), ModelReply("done"))
-    result, records = told(ModelLoop(DownAfterOne(), fallbacks=(Fallback(healthy),), compaction=RULE))
+    result, records = told(ModelLoop(Route([DownAfterOne(), healthy]), compaction=RULE))
     assert result == "done"
     found = decisions(records)
-    assert [one.step for one in found][1:3] == ["turn#2/summary#1", "turn#2/summary#2"]
-    assert "big failed (unavailable)" in found[2].why
-    begun = [one for one in records if isinstance(one, r.DecisionStarted) and one.step == "turn#2/summary#1"]
-    assert len(begun) <= 3
-    assert found[1].ms <= 30_000, "as long as a model with a fallback is tried"
+    assert [one.step for one in found] == ["turn/model#1", "turn#2/summary#1", "turn#2/model#1"]
+    assert "big failed (unavailable)" in found[1].why
+    assert "big failed (unavailable)" in found[2].why, "each decision asks the first model again"
 
 
 def test_a_summary_keeps_the_retry_and_the_timeout_of_the_loop():
@@ -183,8 +181,7 @@ def test_the_tokens_of_a_summary_count_against_the_limit():
     [
         (lambda: ModelLoop("gpt-5"), "'gpt-5' is not a model", "ModelLoop(OpenAIChat('gpt-5'))"),
         (lambda: ModelLoop(Replying), "is not a model", "give a client"),
-        (lambda: ModelLoop(ScriptedModel("x"), fallbacks=(Fallback("small"),)), "'small' is not a model", "client"),
-        (lambda: ModelLoop(ScriptedModel("x"), fallbacks=(ScriptedModel("y"),)), "a tuple of Fallback", "Fallback("),
+        (lambda: Route([ScriptedModel("x"), "small"]), "'small' is not a model", "client"),
         (lambda: ModelLoop(ScriptedModel("x"), tools="refund"), "tools='refund'", "tools=('refund',)"),
         (lambda: ModelLoop(ScriptedModel("x"), tools=(refund,)), "names of tools", "tools=('refund',)"),
     ],

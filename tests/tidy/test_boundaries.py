@@ -25,6 +25,9 @@ DOORS = {
     "holdfast.agent.run.Decide": "what `run.decide` is with settings: the loop asks every model with the same",
     "holdfast.agent.tool.Tool": "a plan names tools, and its schema is made of their parameters",
     "holdfast.agent.conditions": "conditions of plans, in CEL",
+    "holdfast.agent.model_decisions.class_of": "the class of an error, as the record of the decision has it",
+    "holdfast.engine.breaker": "the pure rules of a circuit breaker: those of models are those of tools",
+    "holdfast.engine.environment.SystemClock": "the time for a model that is asked outside a run",
     "holdfast.engine.exceptions.http.seconds_asked": "how long a provider asks to wait",
     "holdfast.engine.current_operation.current_operation": "the operation that a handler serves",
 }

@@ -1,4 +1,4 @@
-"""The loop around a model: turns, calls, limits, fallbacks, structured output, and what is on record."""
+"""The loop around a model: turns, calls, limits, structured output, and what is on record."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from holdfast import Key, Once, Run, agent, current_operation, tool
 from holdfast.errors import DecisionFailed, LoopStopped, ModelError, UsageError
-from holdfast.loop import Chat, Compaction, Fallback, LoopLimits, ModelCall, ModelLoop, ModelReply, user
+from holdfast.loop import Chat, Compaction, LoopLimits, ModelCall, ModelLoop, ModelReply, user
 from holdfast.model import records as r
 from holdfast.policies import Retry
 from holdfast.testing import run_virtual
@@ -250,7 +250,7 @@ def test_limits_that_are_none(limits: dict[str, int]):
         LoopLimits(**limits)
 
 
-# --- fallbacks and retries --------------------------------------------------------------------------------------------
+# --- retries ----------------------------------------------------------------------------------------------------------
 
 
 def outage() -> ModelError:
@@ -262,37 +262,6 @@ def test_a_failed_call_is_tried_again_counted_and_then_answered():
     result, records = told(ModelLoop(model))
     assert result == "there"
     assert [one.number for one in records if isinstance(one, r.DecisionStarted)] == [1, 2, 3]
-
-
-def test_another_model_is_asked_after_an_outage_with_the_reason_on_record():
-    first, second = ScriptedModel(outage(), name="big"), ScriptedModel("here", name="small")
-    result, records = told(ModelLoop(first, fallbacks=(Fallback(second),)))
-    assert result == "here"
-    failed, answered = decisions(records)
-    assert (failed.status, failed.code, failed.step) == ("failed", "unavailable", "turn/model#1")
-    assert (answered.step, len(first.asked)) == ("turn/model#2", 3)
-    assert answered.why == "big failed (unavailable): ModelError: out of order."
-
-
-def test_a_fallback_is_not_asked_after_other_errors():
-    first, second = ScriptedModel(ModelError("no", code="refused")), ScriptedModel("here")
-    result, _ = told(ModelLoop(first, fallbacks=(Fallback(second),)))
-    assert isinstance(result, DecisionFailed)
-    assert not second.asked
-
-
-@pytest.mark.parametrize(("error", "falls_back"), [(TimeoutError("slow"), True), (KeyError("a bug"), False)])
-def test_an_error_of_another_client_is_an_outage_or_has_no_class(error: Exception, falls_back: bool):
-    first, second = ScriptedModel(error), ScriptedModel("here")
-    result, records = told(ModelLoop(first, fallbacks=(Fallback(second),)))
-    assert (result == "here") is falls_back
-    assert decisions(records)[0].code == ("unavailable" if falls_back else "")
-
-
-def test_a_fallback_after_a_refusal():
-    first, second = ScriptedModel(ModelReply("no", (), "refusal"), name="shy"), ScriptedModel("yes")
-    result, records = told(ModelLoop(first, fallbacks=(Fallback(second, after=("refusal",)),)))
-    assert (result, decisions(records)[1].why) == ("yes", "shy refused")
 
 
 def test_a_provider_that_says_when_is_asked_then():

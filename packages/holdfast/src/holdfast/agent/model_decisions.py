@@ -26,7 +26,15 @@ from holdfast.engine.exceptions.http import retry_after, status_code
 from holdfast.engine.sealing import refuse, replay_timeout, sealing
 from holdfast.engine.suspension import Ending, Pause
 from holdfast.engine.transactions import may_begin
-from holdfast.errors import BudgetExceeded, ContractError, DecisionFailed, HoldfastError, ModelError, ReplayDiverged
+from holdfast.errors import (
+    BudgetExceeded,
+    ContractError,
+    DecisionFailed,
+    HoldfastError,
+    ModelError,
+    ReplayDiverged,
+    UsageError,
+)
 from holdfast.model import records as r
 from holdfast.model.canonical.encode import digest
 from holdfast.model.outcome import EXCEEDED, Outcome
@@ -275,7 +283,7 @@ def _usage_of_failure(error: Exception, answer: object) -> Usage:
         return used
     status = _status(error)
     refused = status is not None and 400 <= status < 500 and status not in _MAY_BE_USED
-    refused = refused or (isinstance(error, ModelError) and error.code in _REFUSALS)
+    refused = refused or isinstance(error, UsageError) or (isinstance(error, ModelError) and error.code in _REFUSALS)
     cause = error.__cause__ if isinstance(error, ModelError) and error.__cause__ is not None else error
     return Usage(refused=refused or classify(cause).kind == "not_sent")
 
@@ -365,9 +373,10 @@ class RetryBudget:
     def failed(self, error: Exception, why: str, took_ms: int) -> None:
         """Count a try that failed."""
         self.why = why
-        self.code = error.code if isinstance(error, ModelError) else "unavailable" if is_outage(error) else ""
+        self.code = class_of(error)
         self._spent_ms += min(took_ms, self._limit_ms)
-        self._refusals += 0 if is_outage(error) else 1
+        wrong = isinstance(error, UsageError)  # only other code helps
+        self._refusals += self._most_refusals if wrong else 0 if is_outage(error) else 1
         self._asked_ms = _asked_s(error) * 1000
 
     def pause_ms(self, rng: Rng) -> float | None:
@@ -400,6 +409,11 @@ def _asked_s(error: BaseException) -> float:
             return max(0.0, asked)
         at = at.__cause__ or at.__context__
     return 0.0
+
+
+def class_of(error: Exception) -> str:
+    """The class of a model's error, as it is recorded; empty for one without a class, such as a bug."""
+    return error.code if isinstance(error, ModelError) else "unavailable" if is_outage(error) else ""
 
 
 def is_outage(error: Exception) -> bool:

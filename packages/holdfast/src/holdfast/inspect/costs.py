@@ -13,12 +13,12 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from holdfast.errors import ChainBroken, Unreadable
-from holdfast.inspect.prices import EXACT, CallCost, Prices, add_costs
+from holdfast.inspect.prices import EXACT, Prices, add_costs
 from holdfast.inspect.reader import JournalReader
 from holdfast.journal.port import RunRow
 from holdfast.model import records as r
 from holdfast.model.system import is_system
-from holdfast.model.usage import Usage
+from holdfast.model.usage import CallCost, Usage
 
 Grouping: TypeAlias = Literal["agent", "model", "tool", "tenant", "day", "outcome"]
 NO_NAME: Final = "-"

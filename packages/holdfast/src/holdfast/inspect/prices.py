@@ -12,13 +12,13 @@ from decimal import Context, Decimal, InvalidOperation
 from functools import lru_cache
 from importlib import import_module
 from importlib.metadata import version
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, cast
 
 import msgspec
 
 from holdfast.model.alike import nearest, unknown_fields
 from holdfast.model.errors import UsageError
-from holdfast.model.usage import Usage
+from holdfast.model.usage import CallCost, PriceSource, Usage
 
 EXACT: Final = Context(prec=60)
 """The arithmetic of amounts: enough digits that no sum or product of prices and tokens is rounded."""
@@ -58,27 +58,6 @@ class ModelPrice(msgspec.Struct, frozen=True):
         read = _amount(used.input_tokens, self.input, inside)
         written = _amount(used.output_tokens, self.output, outside)
         return None if read is None or written is None else EXACT.divide(EXACT.add(read, written), _MILLION)
-
-
-class CallCost(msgspec.Struct, frozen=True):
-    """The price of one call, and its basis: the file or the library, with its version."""
-
-    amount: Decimal
-    currency: str
-    basis: str
-
-
-class PriceSource(Protocol):
-    """A list of prices. `basis` names it with its version."""
-
-    @property
-    def basis(self) -> str:
-        """The name of the list, and its version."""
-        ...
-
-    def cost(self, used: Usage, at_ms: int) -> CallCost | None:
-        """The cost of this usage at that time; None where the model has no price."""
-        ...
 
 
 class Prices:

@@ -1,4 +1,4 @@
-"""A ready loop around a model: `ModelLoop`, the `Model` protocol, and clients for three providers' protocols."""
+"""A ready loop around a model: `ModelLoop`, the `Model` protocol, clients for three providers, and routes of them."""
 
 from holdfast.loop.anthropic import AnthropicMessages
 from holdfast.loop.compaction import Compaction
@@ -12,16 +12,16 @@ from holdfast.loop.model import (
     OnText,
     user,
 )
-from holdfast.loop.model_loop import Chat, Fallback, LoopLimits, ModelLoop
+from holdfast.loop.model_loop import Chat, LoopLimits, ModelLoop
 from holdfast.loop.openai import OpenAIChat
 from holdfast.loop.planner import ModelPlanner
+from holdfast.loop.route import Route, RouteModel
 
 __all__ = [
     "AnthropicMessages",
     "Chat",
     "ChatMessage",
     "Compaction",
-    "Fallback",
     "GoogleGemini",
     "LoopLimits",
     "Model",
@@ -32,5 +32,7 @@ __all__ = [
     "ModelRequest",
     "OnText",
     "OpenAIChat",
+    "Route",
+    "RouteModel",
     "user",
 ]

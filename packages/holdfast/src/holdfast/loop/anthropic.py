@@ -71,7 +71,7 @@ class AnthropicMessages(ProviderClient):
 
     async def answer(self, request: ModelRequest, on_text: OnText) -> ModelReply:
         """The answer to the request. Raises `ModelError`."""
-        collected = _Answer(self._provider, self._service, on_text)
+        collected = _Answer(self._provider, self.service, on_text)
         with counted(collected.so_far):
             async for data in events(self._provider, "/v1/messages", self._body(request)):
                 collected.add(read(data, _Event, self._provider))

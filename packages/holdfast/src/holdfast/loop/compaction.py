@@ -51,7 +51,7 @@ class ChatHistory:
 
     async def compact(self, run: Run, rule: Compaction, summarize: Summarize) -> None:
         """Replace the first messages by a summary and the receipts, where the rule applies."""
-        size = _estimated(self.messages[self._summaries :])
+        size = estimated_tokens(self.messages[self._summaries :])
         cut = _cut(self.messages, rule.keep)
         if size <= rule.above or cut <= self._summaries:
             return
@@ -73,7 +73,7 @@ def summary_request(messages: tuple[ChatMessage, ...]) -> ModelRequest:
     return ModelRequest(messages=(*messages, user(_SUMMARIZE)))
 
 
-def _estimated(messages: list[ChatMessage]) -> int:
+def estimated_tokens(messages: Sequence[ChatMessage]) -> int:
     """The tokens of the messages, estimated by their characters: an estimate is the same on every replay."""
     characters = sum(
         len(message.text) + sum(len(call.tool) + len(call.arguments) for call in message.calls) for message in messages

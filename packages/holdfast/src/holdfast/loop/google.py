@@ -69,7 +69,7 @@ class GoogleGemini(ProviderClient):
 
     async def answer(self, request: ModelRequest, on_text: OnText) -> ModelReply:
         """The answer to the request. Raises `ModelError`."""
-        collected = _Answer(self._provider, self._service, on_text)
+        collected = _Answer(self._provider, self.service, on_text)
         path = f"/v1beta/models/{self.name}:streamGenerateContent?alt=sse"
         with counted(collected.so_far):
             async for data in events(self._provider, path, self._body(request)):

@@ -67,7 +67,7 @@ class ProviderClient(ABC):
         self.name = name
         headers = self._headers(key_of(self.KEY, key, needed=self.NEEDS_KEY or url == self.URL))
         self._provider = ProviderAddress(url, headers, self.KEY, silence, http)
-        self._service = self.SERVICE if url == self.URL else _shown_address(url)
+        self.service = self.SERVICE if url == self.URL else _shown_address(url)
         self._settings = settings or {}
 
     @staticmethod

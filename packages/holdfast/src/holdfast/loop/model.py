@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import count
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias
 
 import msgspec
 
-from holdfast.errors import ModelError
+from holdfast.errors import ModelError, UsageError
 from holdfast.model.ids import can_name
 from holdfast.model.usage import Usage
 
 Stop: TypeAlias = Literal["end", "calls", "length", "refusal"]
 """Why a model ended its answer. `length`: its limit of tokens cut it. `refusal`: it, or its provider, declined."""
+NOT_ASKED: Final = "the model was not asked"
 OnText: TypeAlias = Callable[[str], None]
 """Receives the text of an answer piece by piece while it is made. The pieces are provisional until the answer is."""
 
@@ -61,7 +62,7 @@ class ModelRequest(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ModelReply(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The answer of a model: text, calls, or both. `model` names the model, and `why` the reason for a fallback."""
+    """The answer of a model: text, calls, or both. `model` names the model, and `why` the reason of a `Route`."""
 
     text: str = ""
     calls: tuple[ModelCall, ...] = ()
@@ -87,6 +88,28 @@ class Model(Protocol):
     async def answer(self, request: ModelRequest, on_text: OnText) -> ModelReply:
         """Return the answer to the request. Raises `ModelError`. A model does not retry by itself."""
         ...
+
+
+async def answer_of(model: Model, request: ModelRequest, on_text: OnText) -> ModelReply:
+    """The reply of the model, under its name. A reply that cannot be used has the name, too: its usage is recorded."""
+    try:
+        reply = checked_reply(await model.answer(request, on_text))
+    except ModelError as error:
+        if isinstance(error.reply, ModelReply):
+            error.reply = msgspec.structs.replace(error.reply, model=error.reply.model or model.name)
+        raise
+    return msgspec.structs.replace(reply, model=reply.model or model.name)
+
+
+def check_model(model: object) -> None:
+    """Raise `UsageError` for a value that is not a `Model`."""
+    if isinstance(model, type) or not callable(getattr(model, "answer", None)) or not hasattr(model, "name"):
+        client = f"OpenAIChat({model!r})" if isinstance(model, str) else "OpenAIChat('MODEL')"
+        raise UsageError(
+            f"{model!r} is not a model: it has no name, or no answer()",
+            known=NOT_ASKED,
+            next_step=f"give a client, such as ModelLoop({client}), or an object of your own with both",
+        )
 
 
 def user(text: str) -> ChatMessage:
@@ -145,5 +168,5 @@ def steps_of(calls: Sequence[ModelCall]) -> list[str]:
 
 
 def _malformed(reply: ModelReply, found: str) -> ModelError:
-    next_step = "ask the model again, or another one: ModelLoop(fallbacks=(...,))"
+    next_step = "ask the model again, or another one: ModelLoop(Route([...]))"
     return unusable(f"the model's answer has {found}", reply, "malformed", next_step)

@@ -13,46 +13,36 @@ each in a branch that has the model's id of the call. A replay asks no model.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 
 from holdfast.agent.run import Decide, Run
 from holdfast.agent.run_context import RunContext
-from holdfast.errors import ArgumentError, DecisionFailed, LoopStopped, ModelError, UsageError
+from holdfast.errors import ArgumentError, LoopStopped, UsageError
 from holdfast.loop.compaction import ChatHistory, Compaction, summary_request
 from holdfast.loop.model import (
+    NOT_ASKED,
     ChatMessage,
     Model,
     ModelCall,
     ModelReply,
     ModelRequest,
-    OnText,
-    checked_reply,
+    answer_of,
+    check_model,
     steps_of,
     user,
 )
+from holdfast.loop.route import Route
 from holdfast.model.outcome import Outcome
 from holdfast.model.parameters import parameters_schema
 from holdfast.model.values import codec_for
 from holdfast.policies import Retry
 
 T = TypeVar("T")
-ErrorClass = Literal["unavailable", "rate_limited", "unauthorized", "refused", "too_long", "malformed", "refusal"]
-FALLBACK_RETRY = Retry(attempts=3, elapsed=timedelta(seconds=30))
-"""How often a model is tried that has a fallback, where the loop sets no `retry`."""
-ANY_OUTAGE: tuple[ErrorClass, ...] = ("unavailable", "rate_limited", "unauthorized")
 _VALUE = "value"
-_NOT_ASKED = "the model was not asked"
-
-
-class Fallback(msgspec.Struct, frozen=True):
-    """Another model for a turn, and the error classes of the previous model after which it is asked."""
-
-    model: Model
-    after: tuple[ErrorClass, ...] = ANY_OUTAGE
 
 
 class LoopLimits(msgspec.Struct, frozen=True):
@@ -78,28 +68,26 @@ class LoopLimits(msgspec.Struct, frozen=True):
 class ModelLoop(msgspec.Struct, frozen=True):
     """A model with instructions that runs in a loop: `await loop(run, text)` inside any agent.
 
-    `tools` names the tools that the model can call; None means all tools of the agent. The `fallbacks` are asked in
-    order, each after errors of the classes that it names. `retry` and `timeout` apply to one call of a model.
-    `compaction` is the rule that replaces a long history by a summary and the receipts.
+    The model can be a `Route` of several. `tools` names the tools that the model can call; None means all tools of the
+    agent. `retry` and `timeout` apply to one call of a model. `compaction` is the rule that replaces a long history by
+    a summary and the receipts.
     """
 
     model: Model
     instructions: str = ""
     tools: tuple[str, ...] | None = None
     limits: LoopLimits = LoopLimits()
-    fallbacks: tuple[Fallback, ...] = ()
     retry: Retry | None = None
     timeout: timedelta | None = None
     compaction: Compaction | None = Compaction()
 
     def __post_init__(self) -> None:
-        for model in (self.model, *_fallback_models(self.fallbacks)):
-            _check_model(model)
+        check_model(self.model)
         tools: object = self.tools
         if tools is not None and (isinstance(tools, str) or not _all_are(tools, str)):
             raise UsageError(
                 f"ModelLoop(tools={tools!r}) is not a tuple of the names of tools",
-                known=_NOT_ASKED,
+                known=NOT_ASKED,
                 next_step="give names, such as tools=('refund',); tools=None offers all tools of the agent",
             )
 
@@ -112,7 +100,7 @@ class ModelLoop(msgspec.Struct, frozen=True):
         if isinstance(cast("object", returns), (str, int, float, list, tuple, dict, type(None))):
             raise UsageError(
                 f"ask(..., {returns!r}) names no type of the answer",
-                known=_NOT_ASKED,
+                known=NOT_ASKED,
                 next_step="give a type, such as a dataclass or list[int]; for text: await loop(run, text)",
             )
         chat = Chat(run, self, prompt, returns)
@@ -137,7 +125,7 @@ class Chat:
         if not isinstance(prompt, str) and not _all_are(prompt, ChatMessage):
             raise UsageError(
                 f"a conversation begins with text or a list of ChatMessage, not with {prompt!r}",
-                known=_NOT_ASKED,
+                known=NOT_ASKED,
                 next_step="give text, or messages such as [user('hello')]: from holdfast.loop import user",
             )
         self._schema()  # raises for a type that has no schema, before anything is asked
@@ -221,56 +209,34 @@ class Chat:
         """The reply to the conversation, which is compacted first where the rule applies."""
         if self._loop.compaction is not None:
             await self._history.compact(self._run, self._loop.compaction, self._summary)
-        return await self._first_reply(self._turn_of)
-
-    async def _first_reply(self, ask: Callable[[Model, str], Awaitable[ModelReply]]) -> ModelReply:
-        """The reply of the model, or that of the first fallback which the error before it leads to."""
-        failed: DecisionFailed | None = None
-        refused: ModelReply | None = None
-        before, why = "", ""
-        for fallback in (Fallback(self._loop.model), *self._loop.fallbacks):
-            if (failed is not None or refused is not None) and before not in fallback.after:
-                continue
-            try:
-                reply = await ask(fallback.model, why)
-            except DecisionFailed as error:
-                failed, (before, reason) = error, _class_of(error)
-                why = f"{fallback.model.name} failed ({before or 'error'}): {reason}"
-                continue
-            if reply.stop != "refusal" or not any("refusal" in one.after for one in self._loop.fallbacks):
-                return reply
-            before, why, refused = "refusal", f"{fallback.model.name} refused", reply
-        if refused is not None:
-            return refused
-        assert failed is not None, "a turn without a reply failed"
-        raise failed
-
-    def _settings(self) -> Decide:
-        """The settings of one call of a model, for a turn and for a summary."""
-        retry = self._loop.retry or (FALLBACK_RETRY if self._loop.fallbacks else None)
-        return self._run.options(retry=retry, timeout=self._loop.timeout)
-
-    async def _summary(self, messages: tuple[ChatMessage, ...]) -> ModelReply:
-        async def of(model: Model, why: str) -> ModelReply:
-            async def summary(messages: tuple[ChatMessage, ...]) -> ModelReply:
-                return await _answer(model, summary_request(messages), lambda _text: None, why)
-
-            return await self._settings().decide(summary, messages)
-
-        reply = await self._first_reply(of)
-        self.tokens += reply.usage.input_tokens + reply.usage.output_tokens
-        return reply
-
-    async def _turn_of(self, model: Model, why: str) -> ModelReply:
-        context = RunContext.current()
+        context, model = RunContext.current(), self._model()
         step = context.next_step("model")
 
         async def asked(request: ModelRequest) -> ModelReply:
             with context.speaker(step) as on_text:
-                return await _answer(model, request, on_text, why)
+                return await answer_of(model, request, on_text)
 
         asked.__name__ = "model"
         return await self._settings().decide(asked, self._request())
+
+    def _model(self) -> Model:
+        """The model for one decision."""
+        model = self._loop.model
+        return model.question(self._run) if isinstance(model, Route) else model
+
+    def _settings(self) -> Decide:
+        """The settings of one call of a model, for a turn and for a summary."""
+        return self._run.options(retry=self._loop.retry, timeout=self._loop.timeout)
+
+    async def _summary(self, messages: tuple[ChatMessage, ...]) -> ModelReply:
+        model = self._model()
+
+        async def summary(messages: tuple[ChatMessage, ...]) -> ModelReply:
+            return await answer_of(model, summary_request(messages), lambda _text: None)
+
+        reply = await self._settings().decide(summary, messages)
+        self.tokens += reply.usage.input_tokens + reply.usage.output_tokens
+        return reply
 
     def _request(self) -> ModelRequest:
         loop, tools = self._loop, self._run.tools.schemas("json")
@@ -279,7 +245,7 @@ class Chat:
             if missing := [name for name in loop.tools if name not in by_name]:
                 raise UsageError(
                     f"the loop names tools that the agent does not have: {', '.join(missing)}",
-                    known=_NOT_ASKED,
+                    known=NOT_ASKED,
                     next_step="declare them: @agent(tools=[...])",
                 )
             tools = [by_name[name] for name in loop.tools]
@@ -293,7 +259,7 @@ class Chat:
         try:
             schema = parameters_schema({_VALUE: self._returns}, {_VALUE})
         except ArgumentError as error:
-            error.known = _NOT_ASKED
+            error.known = NOT_ASKED
             raise
         if self._wrapped():
             return schema
@@ -336,46 +302,9 @@ _AFTER = {
 }
 
 
-async def _answer(model: Model, request: ModelRequest, on_text: OnText, why: str) -> ModelReply:
-    """The reply of the model, under its name. A reply that cannot be used has the name, too: its usage is recorded."""
-    try:
-        reply = checked_reply(await model.answer(request, on_text))
-    except ModelError as error:
-        if isinstance(error.reply, ModelReply):
-            error.reply = msgspec.structs.replace(error.reply, model=error.reply.model or model.name)
-        raise
-    return msgspec.structs.replace(reply, model=reply.model or model.name, why=why)
-
-
-def _check_model(model: object) -> None:
-    """Raise `UsageError` for a value that is not a `Model`."""
-    if isinstance(model, type) or not callable(getattr(model, "answer", None)) or not hasattr(model, "name"):
-        client = f"OpenAIChat({model!r})" if isinstance(model, str) else "OpenAIChat('MODEL')"
-        raise UsageError(
-            f"{model!r} is not a model: it has no name, or no answer()",
-            known=_NOT_ASKED,
-            next_step=f"give a client, such as ModelLoop({client}), or an object of your own with both",
-        )
-
-
-def _fallback_models(fallbacks: tuple[Fallback, ...]) -> list[Model]:
-    if _all_are(fallbacks, Fallback):
-        return [one.model for one in fallbacks]
-    raise UsageError(
-        f"ModelLoop(fallbacks={fallbacks!r}) is not a tuple of Fallback",
-        known=_NOT_ASKED,
-        next_step="write fallbacks=(Fallback(model),)",
-    )
-
-
 def _turns(number: int) -> str:
     return "1 turn" if number == 1 else f"{number} turns"
 
 
 def _all_are(values: object, kind: type) -> bool:
     return isinstance(values, Sequence) and all(isinstance(one, kind) for one in cast("Sequence[object]", values))
-
-
-def _class_of(error: DecisionFailed) -> tuple[str, str]:
-    """The class of the error and its reason, both as recorded."""
-    return ("", error.message) if error.outcome is None else (error.outcome.code, error.outcome.reason)

@@ -1,4 +1,4 @@
-"""`Usage`: the tokens of one call of a model, as its service counted them, and where the count came from.
+"""`Usage`: the tokens of one call of a model, as its service counted them, and the interface of lists of prices.
 
 `usage_of` reads it in the forms in which services and agent frameworks write it.
 """
@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, Final, cast
+from decimal import Decimal
+from typing import Any, Final, Protocol, cast
 
 import msgspec
 
@@ -38,6 +39,27 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
     def known(self) -> bool:
         """True if the service counted tokens, or nothing was used."""
         return self.refused or self.input_tokens > 0 or self.output_tokens > 0
+
+
+class CallCost(msgspec.Struct, frozen=True):
+    """The price of one call, and its basis: the file or the library, with its version."""
+
+    amount: Decimal
+    currency: str
+    basis: str
+
+
+class PriceSource(Protocol):
+    """A list of prices. `basis` names it with its version."""
+
+    @property
+    def basis(self) -> str:
+        """The name of the list, and its version."""
+        ...
+
+    def cost(self, used: Usage, at_ms: int) -> CallCost | None:
+        """The cost of this usage at that time; None where the model has no price."""
+        ...
 
 
 _TOKENS: Final[Mapping[str, tuple[str, ...]]] = {
