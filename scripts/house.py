@@ -62,7 +62,7 @@ OF_LOOKING: Final = ("inspect/effects.py", "cli/effects.py", "inspect/spending.p
 """The places of the views over all runs: also later, with a line of their own."""
 
 
-OF_TELEMETRY: Final = ("telemetry/",)
+OF_TELEMETRY: Final = ("telemetry/", "cli/telemetry.py")
 """The places of traces and metrics: also later, with a line of their own."""
 
 
@@ -270,8 +270,9 @@ MEASURES: Final = (
     # once. Lowered from 56,450, as the search for effects has left for the views over all runs.
     # From 56,210 for what tracing needs of the engine and of an app: two texts on record and three calls (40).
     # From 56,250 for budgets: their records and fold, the rule, the reservation of model calls, raising them, and
-    # the ways to start a run with one; from 56,540 for the class of a model's error, which routes use (20).
-    Measure("lines of Python that `pip install holdfast` brings", 56_560, 42_000, lambda: lines(runtime())),
+    # the ways to start a run with one; from 56,540 for the class of a model's error, which routes use (20);
+    # from 56,560 for the options of a worker that is measured or traced (15).
+    Measure("lines of Python that `pip install holdfast` brings", 56_575, 42_000, lambda: lines(runtime())),
     Measure("files of them", 298, 240, lambda: len(runtime())),
     # Raised from 1,600 for the checks of what a model returns and of what a caller passes, for names of calls that are
     # unique within an answer, and for the errors' next steps; from 1,710 for the tokens of summaries; from
@@ -300,11 +301,11 @@ MEASURES: Final = (
     # Raised from 246, the search for effects, for its outcomes, progress and the search by tool (95), and for the live
     # view: frames and how they are drawn (185), reading them (195), and the spending of the last hour (90).
     Measure("lines of the views over all runs, beside these", 810, 700, lambda: lines(of_looking())),
-    # Its target is what traces need; metrics, their server and the checks of the journal are the rest.
-    Measure("lines of telemetry, beside these", 920, 800, lambda: lines(of_telemetry())),
+    # Traces are 890 of them. Raised from 920 for metrics (250), their server (100) and the options of a worker (50).
+    Measure("lines of telemetry, beside these", 1_285, 800, lambda: lines(of_telemetry())),
     Measure("lines of budgets, beside these", 375, 350, lambda: lines(of_budgets())),
     # Raised from 8,130 for the console inside a server of the user's own; from 8,155 for submitting runs over HTTP.
-    Measure("lines of Python that `holdfast-console` adds", 8_235, 7_500, lambda: lines(product()) - lines(sources())),
+    Measure("lines of Python that `holdfast-console` adds", 8_237, 7_500, lambda: lines(product()) - lines(sources())),
     Measure("files of these", 60, 50, lambda: len(product()) - len(sources())),
     # Raised from 49 for submitted runs and the slots of queues.
     Measure("files of the engine", 50, 35, lambda: len(list((PACKAGE / "engine").rglob("*.py")))),

@@ -30,6 +30,7 @@ NEEDED: Final = (
         not any(map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))),
         "opens the pages of the inbox as people do",
     ),
+    SystemPackage("prometheus", shutil.which("promtool") is None, "scrapes a worker, and tests the alert rules"),
     SystemPackage("libc6-dev", not Path("/usr/include/stdio.h").exists(), "headers for that shim"),
 )
 

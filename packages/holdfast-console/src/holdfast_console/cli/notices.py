@@ -12,6 +12,7 @@ from holdfast.cli.common import CommandCall, by_option, command
 from holdfast.cli.config import existing_journal
 from holdfast.cli.screen import Screen
 from holdfast.engine.environment import SystemClock, SystemRng
+from holdfast.engine.settings import Settings
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.inspect.signing_keys import keep_keys, load_keys
 from holdfast.inspect.text import ago, count, safe
@@ -93,7 +94,8 @@ async def _test(call: CommandCall, channel: str, options: NoticesOptions) -> int
     names = [one.name for one in reach.channels if channel in ("", one.name)]
     if not names:
         raise UsageError(f"{path} has no channel {channel}", known=f"channels: {', '.join(sorted(reach.by_name))}")
-    async with app_of(call, (), create=True, private_webhooks=options.private_webhooks, reach=reach) as app:
+    settings = Settings(private_webhooks=options.private_webhooks)
+    async with app_of(call, (), create=True, settings=settings, reach=reach) as app:
         results = [await _test_one(app, name, options.by) for name in names]
     if call.screen.as_json:
         call.screen.document({"tested": results})

@@ -39,6 +39,7 @@ from holdfast.model.system import is_system
 
 if TYPE_CHECKING:
     from holdfast.extensions import Reachable
+    from holdfast.telemetry.following import Follower
 
 
 AnyAgent = Agent[Any, Any]
@@ -202,7 +203,10 @@ __all__ = [
 AnyTool = Tool[Any, Any]
 _LISTED: Final = 200
 MANY_RUNS_GC: Final = 50_000
-"""The garbage collector's threshold in a command that may have many live runs, and whose process is its own."""
+"""The garbage collector's threshold in a command that may have many live runs, and whose process is its own.
+
+Each visit of the collector costs what all live runs are.
+"""
 
 
 @asynccontextmanager
@@ -211,22 +215,19 @@ async def app_of(
     agents: Iterable[AnyAgent],
     *,
     create: bool = False,
-    private_webhooks: bool = False,
+    settings: Settings | None = None,
     reach: Reachable | None = None,
-    many_runs: bool = False,
+    telemetry: Iterable[Follower] = (),
 ) -> AsyncGenerator[Holdfast]:
     """An open app over the journal of this call, under the policy that is named or set.
-
-    With `many_runs`, Python's garbage collector runs less often, since each of its visits costs what all live runs are.
 
     Raises `JournalDistrusted` before anything is driven, and `UsageError` for an invalid policy.
     """
     address = journal_address(call.journal) if create else existing_journal(call.journal)
-    settings = Settings(private_webhooks=private_webhooks, gc_threshold=MANY_RUNS_GC if many_runs else 0)
-    rules = policy_source(call.policy)
     async with Holdfast(
-        address, agents=agents, policy=rules, settings=settings, recover=False, reach=reach, queues=project_queues()
-    ) as app:
+        address, agents=agents, policy=policy_source(call.policy), settings=settings, recover=False, reach=reach,
+        queues=project_queues(), telemetry=telemetry,
+    ) as app:  # fmt: skip
         _check_trust(app)
         yield app
 

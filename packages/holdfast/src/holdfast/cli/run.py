@@ -11,6 +11,7 @@ import click
 import msgspec
 
 from holdfast.cli.apps import (
+    MANY_RUNS_GC,
     AnyAgent,
     Holdfast,
     agents_for,
@@ -27,8 +28,10 @@ from holdfast.cli.config import project_targets
 from holdfast.cli.exit_status import DIVERGED, DONE, FAILED, USAGE, WAITS, CommandProblem, problem_of, status_of
 from holdfast.cli.inputs import InputLine, lines_in, lines_of, one_input, parsed
 from holdfast.cli.screen import Screen, grid, phrase, prose
+from holdfast.cli.telemetry import WorkerTelemetry
 from holdfast.cli.worker import work
 from holdfast.engine.environment import gather_bounded
+from holdfast.engine.settings import Settings
 from holdfast.errors import (
     HoldfastError,
     JournalError,
@@ -109,13 +112,19 @@ def _tell_one(call: CommandCall, ended: RunOutput) -> int:
 
 @command(
     "worker",
-    examples=("holdfast worker desk.py:refund_desk", "holdfast worker --once", "holdfast worker a.py:one b.py:two"),
+    examples=(
+        "holdfast worker desk.py:refund_desk",
+        "holdfast worker --once",
+        "holdfast worker --metrics 127.0.0.1:9464",
+    ),
 )
 @click.argument("targets", nargs=-1, metavar="[TARGET]...")
 @click.option("--concurrency", default=20, show_default=True, metavar="N", type=click.IntRange(1), help="Runs at once.")
 @click.option("--once", is_flag=True, help="Drive what is due now, and end.")
 @click.option("--program", default="", metavar="NAME", help="Drive this program's runs; its code is where it last was.")
 @click.option("--private-webhooks", is_flag=True, help="Send webhooks to private addresses, too.")
+@click.option("--metrics", metavar="HOST:PORT", help="Serve metrics for Prometheus there, at /metrics.")
+@click.option("--trace", is_flag=True, help="Trace runs with the application's OpenTelemetry SDK.")
 @policy_option
 @reach_option
 async def worker(call: CommandCall, targets: tuple[str, ...], concurrency: int, once: bool, **given: Any) -> int:
@@ -125,7 +134,9 @@ async def worker(call: CommandCall, targets: tuple[str, ...], concurrency: int, 
     [tool.holdfast] agents in pyproject.toml, else those that were last opened over
     this journal. Runs of an agent of the same name in another program are not
     driven. Any number of workers may share one journal on one machine. With
-    --reach it also notifies people when they are asked.
+    --reach it also notifies people when they are asked. --metrics needs
+    pip install 'holdfast[prometheus]', and --trace needs 'holdfast[otel]' and an SDK
+    that your code or opentelemetry-instrument configures.
     """
     program = given["program"]
     if program and targets:
@@ -140,8 +151,11 @@ async def worker(call: CommandCall, targets: tuple[str, ...], concurrency: int, 
             next_step="holdfast worker desk.py:refund_desk, or [tool.holdfast] agents in pyproject.toml",
         )
     reach = reach_of(given["reach"])
-    private = given["private_webhooks"]
-    async with app_of(call, agents, create=True, private_webhooks=private, reach=reach, many_runs=True) as app:
+    settings = Settings(private_webhooks=given["private_webhooks"], gc_threshold=MANY_RUNS_GC)
+    telemetry = WorkerTelemetry.wanted(trace=given["trace"], metrics=given["metrics"])
+    async with app_of(
+        call, agents, create=True, settings=settings, reach=reach, telemetry=telemetry.followers
+    ) as app, telemetry.serving(call, app):  # fmt: skip
         return await work(call, app, concurrency, once=once)
 
 
@@ -276,7 +290,7 @@ async def run_many(call: CommandCall, agent: AnyAgent, inputs: str, concurrency:
     ends: list[RunOutput] = []
     outcomes: Counter[str] = Counter()
     total = lines_in(inputs) if inputs == "-" else _counted(agent, inputs)
-    async with app_of(call, [agent], create=True, many_runs=True) as app:
+    async with app_of(call, [agent], create=True, settings=Settings(gc_threshold=MANY_RUNS_GC)) as app:
         with call.screen.progress(total) as advance:
             calls = (_one(app, agent, line) for line in lines_of(agent, inputs))  # read as there is room for them
             async for ended in gather_bounded(calls, concurrency):

@@ -1,15 +1,17 @@
-"""Traces of the runs of an app, made of what its journal has recorded.
+"""Traces and metrics of the runs of an app, made of what its journal has recorded.
 
-`spans` turns records into spans, and `following` hands those of committed records to a follower. `opentelemetry` is
-one; `conventions` alone knows the names that OpenTelemetry gives to things. The engine imports none of them.
+`spans` turns records into spans, and `following` hands those of committed records to a follower: `opentelemetry`, or
+`prometheus` with the server of its page. `conventions` alone knows the names that OpenTelemetry gives to things. The
+engine imports none of them.
 """
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from holdfast.telemetry.opentelemetry import OpenTelemetry
+    from holdfast.telemetry.prometheus import Prometheus
 
-__all__ = ["OpenTelemetry"]
+__all__ = ["OpenTelemetry", "Prometheus"]
 
 
 def __getattr__(name: str) -> object:
@@ -18,4 +20,8 @@ def __getattr__(name: str) -> object:
         from holdfast.telemetry.opentelemetry import OpenTelemetry  # noqa: PLC0415 - see above
 
         return OpenTelemetry
+    if name == "Prometheus":
+        from holdfast.telemetry.prometheus import Prometheus  # noqa: PLC0415 - see above
+
+        return Prometheus
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -62,11 +62,11 @@ class Follower(Protocol):
         """Nothing of this drive comes any more, and how it ended is not said: the claim was refused, say."""
         ...
 
-    def ended(self, drive: Drive, spans: Sequence[SpanValue]) -> None:
+    def ended(self, drive: Drive, spans: Sequence[SpanValue], /) -> None:
         """These spans have ended."""
         ...
 
-    def released(self, drive: Drive, at_ms: int, ending: tuple[str, str]) -> None:
+    def released(self, drive: Drive, at_ms: int, ending: tuple[str, str], /) -> None:
         """The run was given back, with this status and class of error; after it nothing of this drive comes."""
         ...
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from holdfast.errors import UsageError
-from holdfast.model.ids import operation_id
 from holdfast.telemetry import conventions as c
 from holdfast.telemetry.following import LOG, Drive
 from holdfast.telemetry.spans import SpanValue
@@ -124,19 +123,9 @@ class OpenTelemetry:
         if not current.writes and (failed := piece.live.pop((current.step, current.attempt - 1), None)) is not None:
             piece.failed_reads.append((failed, now))  # only the last try of a read is on record
         try:
-            span = self._tracer.start_span(
-                f"{c.EXECUTE_TOOL} {current.tool}",
-                piece.context,
-                start_time=now * _MS,
-                attributes={
-                    c.OPERATION: c.EXECUTE_TOOL,
-                    c.TOOL_NAME: current.tool,
-                    c.TOOL_CALL_ID: operation_id(current.run, current.step),
-                    c.RUN: current.run,
-                    c.STEP: current.step,
-                    c.ATTEMPT: current.attempt,
-                },
-            )
+            # Its attributes come with its end, off the event loop: its parent has decided whether it is sampled.
+            name = f"{c.EXECUTE_TOOL} {current.tool}"
+            span = self._tracer.start_span(name, piece.context, start_time=now * _MS)
             piece.live[current.step, current.attempt] = span
             context_api.attach(trace.set_span_in_context(span, piece.context))
         except Exception as error:  # noqa: BLE001 - as above
@@ -192,6 +181,7 @@ class OpenTelemetry:
             return
         while piece.failed_reads:
             span, at = piece.failed_reads.pop()
+            span.set_attributes({c.OPERATION: c.EXECUTE_TOOL, c.RUN: drive.run})
             _fail(span, "failed")
             span.end(at * _MS)
         for one in spans:

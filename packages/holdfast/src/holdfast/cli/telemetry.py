@@ -1,0 +1,49 @@
+"""The options `--trace` and `--metrics` of a worker."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+from holdfast.cli.common import CommandCall
+
+if TYPE_CHECKING:
+    from holdfast.cli.apps import Holdfast
+    from holdfast.telemetry.following import Follower
+
+
+class WorkerTelemetry(NamedTuple):
+    """The followers that a worker was told to have, and where it serves metrics."""
+
+    followers: tuple[Follower, ...]
+    address: tuple[str, int] | None = None
+
+    @classmethod
+    def wanted(cls, *, trace: bool, metrics: str | None) -> WorkerTelemetry:
+        """Those of these options. Raises `UsageError` for an address that is none, and without the extra."""
+        if not trace and metrics is None:
+            return cls(())
+        from holdfast import telemetry  # noqa: PLC0415 - needs an extra
+
+        followers: list[Follower] = [telemetry.OpenTelemetry()] if trace else []
+        if metrics is None:
+            return cls(tuple(followers))
+        from holdfast.telemetry.metrics_server import host_and_port  # noqa: PLC0415 - as above
+
+        return cls((*followers, telemetry.Prometheus()), host_and_port(metrics))
+
+    @asynccontextmanager
+    async def serving(self, call: CommandCall, app: Holdfast) -> AsyncGenerator[None]:
+        """Serve the metrics of the app while inside, if there are any."""
+        if self.address is None:
+            yield
+            return
+        from holdfast.telemetry.metrics_server import serving_metrics  # noqa: PLC0415 - as above
+        from holdfast.telemetry.prometheus import Prometheus  # noqa: PLC0415 - as above
+
+        measured = next(one for one in self.followers if isinstance(one, Prometheus))
+        async with serving_metrics(self.address, lambda: measured.scrape(app.engine)) as port:
+            host = f"[{self.address[0]}]" if ":" in self.address[0] else self.address[0]
+            call.screen.note((f"Metrics: http://{host}:{port}/metrics", "dim"))
+            yield

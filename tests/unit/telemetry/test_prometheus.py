@@ -1,0 +1,192 @@
+"""Metrics: what they count, what their labels hold, what a scrape costs, and what the server of the page refuses."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from holdfast import RunSuspended
+from holdfast.errors import UsageError
+from holdfast.queues.limits import DeclaredLimits, QueueLimits
+from holdfast.telemetry import following, metrics_server
+from holdfast.telemetry import prometheus as prometheus_module
+from holdfast.telemetry.metrics_server import host_and_port, serving_metrics
+from holdfast.telemetry.prometheus import MOST, Prometheus
+from holdfast.telemetry.spans import SpanValue
+from tests.unit.engine.lab import Lab, virtual
+from tests.unit.telemetry.test_opentelemetry import patient, shop, trying
+
+
+@pytest.fixture(autouse=True)
+def _password(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PASSWORD", "do-not-show")
+
+
+class Values(dict[tuple[str, frozenset[str]], float]):
+    """Each sample by its name and the values of its labels, in any order."""
+
+    def __getitem__(self, key: Any) -> float:
+        return super().__getitem__((key[0], frozenset(key[1:])))
+
+
+def values(page: bytes) -> Values:
+    samples = [one for family in text_string_to_metric_families(page.decode()) for one in family.samples]
+    return Values({(one.name, frozenset(one.labels.values())): one.value for one in samples})
+
+
+@virtual
+async def test_the_page_counts_what_happened_and_reads_the_journal(lab: Lab):
+    measured = Prometheus()
+    async with lab.app(shop, patient, trying, telemetry=measured) as app:
+        await app.engine.queues.declare(app.engine.journal, DeclaredLimits({"slow": QueueLimits()}))
+        await app.run(shop, "mug")
+        await app.run(trying, "mug")
+        with pytest.raises(RunSuspended):
+            await app.run(patient, "mug")
+        await app.submit(shop, "cup", queue="slow")
+        await lab.pass_time(minutes=5)
+        page = await measured.scrape(app.engine)
+    found = values(page)
+    assert found["holdfast_attempts_total", "charge", "returned"] == 2
+    assert found["holdfast_attempts_total", "flaky", "not_sent"] == 1
+    assert found["holdfast_attempts_total", "flaky", "rejected"] == 1
+    assert found["holdfast_model_tokens_total", "large-1", "input"] == 40
+    assert found["holdfast_drives_total", "completed"] == 2
+    assert found["holdfast_runs", "shop", "completed"] == 1
+    assert found["holdfast_runs", "shop", "queued"] == 1
+    assert found["holdfast_queue_waiting", "slow"] == 1
+    assert found["holdfast_queue_oldest_seconds", "slow"] >= 300
+    assert found["holdfast_people_waiting", "question"] == 1
+    assert found["holdfast_people_oldest_seconds", "question"] >= 300
+    assert found["holdfast_breaker_open", "charge"] == 0
+    assert found["holdfast_commit_seconds_count",] > 5
+    # No run's id and no user's text is a label.
+    assert b"mug" not in page
+    assert b"cup" not in page
+
+
+@virtual
+async def test_scrapes_read_the_journal_no_more_often_than_its_cost_allows(lab: Lab, monkeypatch: pytest.MonkeyPatch):
+    measured, read = Prometheus(), 0
+    take = prometheus_module.read_samples
+
+    async def slow(engine: Any) -> Any:
+        nonlocal read
+        read += 1
+        await asyncio.sleep(3)  # longer than a scrape waits
+        return await take(engine)
+
+    monkeypatch.setattr(prometheus_module, "read_samples", slow)
+    async with lab.app(shop, telemetry=measured) as app:
+        page = await measured.scrape(app.engine)
+        assert b"holdfast_runs{" not in page  # it did not wait longer
+        assert b"holdfast_commit_seconds" in page
+        await app.run(shop, "mug")
+        for _ in range(70):
+            await lab.pass_time(seconds=1)
+            await measured.scrape(app.engine)
+        assert read == 2  # of three seconds each, in more than a minute
+        page = await measured.scrape(app.engine)
+        assert values(page)["holdfast_runs", "shop", "completed"] == 1
+        assert values(page)["holdfast_journal_age_seconds",] < 70
+
+
+@virtual
+async def test_a_reading_that_fails_leaves_the_counters(lab: Lab, monkeypatch: pytest.MonkeyPatch):
+    measured = Prometheus()
+
+    async def failing(engine: Any) -> Any:
+        raise OSError("the disk is gone")
+
+    async with lab.app(shop, telemetry=measured) as app:
+        await app.run(shop, "mug")
+        await lab.pass_time(seconds=1)
+        monkeypatch.setattr(prometheus_module, "read_samples", failing)
+        page = await measured.scrape(app.engine)
+    assert values(page)["holdfast_attempts_total", "charge", "returned"] == 1
+    assert b"holdfast_runs{" not in page
+
+
+def test_labels_that_a_model_service_chooses_are_bounded():
+    measured = Prometheus()
+    for number in range(3 * MOST):
+        attributes: dict[str, Any] = {"gen_ai.response.model": f"model-{number}"}
+        measured.ended(following.Drive("run", 1), [SpanValue("chat", "chat", 0, 1, attributes)])
+    found = values(prometheus_module.generate_latest(measured.registry))
+    calls = [key for key in found if key[0] == "holdfast_model_calls_total"]
+    assert len(calls) == MOST + 1
+    assert found["holdfast_model_calls_total", "other", "answered"] == 2 * MOST
+
+
+# --- the server ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ["", "host:", ":x", "a:b:c", "1.2.3.4:99999", "x:-1", "x:٣"])
+def test_an_address_that_is_none_is_refused(text: str):
+    with pytest.raises(UsageError, match="is not HOST:PORT"):
+        host_and_port(text)
+
+
+def test_an_address_may_leave_out_the_host():
+    assert [host_and_port(one) for one in ("9464", "0.0.0.0:0", "[::1]:80")] == [
+        ("127.0.0.1", 9464),
+        ("0.0.0.0", 0),
+        ("::1", 80),
+    ]
+
+
+async def asked(port: int, request: bytes) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(request)
+    try:
+        return await reader.read()
+    except ConnectionResetError:  # it was closed before it was read
+        return b""
+    finally:
+        writer.close()
+
+
+async def page() -> bytes:
+    return b"holdfast_runs 1\n"
+
+
+def test_the_server_gives_one_page_and_refuses_the_rest(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(metrics_server, "PATIENCE_S", 0.2)
+
+    async def main() -> None:
+        async with serving_metrics(("127.0.0.1", 0), page) as port:
+            with pytest.raises(UsageError, match="metrics cannot be served on"):
+                async with serving_metrics(("127.0.0.1", port), page):
+                    pass
+            given = await asked(port, b"GET /metrics?x=1 HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert given.startswith(b"HTTP/1.1 200 OK\r\n")
+            assert given.endswith(b"\r\n\r\nholdfast_runs 1\n")
+            assert (await asked(port, b"HEAD /metrics HTTP/1.1\r\n\r\n")).endswith(b"\r\n\r\n")
+            for request, status in (
+                (b"GET / HTTP/1.1\r\n\r\n", b"404"),
+                (b"GET /metricsx HTTP/1.1\r\n\r\n", b"404"),
+                (b"POST /metrics HTTP/1.1\r\n\r\n", b"405"),
+                (b"\r\n\r\n", b"404"),
+                (b"x" * 20_000, b"400"),
+                (b"GET /metrics", b""),  # and never the rest: the connection ends
+            ):
+                assert (await asked(port, request))[9:12] == status, request
+
+    asyncio.run(main())
+
+
+def test_a_crowd_of_silent_clients_is_bounded_and_ends():
+    async def main() -> None:
+        silent = []
+        async with serving_metrics(("127.0.0.1", 0), page) as port:
+            silent += [await asyncio.open_connection("127.0.0.1", port) for _ in range(metrics_server.CONNECTIONS)]
+            assert await asked(port, b"GET /metrics HTTP/1.1\r\n\r\n") == b""
+            silent[0][1].close()
+            await silent[0][1].wait_closed()
+            while not (await asked(port, b"GET /metrics HTTP/1.1\r\n\r\n")).startswith(b"HTTP/1.1 200"):
+                pass
+        for _, writer in silent[1:]:
+            writer.close()
+
+    asyncio.run(asyncio.wait_for(main(), 20))
