@@ -7,11 +7,14 @@ from typing import Any
 import pytest
 
 from holdfast import Natural, Operation, Run, RunSuspended, TransactionAborted, agent, tool
+from holdfast.agent.hosted import in_hosted_run
 from holdfast.errors import BudgetExceeded, RunStopped, UsageError
 from holdfast.model import records as r
 from holdfast.model.run_budget import BudgetState
 from holdfast.policies import RunBudget
+from tests.unit.agent.test_hosted import in_host_tasks
 from tests.unit.engine.lab import Lab, virtual
+from tests.unit.engine.test_crashes import DiesAt
 
 
 def model_of(lab: Lab, *used: int | None):
@@ -142,6 +145,46 @@ async def test_a_limit_of_effects_stops_the_next_write_and_a_raise_sends_it(lab:
         await app.service.raise_budget("r-ann", {"effects": 1}, by="eve")
         assert await app.resume("r-ann") == ["paid"] * 3
     assert lab.sent == ["1", "2", "3"]
+
+
+@pytest.mark.parametrize("fast_path", [False, True])
+@pytest.mark.parametrize("claims", [False, True])
+@virtual
+async def test_of_parallel_writes_no_more_are_sent_than_the_limit_permits(lab: Lab, fast_path: bool, claims: bool):
+    @tool(claim="order" if claims else ())
+    async def pay(order: str) -> str:
+        await asyncio.sleep(1)
+        lab.sent.append(order)
+        return "paid"
+
+    @agent(run_id="r-{name}", budget=RunBudget(effects=2, then="stop"))
+    async def desk(run: Run, name: str) -> list[str]:
+        done = await run.gather(*(pay.outcome(f"{name}-{number}") for number in range(5)))
+        return [one.code or one.status for one in done]
+
+    async with lab.app(desk, fast_path=fast_path) as app:
+        ended = await app.run(desk, "ann")
+        budget = await budget_of(app)
+    assert 1 <= len(lab.sent) <= 2
+    assert (budget.effects, ended.count("budget_exceeded")) == (len(lab.sent), 5 - len(lab.sent))
+
+
+@virtual
+async def test_an_effect_that_a_dead_process_may_have_sent_counts(lab: Lab):
+    desk = paying(lab, 1, 2)
+    app = lab.make(desk, crash=(crash := DiesAt("after_send", 1)))
+    crash.process = lab.processes[-1]
+    await app.open()
+    running = asyncio.create_task(app.run(desk, "ann", budget=RunBudget(effects=1)))
+    await asyncio.sleep(1)
+    running.cancel()
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended):
+            await app.resume("r-ann")
+        assert (await budget_of(app)).effects == 1, "it may be there, and a person is asked"
+        await app.service.resolve("r-ann/pay#1", "did_not_happen", by="eve")
+        assert (await budget_of(app)).effects == 0
+    assert lab.sent == ["1"]
 
 
 @virtual
@@ -307,6 +350,30 @@ async def test_compensations_are_sent_though_the_budget_is_spent_and_held_effect
             await app.run(desk, "ann")
         assert (await budget_of(app)).effects == 1, "the booking that was undone; the mail was never sent"
     assert lab.sent == ["book ann", "unbook ann"]
+
+
+@virtual
+async def test_the_budget_of_a_run_holds_for_the_model_calls_of_its_host(lab: Lab):
+    asked: list[int] = []
+
+    @agent(run_id="r-{name}", budget=RunBudget(model_calls=2))
+    async def desk(run: Run, name: str) -> int:
+        async def turn(number: int) -> Any:
+            async def model() -> dict[str, Any]:
+                asked.append(number)
+                return {"usage": {"input_tokens": 5, "output_tokens": 1}}
+
+            return await in_hosted_run("a model").turn(f"turn-{number}", {"messages": [number]}, model)
+
+        return len([await in_host_tasks(lambda number=number: turn(number)) for number in range(3)])
+
+    async with lab.app(desk) as app:
+        with pytest.raises(RunStopped) as stopped:
+            await app.run(desk, "x")
+        assert (stopped.value.reason, asked) == ("budget", [0, 1])
+        await app.service.raise_budget("r-x", {"model_calls": 1}, by="eve")
+        assert await app.resume("r-x") == 3
+    assert asked == [0, 1, 2]
 
 
 @pytest.mark.parametrize(
