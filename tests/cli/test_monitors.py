@@ -1,0 +1,53 @@
+"""`holdfast monitors`: what it prints, and the status by which a program hears of a finding."""
+
+import asyncio
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from holdfast import Holdfast, Run, agent
+from tests.cli.lab import Lab, Said
+
+
+@pytest.fixture
+def lab(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
+    monkeypatch.chdir(tmp_path)
+    return Lab(tmp_path, {"COLUMNS": "80", "LC_ALL": "C.UTF-8", "LOGNAME": "anna"})
+
+
+def judged_while_it_runs(lab: Lab, *words: str) -> Said:
+    said: list[Said] = []
+
+    @agent(run_id="{name}")
+    async def looks(run: Run, name: str) -> None:
+        said.append(await asyncio.to_thread(lab.apart, "monitors", *words))
+
+    async def ran() -> None:
+        async with Holdfast(lab.journal, agents=[looks]) as app:
+            await app.run(looks, "eve")
+
+    asyncio.run(asyncio.wait_for(ran(), 60))
+    return said[0]
+
+
+def test_a_run_that_records_nothing_is_named_with_its_evidence(lab: Lab):
+    said = judged_while_it_runs(lab, "--silent", "1ms")
+    assert said.status == 1, said.err
+    assert said.lines[0] == "! looks  no progress"
+    assert said.lines[1].startswith("  run eve recorded nothing for ")
+    assert said.lines[-2:] == ["  holdfast show eve", "1 finding, 1 run read."]
+    assert lab("show", "eve").status == 0
+    again = lab("monitors")
+    assert (again.status, again.lines) == (0, ["Nothing was found, 1 run read."])
+    assert (
+        lab("monitors", "dry-run", "--silent", "1ms", "--json").json["report"]["findings"][0]["rule"] == "no progress"
+    )
+
+
+def test_a_time_that_is_none_is_refused(lab: Lab):
+    judged_while_it_runs(lab)
+    for option, value in product(("--silent", "--recent", "--since"), ("0s", "soon", "2999-01-01", "-3d")):
+        said = lab("monitors", "dry-run", option, value)
+        assert said.status == 2, (option, value)
+        assert value in said.remarks
