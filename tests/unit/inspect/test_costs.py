@@ -179,6 +179,8 @@ def test_since_leaves_out_what_is_older():
     line = report(runs, since_ms=DAY).total
     assert (line.calls, line.effects) == (1, 1)
     assert report(runs, since_ms=11 * DAY).lines == []
+    driven = {"a": [answered(at=12 * DAY)]}  # its listing has not changed since it was taken
+    assert report(driven, since_ms=11 * DAY, a={"status": "running"}).total.calls == 1
 
 
 def test_a_run_that_cannot_be_read_is_named_and_in_no_sum():

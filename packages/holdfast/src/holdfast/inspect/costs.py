@@ -124,7 +124,7 @@ async def costs(reader: JournalReader, prices: Prices, by: Grouping, since_ms: i
     sums = _Sums(prices, by, since_ms)
     unreadable: list[str] = []
     async for row in reader.every_run():
-        if is_system(row.agent) or row.updated_ms < since_ms:
+        if is_system(row.agent) or (row.status != "running" and row.updated_ms < since_ms):
             continue
         run = _RunCosts(sums, row)
         try:
