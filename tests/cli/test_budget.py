@@ -1,0 +1,84 @@
+"""`holdfast budget`: what a run may use and has used, raising it, and budgets that make no sense."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = """
+from holdfast import Run, agent, tool
+from holdfast.policies import RunBudget
+
+async def judge(text: str) -> dict:
+    return {"usage": {"input_tokens": 40_000, "output_tokens": 2_000}}
+
+@agent(run_id="{name}", budget=RunBudget(tokens=1_000_000))
+async def desk(run: Run, name: str) -> str:
+    for number in range(3):
+        await run.decide(judge, f"{name} {number}")
+    return name
+"""
+
+
+class Desk:
+    def __init__(self, place: Path) -> None:
+        (place / "desk.py").write_text(PROGRAM)
+        self.target, self.journal = f"{place / 'desk.py'}:desk", str(place / "runs.db")
+
+    def __call__(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "holdfast", *arguments, "--journal", self.journal]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    def run(self, *options: str) -> subprocess.CompletedProcess[str]:
+        return self("run", self.target, '"ann"', *options)
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+def test_a_stopped_run_shows_what_it_used_and_goes_on_once_its_budget_is_raised(desk: Desk):
+    stopped = desk.run("--budget", "tokens=80000,effects=3")
+    assert stopped.returncode == 1
+    assert "the limit of tokens is reached: 84,000 of 80,000 used" in stopped.stderr
+    report = json.loads(desk("budget", "ann", "--json").stdout)
+    assert [(one["limit"], one["most"], one["used"], one["over"]) for one in report["limits"]] == [
+        ("tokens", 80_000, 84_000, 4_000),
+        ("model_calls", None, 2, 0),
+        ("effects", 3, 0, 0),
+    ]
+    assert "budget ann --raise LIMIT=AMOUNT" in desk("inbox").stdout
+    raised = desk("budget", "ann", "--raise", "tokens=60_000", "--by", "eve", "--why", "a long case")
+    assert (raised.returncode, "limit 140,000" in raised.stdout) == (0, True)
+    assert desk("resume", "ann").stdout == '"ann"\n'
+    assert "raised by eve: 60,000 tokens more; a long case" in desk("show", "ann").stdout
+
+
+@pytest.mark.parametrize(
+    ("written", "says"),
+    [
+        ("tokens=-1", "tokens=-1: a limit is a whole number"),
+        ("tokens=9007199254740992", "tokens=9007199254740992: a limit is a whole number"),
+        ("tokens=NaN", "tokens=NaN: a limit is a whole number"),
+        ("euros=5", "there is no limit 'euros'"),
+        ("tokens=1,tokens=2", "tokens is named twice"),
+        ("then=stop", "a budget needs a limit"),
+        ("tokens=1,then=maybe", "then=maybe is not known"),
+        ("tokens", "'tokens' is not LIMIT=NUMBER"),
+    ],
+)
+def test_a_budget_that_makes_no_sense_starts_nothing(desk: Desk, written: str, says: str):
+    refused = desk.run("--budget", written)
+    assert (refused.returncode, says in refused.stderr) == (2, True), refused.stderr
+    assert not Path(desk.journal).exists()
+
+
+def test_only_a_limit_that_the_run_has_is_raised(desk: Desk):
+    desk.run("--budget", "model_calls=1")
+    for amounts, says in (("tokens=5", "does not limit tokens"), ("model_calls=0", "from 1 to")):
+        refused = desk("budget", "ann", "--raise", amounts)
+        assert (refused.returncode, says in refused.stderr) == (2, True), refused.stderr
+    assert desk("budget", "nope").returncode == 2
