@@ -124,6 +124,13 @@ def test_a_worker_serves_metrics_and_traces_with_the_sdk_of_the_program(place: P
     assert len({trace for _, trace in spans}) == 2
 
 
+def test_a_worker_says_that_no_sdk_is_configured(tmp_path: Path):
+    (tmp_path / "desk.py").write_text(PROGRAM.replace("trace.set_tracer_provider(provider)", ""))
+    command = holdfast(tmp_path, "worker", "desk.py:desk", "--once", "--trace")
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "No OpenTelemetry SDK is configured" in ended.stderr
+
+
 @needs_prometheus
 def test_a_real_prometheus_scrapes_a_worker_and_evaluates_the_rules(place: Path):
     with socket.socket() as free:

@@ -18,6 +18,7 @@ class WorkerTelemetry(NamedTuple):
 
     followers: tuple[Follower, ...]
     address: tuple[str, int] | None = None
+    untraced: bool = False
 
     @classmethod
     def wanted(cls, *, trace: bool, metrics: str | None) -> WorkerTelemetry:
@@ -26,16 +27,26 @@ class WorkerTelemetry(NamedTuple):
             return cls(())
         from holdfast import telemetry  # noqa: PLC0415 - needs an extra
 
-        followers: list[Follower] = [telemetry.OpenTelemetry()] if trace else []
+        followers: list[Follower] = []
+        untraced = False
+        if trace:
+            from holdfast.telemetry.opentelemetry import has_sdk  # noqa: PLC0415 - as above
+
+            followers, untraced = [telemetry.OpenTelemetry()], not has_sdk()
         if metrics is None:
-            return cls(tuple(followers))
+            return cls(tuple(followers), untraced=untraced)
         from holdfast.telemetry.metrics_server import host_and_port  # noqa: PLC0415 - as above
 
-        return cls((*followers, telemetry.Prometheus()), host_and_port(metrics))
+        return cls((*followers, telemetry.Prometheus()), host_and_port(metrics), untraced)
 
     @asynccontextmanager
     async def serving(self, call: CommandCall, app: Holdfast) -> AsyncGenerator[None]:
-        """Serve the metrics of the app while inside, if there are any."""
+        """Serve the metrics of the app while inside, if there are any, and say where nothing would be traced."""
+        if self.untraced:
+            call.screen.note(
+                ("No OpenTelemetry SDK is configured, so no span is exported.", "yellow"),
+                " Next: opentelemetry-instrument holdfast worker ..., or configure it where the agents are defined",
+            )
         if self.address is None:
             yield
             return

@@ -237,6 +237,11 @@ class OpenTelemetry:
         return ""
 
 
+def has_sdk() -> bool:
+    """True if the application has set a provider. Without one no span is exported."""
+    return not isinstance(trace.get_tracer_provider(), trace.ProxyTracerProvider)
+
+
 def _fail(span: Span, error: str) -> None:
     """Mark a span as failed. The text of an error may hold contents, so only its class is given."""
     if error:
