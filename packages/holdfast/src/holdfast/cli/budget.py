@@ -35,7 +35,7 @@ class BudgetReport(msgspec.Struct, frozen=True):
     examples=(
         "holdfast budget ticket-17",
         "holdfast budget ticket-17 --raise tokens=20000",
-        "holdfast budget ticket-17 --raise tokens=20000,effects=1 --why 'a long case' --by anna",
+        "holdfast budget ticket-17 --raise tokens=20000,effects=1 --why 'a long case'",
         "holdfast budget ticket-17 --json | jq '.limits[] | select(.over > 0)'",
     ),
 )

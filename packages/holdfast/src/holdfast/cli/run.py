@@ -54,7 +54,7 @@ from holdfast.people.items import answers_to
         """holdfast run desk.py:refund_desk '{"id": "17", "order_id": "A-17"}'""",
         "holdfast run desk.py:refund_desk @ticket.json --run-id ticket-17",
         "holdfast run shop.agents:refund_desk --inputs tickets.jsonl --concurrency 50",
-        "holdfast run desk.py:refund_desk @ticket.json --budget tokens=50000,effects=3",
+        "holdfast run desk.py:refund_desk @ticket.json --budget tokens=50000",
     ),
 )
 @click.argument("target")
