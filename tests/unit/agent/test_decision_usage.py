@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
-from holdfast import Run, agent
-from holdfast.errors import DecisionFailed, ModelError
+from holdfast import Run, agent, tool
+from holdfast.errors import DecisionFailed, ModelError, RunSuspended
 from holdfast.model import records as r
 from holdfast.model.usage import Usage
+from holdfast.people.dossier import dossier
 from tests.unit.engine.lab import Lab, virtual
 
 
@@ -82,3 +83,29 @@ async def test_an_answer_that_does_not_fit_was_used_up_all_the_same(lab: Lab):
     assert made.status == "failed"
     assert [one.before.input_tokens for one in begun] == [0, 50, 50, 50, 50]
     assert made.usage == Usage(50, 5, model="m-1", request="req-1")
+
+
+@virtual
+async def test_an_approver_sees_the_tokens_of_calls_that_were_not_used(lab: Lab):
+    script = iter([cut_off(), GOOD])
+
+    async def rule(_: str) -> dict[str, Any]:
+        answer = next(script)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    @tool(gate="true")
+    async def pay(name: str) -> str:
+        return name
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> str:
+        await run.decide(rule, name)
+        return await pay(name)
+
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+        found = await dossier(app.service, "r-ann/pay#1")
+    assert found.cost.tokens == 50 + 5 + 40 + 2
