@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -10,7 +11,7 @@ import pytest
 from opentelemetry import baggage, context, propagate, trace
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
 
-from holdfast import Key, Run, RunSuspended, Secret, agent, current_operation, tool
+from holdfast import Holdfast, Key, Run, RunSuspended, Secret, agent, current_operation, tool
 from holdfast.errors import NotSent, Rejected, UsageError
 from holdfast.model import records as r
 from holdfast.model.usage import Usage
@@ -279,3 +280,9 @@ async def test_a_follower_follows_one_app(lab: Lab):
     async with lab.app(shop, telemetry=follower):
         with pytest.raises(UsageError, match="follows another app"):
             lab.make(shop, telemetry=follower)
+
+
+@pytest.mark.parametrize("given", ["otel", 7, OpenTelemetry, [None]])
+def test_telemetry_that_cannot_follow_is_refused_by_name(tmp_path: Path, given: Any):
+    with pytest.raises(UsageError, match="cannot follow an app"):
+        Holdfast(tmp_path / "desk.db", telemetry=given)

@@ -40,7 +40,7 @@ _KEPT: Final = 32
 """How many histories of runs are kept: the newest effects are often of the same runs."""
 
 Progress: TypeAlias = Callable[[int, int], None]
-"""Told how many records were searched so far, and how many the journal holds."""
+"""Receives the number of records searched so far, and of those in the journal."""
 
 
 class EffectQuery(msgspec.Struct, frozen=True):

@@ -15,7 +15,8 @@ from typing import Any, Final, NamedTuple, Protocol, cast
 
 from holdfast.engine.environment import Environment
 from holdfast.engine.tool_protocol import Tracing
-from holdfast.errors import JournalError, LedgerTaken, RecordRefused
+from holdfast.errors import JournalError, LedgerTaken, RecordRefused, UsageError
+from holdfast.inspect.text import short
 from holdfast.journal.port import Busy, Identity, Journal, LeaseGranted, NewRun, Row, Write
 from holdfast.journal.record_codec import decode_all
 from holdfast.telemetry.spans import RunSpans, SpanValue
@@ -59,7 +60,7 @@ class Follower(Protocol):
         ...
 
     def forget(self, drive: Drive) -> None:
-        """Nothing of this drive comes any more, and how it ended is not said: the claim was refused, say."""
+        """Nothing more of this drive comes, and how it ended is not known: its claim was refused, for example."""
         ...
 
     def ended(self, drive: Drive, spans: Sequence[SpanValue], /) -> None:
@@ -240,7 +241,7 @@ class FollowedJournal:
     def _warn(self, error: BaseException) -> None:
         if not self._failed:
             self._failed = True
-            LOG.warning("telemetry failed (said once): %s: %s. Runs are not affected", type(error).__name__, error)
+            LOG.warning("telemetry failed (logged once): %s: %s. Runs are not affected", type(error).__name__, error)
 
 
 class _Position:
@@ -260,6 +261,11 @@ def followed(
     """
     tracing: Tracing | None = None
     for follower in followers if isinstance(followers, Iterable) else (followers,):
+        if isinstance(follower, type) or not hasattr(follower, "begin"):  # users may not check types
+            raise UsageError(
+                f"telemetry={short(repr(follower), 80)} cannot follow an app",
+                next_step="give OpenTelemetry() or Prometheus() of holdfast.telemetry, or both in a list",
+            )
         follower.begin(environment)
         # It has every method of a journal: those that it does not define are the journal's own.
         journal = cast("Journal", FollowedJournal(journal, environment, follower))

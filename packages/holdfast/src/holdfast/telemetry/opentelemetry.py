@@ -233,7 +233,7 @@ class OpenTelemetry:
     def _warn(self, error: Exception) -> str:
         if not self._failed:
             self._failed = True
-            LOG.warning("a span could not be begun (said once): %s: %s", type(error).__name__, error)
+            LOG.warning("a span could not be begun (logged once): %s: %s", type(error).__name__, error)
         return ""
 
 
