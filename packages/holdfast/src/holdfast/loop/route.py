@@ -173,6 +173,8 @@ class Route:
         self._health = _Health()
         self.name: Final = f"route of {', '.join(one.shown for one in self._table)}"
         if prices is not None:
+            if not callable(getattr(prices, "cost", None)):
+                raise _wrong(f"prices={prices!r} is not a list of prices", "give declared_prices({...}, 'my prices')")
             _check_prices(self._table, self._costs(1, 1, SystemClock().wall_ms()))
 
     def question(self, run: Run) -> Model:
@@ -182,6 +184,14 @@ class Route:
     async def answer(self, request: ModelRequest, on_text: OnText) -> ModelReply:
         """Ask one model without a run: shares do not count, and no failure of an earlier try. Raises `ModelError`."""
         return await self._asked(None, SystemClock().wall_ms).answer(request, on_text)
+
+    def effects(self) -> list[str]:
+        """Always empty: asking a model changes nothing. With `reset`, a route can be given to `world.use`."""
+        return []
+
+    def reset(self) -> None:
+        """Forget which models failed, as a new process does."""
+        self._health.forget()
 
     def _asked(self, draw: float | None, now_ms: Callable[[], int]) -> _Asked:
         def next_of(request: ModelRequest, failures: tuple[ModelFailure, ...]) -> ModelChoice:
@@ -293,6 +303,10 @@ class _Health:
         """Close the breaker."""
         self._breakers.pop(name, None)
 
+    def forget(self) -> None:
+        """Close all breakers."""
+        self._breakers.clear()
+
 
 def _nothing_asked(choice: ModelChoice) -> ModelError:
     """The error of a try that asked no model, because all breakers are open."""
@@ -329,6 +343,8 @@ def _checked(models: object) -> tuple[RouteModel, ...]:
     seen: set[str] = set()
     for one in table:
         check_model(one.model)
+        if not isinstance(cast("object", one.shown), str) or not one.shown:
+            raise _wrong(f"the name {one.shown!r} of a model is not text", "give it one: RouteModel(model, name='eu')")
         if one.shown in seen:
             raise _wrong(
                 f"the route names the model {one.shown!r} twice",
