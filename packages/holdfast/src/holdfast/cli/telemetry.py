@@ -27,14 +27,14 @@ class WorkerTelemetry(NamedTuple):
             return cls(())
         from holdfast import telemetry  # noqa: PLC0415 - needs an extra
 
-        followers: list[Follower] = []
+        followers: tuple[Follower, ...] = ()
         untraced = False
         if trace:
             from holdfast.telemetry.opentelemetry import has_sdk  # noqa: PLC0415 - as above
 
-            followers, untraced = [telemetry.OpenTelemetry()], not has_sdk()
+            followers, untraced = (telemetry.OpenTelemetry(),), not has_sdk()
         if metrics is None:
-            return cls(tuple(followers), untraced=untraced)
+            return cls(followers, untraced=untraced)
         from holdfast.telemetry.metrics_server import host_and_port  # noqa: PLC0415 - as above
 
         return cls((*followers, telemetry.Prometheus()), host_and_port(metrics), untraced)
