@@ -1,6 +1,7 @@
 """A record or a ledger entry that cannot be read is set aside by itself: everything beside it goes on."""
 
 import asyncio
+import sqlite3
 import typing
 from pathlib import Path
 from typing import Any
@@ -133,3 +134,19 @@ def test_a_tool_whose_pause_cannot_be_read_is_paused_until_it_is_unpaused(holdfa
     assert "Unreadable and skipped: 1 ledger entry" in holdfast("inbox").err
     assert holdfast("doctor", "--json").json["journal"]["paused_tools"] == {}
     assert holdfast("run", "desk.py:desk", holdfast.ticket("2")).status == 0
+
+
+@pytest.mark.parametrize("waits", ["[7]", "{", '[{"kind":"approval","due":"soon"}]'])
+def test_a_spoilt_entry_of_the_listing_is_asked_about_until_it_is_rebuilt(holdfast: Lab, waits: str):
+    assert holdfast("run", "desk.py:desk", holdfast.ticket("1", mode="lost")).status == 3
+    assert holdfast("run", "desk.py:desk", holdfast.ticket("2", mode="lost")).status == 3
+    with sqlite3.connect(holdfast.directory / "holdfast.db") as journal:
+        journal.execute("update run set waits = ? where name = 'ticket-1'", (waits,))
+    journal.close()
+    asked = {item["item"]: item["kind"] for item in holdfast("inbox", "--json").json}
+    assert asked == {"ticket-1": "unreadable", "ticket-2/restock#1": "review"}
+    assert holdfast("top", "--once").status == 0
+    rebuilt = holdfast("doctor", "--rebuild", "--json")
+    assert (rebuilt.status, rebuilt.json["rebuilt"]["changed"]) == (0, ["ticket-1"])
+    asked = {item["item"]: item["kind"] for item in holdfast("inbox", "--json").json}
+    assert asked == {"ticket-1/restock#1": "review", "ticket-2/restock#1": "review"}

@@ -10,13 +10,13 @@ from holdfast.engine.engine import Engine
 from holdfast.engine.suspension import stopped_change, unreadable_change
 from holdfast.errors import JournalError, UsageError
 from holdfast.inspect.ledger_kinds import unreadable as unreadable_in
-from holdfast.inspect.reader import JournalReader
+from holdfast.inspect.reader import JournalReader, waits_of
 from holdfast.journal.port import LeaseGranted, Reader, RunChange, RunRow, RunStatus, Storage
 from holdfast.journal.run_log import RunLog, genesis
 from holdfast.model.ids import operation_id
 from holdfast.model.run_history import RunHistory
 from holdfast.model.system import HEALTH, troubles_in
-from holdfast.model.waits import ListedWait
+from holdfast.model.waits import UNREADABLE, ListedWait
 
 
 class JournalFacts(msgspec.Struct, frozen=True):
@@ -148,9 +148,9 @@ def _listing(history: RunHistory, row: RunRow, wall_ms: int) -> RunChange:
         for operation in history.open_operations()
         if operation.phase in {"unknown", "gated"}
     ]
-    due = row.due_ms if row.status == "suspended" and row.waits != b"[]" else wall_ms
-    kept = row.waits if row.status == "suspended" and row.waits != b"[]" else msgspec.json.encode(waits)
-    return RunChange(status, history.lifecycle.reason[:500], due, kept, release=True)
+    kept = row.status == "suspended" and any(one.kind != UNREADABLE for one in waits_of(row))
+    due, listed = (row.due_ms, row.waits) if kept else (wall_ms, msgspec.json.encode(waits))
+    return RunChange(status, history.lifecycle.reason[:500], due, listed, release=True)
 
 
 def _differs(row: RunRow, wanted: RunChange) -> bool:

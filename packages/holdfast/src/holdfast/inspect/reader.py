@@ -24,7 +24,7 @@ from holdfast.journal.port import (
 from holdfast.model.contradiction import ANSWERED, CONTRADICTED, Opened, contradiction_stream
 from holdfast.model.ids import split_operation_id
 from holdfast.model.system import HEALTH, Trouble, is_system, troubles_in
-from holdfast.model.waits import ListedWait, decode_waits
+from holdfast.model.waits import UNREADABLE, ListedWait, decode_waits
 
 if TYPE_CHECKING:
     from holdfast.engine.caches import RecentHistories
@@ -267,8 +267,11 @@ def question_in(history: RunHistory, step: str) -> r.QuestionAsked:
 
 
 def waits_of(row: RunRow | RunWaits) -> list[ListedWait]:
-    """The waits of a run, from the listing."""
-    return decode_waits(row.waits)
+    """The waits of a run, from the listing. Where another program has changed them, a person is asked about that."""
+    try:
+        return decode_waits(row.waits)
+    except msgspec.DecodeError:
+        return [ListedWait(UNREADABLE, asks="its entry in the listing cannot be read: holdfast doctor --rebuild")]
 
 
 async def troubles_of(journal: Journal, worker: str) -> list[Trouble]:
