@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Key, Run, agent, tool
+from holdfast import Key, Run, agent, current_operation, tool
 from holdfast.errors import Interrupted, OperationFailed, RunStopped, RunSuspended
 from holdfast.model import records as r
 from holdfast.policies import Retry
@@ -268,3 +268,51 @@ async def test_a_persons_order_for_one_more_attempt_outlives_one_that_was_withhe
         app.engine.pauses.clear()
         assert await app.run(desk, "ann") == "paid"
     assert lab.sent == ["1", "1"]
+
+
+@pytest.mark.parametrize("recorded", [False, True], ids=["before its record", "after its record"])
+@virtual
+async def test_the_answer_of_an_earlier_call_comes_before_the_next_attempt(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, *, recorded: bool
+):
+    """A call that was given up ends, and its report waits for the lock of commands until the retry was decided."""
+    over = asyncio.Event()
+
+    @tool(idempotency=Key.forever(), timeout=timedelta(seconds=1), retry=Retry(attempts=3, base=timedelta(seconds=5)))
+    async def pay(cents: int) -> str:
+        lab.sent.append(current_operation().key)
+        with contextlib.suppress(asyncio.CancelledError):
+            await over.wait()
+        await over.wait()
+        return f"paid {len(lab.sent)}"
+
+    @agent(run_id="r-{name}", tools=[pay])
+    async def desk(run: Run, name: str) -> str:
+        return await pay(1)
+
+    second = Once("before_intent")
+    async with lab.app(desk, crash=second) as app:
+        running = app.start(desk, "ann")
+        await lab.pass_time(seconds=2)
+        active = app.engine.active_runs["r-ann"]
+        await active.log.command_lock.acquire()
+        retried = app.engine.breakers.retried
+
+        async def answered_meanwhile(name: str) -> None:
+            await retried(name)
+            active.log.command_lock.release()
+            await asyncio.sleep(0.1)
+
+        def answered_while_recorded() -> None:
+            active.log.command_lock.release()
+            lab.processes[0].lag_s = LAG_S
+
+        if recorded:
+            second.act = answered_while_recorded
+        else:
+            monkeypatch.setattr(app.engine.breakers, "retried", answered_meanwhile)
+        over.set()
+        assert await running.result() == "paid 1"
+    assert len(lab.sent) == 1
+    assert [one.end.kind for one in lab.of("r-ann", r.LateReport)] == ["returned"]
+    assert attempts(lab) == [(1, "ambiguous"), *([(2, "not_sent")] if recorded else [])]

@@ -276,6 +276,8 @@ def held_back(driver: DrivenOperation) -> str:
     if not active.process.lease_is_fresh(now.up):
         return "the lease ran out meanwhile"
     assert before is not None, driver.step
+    if before.attempts and driver.operation.attempts[: len(before.attempts)] != before.attempts:
+        return "an earlier call of it was answered meanwhile"
     move = next_move(driver, before, now)
     return "" if type(move) is m.Send else move.rule
 

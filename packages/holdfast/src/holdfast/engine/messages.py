@@ -34,9 +34,9 @@ Messages = tuple[r.MessageReceived, ...]
 
 
 async def may_still_begin(driver: DrivenOperation, operation: OperationState, now: Now) -> bool:
-    """True if the decision is still to send, after pending records of others are in the history."""
+    """True if nothing about the operation and its decision has changed, once pending records of others are in."""
     await driver.log.after_pending()
-    return type(next_move(driver, operation, now)) is m.Send
+    return driver.operation is operation and type(next_move(driver, operation, now)) is m.Send
 
 
 def delivery_at_cancelled(driver: DrivenOperation) -> tuple[r.MessageHeard, ...]:

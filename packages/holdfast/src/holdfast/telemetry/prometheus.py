@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from holdfast.errors import UsageError
+from holdfast.inspect.reader import waits_of
 from holdfast.journal.port import Journal, StatusFilter
 from holdfast.model.system import is_system
-from holdfast.model.waits import PEOPLE, decode_waits
+from holdfast.model.waits import PEOPLE
 from holdfast.telemetry import conventions as c
 from holdfast.telemetry.following import LOG, Drive
 from holdfast.telemetry.spans import SpanValue
@@ -96,7 +97,7 @@ async def _people(journal: Journal, now: int) -> list[Sample]:
     rows = [row for status in _WITH_WAITS for row in await journal.waiting(status)]
     since: dict[str, list[int]] = {kind: [] for kind in PEOPLE.values()}
     for row in rows:
-        for wait in decode_waits(row.waits):
+        for wait in waits_of(row):
             if (item := PEOPLE.get(wait.kind)) is not None:
                 since[item].append(wait.at or row.updated_ms)
     found: list[Sample] = []
