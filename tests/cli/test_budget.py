@@ -63,7 +63,7 @@ def test_a_stopped_run_shows_what_it_used_and_goes_on_once_its_budget_is_raised(
         ("tokens=-1", "tokens=-1: a limit is a whole number"),
         ("tokens=9007199254740992", "tokens=9007199254740992: a limit is a whole number"),
         ("tokens=NaN", "tokens=NaN: a limit is a whole number"),
-        ("euros=5", "there is no limit 'euros'"),
+        ("euros=5", "'euros' is not a limit of a budget"),
         ("tokens=1,tokens=2", "tokens is named twice"),
         ("then=stop", "a budget needs a limit"),
         ("tokens=1,then=maybe", "then=maybe is not known"),

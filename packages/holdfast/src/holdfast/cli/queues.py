@@ -207,7 +207,7 @@ async def _found(call: CommandCall, only: str) -> tuple[DeclaredLimits, list[Lis
 
 
 async def list_queues(reader: JournalReader, now_ms: int, only: str = "") -> tuple[DeclaredLimits, list[ListedQueue]]:
-    """The limits in force, and the queues by name. Raises `UsageError` where there is no queue `only`."""
+    """The limits in force, and the queues by name. Raises `UsageError` if the queue `only` does not exist."""
     newest = await newest_limits(reader.journal) or Declaration()
     states = {state.queue: state for state in await reader.journal.queues()}
     if only and only not in states:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class WorkerTelemetry(NamedTuple):
-    """The followers that a worker was told to have, and where it serves metrics."""
+    """The followers of a worker, and the address on which it serves metrics."""
 
     followers: tuple[Follower, ...]
     address: tuple[str, int] | None = None
@@ -22,7 +22,7 @@ class WorkerTelemetry(NamedTuple):
 
     @classmethod
     def wanted(cls, *, trace: bool, metrics: str | None) -> WorkerTelemetry:
-        """Those of these options. Raises `UsageError` for an address that is none, and without the extra."""
+        """The telemetry that these options ask for. Raises `UsageError` for an invalid address or a missing extra."""
         if not trace and metrics is None:
             return cls(())
         from holdfast import telemetry  # noqa: PLC0415 - needs an extra
@@ -41,7 +41,7 @@ class WorkerTelemetry(NamedTuple):
 
     @asynccontextmanager
     async def serving(self, call: CommandCall, app: Holdfast) -> AsyncGenerator[None]:
-        """Serve the metrics of the app while inside, if there are any, and say where nothing would be traced."""
+        """Serve the metrics of the app inside the block, if wanted, and warn if no span would be exported."""
         if self.untraced:
             call.screen.note(
                 ("No OpenTelemetry SDK is configured, so no span is exported.", "yellow"),

@@ -42,7 +42,7 @@ _ENTER, _LEAVE, _HOME, _CLEAR = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l", 
         "holdfast top --json | jq '.attention[] | .what'",
     ),
 )
-@click.option("--once", is_flag=True, help="Print one frame and end, as where the output is no terminal.")
+@click.option("--once", is_flag=True, help="Print one frame and end; the default if the output is not a terminal.")
 @click.option("--prices", default=None, metavar="FILE", help="Your prices; by default the project's prices.yaml.")
 async def top(call: CommandCall, once: bool, prices: str | None) -> None:
     """Show queues, runs, processes and costs, and what needs attention.

@@ -113,5 +113,7 @@ def _amount(name: str, value: str) -> int:
 def _known(name: str) -> BudgetLimit:
     """The limit of that name. Raises `UsageError` for an unknown one."""
     if (found := _LIMITS.get(name)) is None:
-        raise UsageError(f"there is no limit {name!r}", known=f"limits: {', '.join(BUDGET_LIMITS)}", next_step=_EXAMPLE)
+        raise UsageError(
+            f"{name!r} is not a limit of a budget", known=f"limits: {', '.join(BUDGET_LIMITS)}", next_step=_EXAMPLE
+        )
     return found

@@ -146,7 +146,7 @@ def _ended(status: str) -> str:
 def silences_in(row: RunRow, records: Sequence[r.Record], least_ms: int) -> Iterator[Silence]:
     """The times of at least `least_ms` in which a run was driven and recorded nothing, up to its last record.
 
-    A time that ends when a process takes the run over is none: the process before may have died at its beginning.
+    A time that ends with a takeover does not count: the process before may have died at its beginning.
     """
     timed = [one for one in records if one.at]
     for before, after in pairwise(timed):
@@ -226,7 +226,7 @@ async def _driven_now(reader: JournalReader, now_ms: int) -> AsyncIterator[Silen
         if row.owner not in gone:
             gone[row.owner] = (await reader.journal.fate(row.owner)).gone
         if gone[row.owner]:
-            continue  # it waits for a worker: `holdfast ps` and `top` say so
+            continue  # it waits for a worker, as `holdfast ps` and `top` show
         newest = [record for _, record in await reader.newest_records(row.run, 3) if record.at]
         if newest:
             yield Silence(row.agent, row.run, newest[-1].at, now_ms, type(newest[-1]).__name__.removesuffix("Record"))

@@ -168,7 +168,7 @@ class OpenTelemetry:
         self._namespace = namespace
 
     def committed(self, seconds: float, records: int) -> None:
-        """Commits are no part of a trace."""
+        """A trace does not show commits."""
 
     def forget(self, drive: Drive) -> None:
         """Drop the span of a drive. A span that is not ended is not exported."""
@@ -208,7 +208,7 @@ class OpenTelemetry:
     def _export(self, piece: _Piece, one: SpanValue) -> None:
         span = piece.live.pop(one.call, None) if one.call is not None else None
         if span is None:
-            # What began before this process took the run is no part of what this process did.
+            # What began before this process took the run is not below the span of this process.
             parent = piece.context if one.start_ms >= piece.start_ms else piece.root
             kind = trace.SpanKind.CLIENT if one.kind == "chat" else trace.SpanKind.INTERNAL
             start = one.start_ms * _MS
@@ -253,7 +253,7 @@ def _fail(span: Span, error: str) -> None:
 
 
 def traceparent(context: SpanContext) -> str:
-    """A span context as a W3C traceparent; empty if it is none."""
+    """A span context as a W3C traceparent; empty if it is not valid."""
     if not context.is_valid:
         return ""
     return f"00-{context.trace_id:032x}-{context.span_id:016x}-{int(context.trace_flags):02x}"
