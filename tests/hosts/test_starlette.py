@@ -24,8 +24,9 @@ from starlette.responses import Response
 from starlette.routing import Host, Mount, Route
 
 from holdfast import Deferred, Holdfast, Run, agent, tool
-from holdfast.errors import UsageError
+from holdfast.errors import ArgumentError, UsageError
 from holdfast.hosts.starlette import Runs, webhooks
+from holdfast.policies import RunBudget
 from holdfast.webhooks.incoming import WebhookSender
 from holdfast_console.web.server import mounted
 from tests.hosts.world import effects
@@ -91,7 +92,7 @@ async def serving(directory: Path, **options: Any) -> AsyncIterator[tuple[httpx.
     runs = Runs(desk, **options)
 
     async def own(request: Request) -> Response:
-        return await runs.respond(order, Order("own", 5), request)
+        return await runs.respond(order, Order("own", 5), request, budget=RunBudget(effects=1))
 
     api = Starlette(routes=[Route("/own", own, methods=["POST"]), Mount("/runs", runs)])
     async with (
@@ -107,6 +108,20 @@ def body(to: str = "ann", cents: int = 5) -> dict[str, Any]:
 
 def key(name: str) -> dict[str, str]:
     return {"Idempotency-Key": name}
+
+
+async def test_the_server_limits_the_runs_that_clients_begin(tmp_path: Path):
+    async with serving(tmp_path, budget=RunBudget(effects=0)) as (client, desk):
+        refused = await client.post("/runs/order", **body(), headers=key("k-1"))
+        assert (refused.status_code, refused.json()["detail"]) == (500, "Its reason is: budget.")
+        own = await client.post("/own", headers=key("k-2"))
+        assert own.json()["result"] == "paid own"  # that endpoint gives a budget of its own
+        assert PAID == ["own 5"]
+        found = await desk.service.history("order:k-2")
+        assert found.budget is not None
+        assert found.budget.limits == RunBudget(effects=1)
+    with pytest.raises(ArgumentError, match="budget="):
+        Runs(Holdfast(tmp_path / "other.db", agents=[order]), budget="5")  # type: ignore[arg-type]
 
 
 async def test_a_key_names_one_run_and_the_same_request_gets_the_same_result(tmp_path: Path):

@@ -86,6 +86,36 @@ async def test_tokens_are_settled_from_what_was_used_and_the_last_call_may_excee
     assert len(lab.sent) == 2
 
 
+@pytest.mark.parametrize(
+    ("budget", "durable"),
+    [
+        (RunBudget(effects=5), False),
+        (RunBudget(tokens=5_000), True),
+        (RunBudget(model_calls=5), True),
+        (RunBudget(effects=5, tokens=5_000), True),
+    ],
+)
+def test_a_model_waits_for_the_record_of_its_call_only_under_a_limit_of_model_calls(budget: RunBudget, durable: bool):
+    @virtual
+    async def story(lab: Lab) -> None:
+        seen: list[bool] = []
+
+        async def ask(question: str) -> str:
+            seen.append(any(isinstance(record, r.DecisionStarted) for record in lab.durable("r-ann")))
+            return question
+
+        @agent(run_id="r-{name}")
+        async def desk(run: Run, name: str) -> str:
+            return await run.decide(ask, name)
+
+        async with lab.app(desk) as app:
+            assert await app.run(desk, "ann", budget=budget) == "ann"
+            assert (await budget_of(app)).model_calls == 1
+        assert seen == [durable]
+
+    story()
+
+
 @virtual
 async def test_a_raised_budget_lets_the_run_go_on_and_nothing_is_asked_twice(lab: Lab):
     desk = asking(lab)

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast, Key, Run, agent, current_operation, tool
+from holdfast.errors import ArgumentError
 from holdfast.inspect.stream import StreamEvent
 from holdfast.loop import ModelCall, ModelLoop, ModelReply
+from holdfast.policies import RunBudget
 from holdfast.testing import run_virtual
 from holdfast.testing.services import ScriptedModel
 from tests.unit.engine.lab import Lab, virtual
@@ -191,6 +193,21 @@ async def test_a_run_that_stops_says_why(lab: Lab):
         found = await events(app, talk)
     assert found[-1].kind == "stopped"
     assert "the model refused: no" in found[-1].text
+
+
+@virtual
+async def test_a_stream_begins_its_run_with_a_budget_and_says_that_it_is_spent(lab: Lab):
+    talk = desk(ScriptedModel(CALL, "done"))
+    async with lab.app(talk) as app:
+        found = [event async for event in app.stream(talk, "x", budget=RunBudget(model_calls=1))]
+        assert (found[-1].kind, found[-1].status) == ("stopped", "budget")
+        assert "the limit of model calls is reached" in found[-1].text
+        with pytest.raises(ArgumentError, match="budget="):
+            app.stream(talk, "y", budget=5)  # type: ignore[arg-type]
+        assert await app.engine.journal.runs(run="talk-y") == []
+        await app.service.raise_budget("talk-x", {"model_calls": 1}, by="eve")
+        again = app.stream(talk, "x", after=found[-1].position, budget=RunBudget(model_calls=1))
+        assert [event.kind async for event in again][-1] == "completed"  # a run keeps the budget that it has
 
 
 @virtual

@@ -302,12 +302,10 @@ class Holdfast:
         earlier, `ParameterMismatch` if the id exists with another input, and every exception of the agent itself.
         """
         check("by", by, str)
-        if budget is not None:
-            check("budget", budget, RunBudget)
         checked_loop()
         name = checked_run_id(run_id) if run_id is not None else agent.run_id_for(given)
-        stored = agent.stored_input(given, self.engine.identity.secret)
-        stored = msgspec.structs.replace(stored, by=by, budget=budget or stored.budget)
+        stored = _limited(agent.stored_input(given, self.engine.identity.secret), budget)
+        stored = msgspec.structs.replace(stored, by=by)
         conclusion = await self._conclude(name, agent, stored)
         return self._result(agent, conclusion)
 
@@ -359,17 +357,23 @@ class Holdfast:
         return gather_bounded((self._one(agent, given) for given in inputs), concurrency)
 
     def stream(
-        self, agent: Agent[T, R], given: T, *, run_id: str | None = None, after: int = 0
+        self,
+        agent: Agent[T, R],
+        given: T,
+        *,
+        run_id: str | None = None,
+        after: int = 0,
+        budget: RunBudget | None = None,
     ) -> AsyncGenerator[StreamEvent]:
         """Run the agent as `run` does, and yield the events of the run until it is completed, suspended or stopped.
 
         `after` is the position of the last event that the caller has received. Only later events are yielded, each
         once. Text deltas are provisional: an `answer` replaces them, and `turn_restarted` makes those of its step void.
-        The run continues if the caller stops reading.
+        The run continues if the caller stops reading. `budget` is that of `run`.
         """
         check("after", after, int)
         name = checked_run_id(run_id) if run_id is not None else agent.run_id_for(given)
-        stored = agent.stored_input(given, self.engine.identity.secret)
+        stored = _limited(agent.stored_input(given, self.engine.identity.secret), budget)
         return events_of(self.engine, name, lambda: self._conclude(name, agent, stored), after)
 
     async def resume(self, run_id: str, *, by: str = "operator") -> Any:
@@ -496,6 +500,14 @@ class Holdfast:
             f"run {run} stopped ({conclusion.reason}): {conclusion.detail}", run=run, reason=conclusion.reason,
             known=known, next_step="; ".join(filter(None, (f"holdfast show {run}", go_on))),
         )  # fmt: skip
+
+
+def _limited(stored: Input, budget: RunBudget | None) -> Input:
+    """The input of a run with these limits in place of those of its agent, if they are given."""
+    if budget is None:
+        return stored
+    check("budget", budget, RunBudget)
+    return msgspec.structs.replace(stored, budget=budget)
 
 
 def _looked_at(ending: asyncio.Task[Any]) -> None:

@@ -83,10 +83,16 @@ class SyncHoldfast:
         return self._each(self._app.map(agent, inputs, concurrency=concurrency))
 
     def stream(
-        self, agent: Agent[T, R], given: T, *, run_id: str | None = None, after: int = 0
+        self,
+        agent: Agent[T, R],
+        given: T,
+        *,
+        run_id: str | None = None,
+        after: int = 0,
+        budget: RunBudget | None = None,
     ) -> Iterator[StreamEvent]:
         """As `Holdfast.stream`."""
-        return self._each(self._app.stream(agent, given, run_id=run_id, after=after))
+        return self._each(self._app.stream(agent, given, run_id=run_id, after=after, budget=budget))
 
     def _each(self, values: AsyncGenerator[V]) -> Iterator[V]:
         try:

@@ -13,6 +13,7 @@ from holdfast import Holdfast, Run, agent
 from holdfast.control.queues import steer_queue
 from holdfast.engine.environment import SystemRng
 from holdfast.model import records as r
+from holdfast.policies import RunBudget
 from holdfast.queues.limits import ConcurrencyLimit, DeclaredLimits, QueueLimits
 from holdfast_console.auth.authenticator import Authenticator
 from holdfast_console.auth.authorize import Grant
@@ -79,13 +80,23 @@ def test_a_program_submits_to_a_real_server_with_its_token(tmp_path):
 async def test_all_options_are_stored_and_the_caller_is_the_giver(lab: Lab):
     async with standing(lab) as stand, await stand.client("bea", Grant("operator")) as client:
         later = "2090-01-01T00:00:00+02:00"
-        body = {**TICKET, "queue": "mail", "priority": 3, "at": later, "key": "job-7", "tenant": "acme"}
+        limits = {"tokens": 50_000, "then": "stop"}
+        body = {
+            **TICKET,
+            "queue": "mail",
+            "priority": 3,
+            "at": later,
+            "key": "job-7",
+            "tenant": "acme",
+            "budget": limits,
+        }
         assert (await client.post(PLACE, json=body)).json() == {"run": "job-7", "queue": "mail", "new": True}
         found = stand.lab.journal._runs["job-7"]
         assert (found.place.priority, found.place.key, found.listing.tenant) == (3, "order-A", "acme")
         assert found.listing.due_ms == int(datetime.fromisoformat(later).timestamp() * 1000)
         (started,) = stand.lab.of("job-7", r.RunStarted)
         assert (started.by, started.queue) == ("bea", "mail")
+        assert started.budget == RunBudget(tokens=50_000, then="stop")
 
 
 @virtual
@@ -130,6 +141,9 @@ REFUSED: dict[str, tuple[dict[str, Any], int, str]] = {
     "empty key": ({"key": ""}, 422, "cannot name a run"),
     "time without offset": ({"at": "2030-01-01T00:00:00"}, 422, "the body does not fit"),
     "unknown field": ({"tenat": "acme"}, 422, "the body does not fit"),
+    "unknown limit": ({"budget": {"tokens": 5, "efects": 1}}, 422, "the body does not fit"),
+    "negative limit": ({"budget": {"effects": -1}}, 422, "the body does not fit"),
+    "budget without a limit": ({"budget": {}}, 422, "the body does not fit"),
 }
 
 

@@ -13,6 +13,7 @@ from holdfast.inspect.reader import waits_of
 from holdfast.journal.port import RunRow, RunStatus
 from holdfast.model.waits import ListedWait
 from holdfast.people import answers as a
+from holdfast.policies import RunBudget
 from holdfast.queues.limits import DEFAULT
 from holdfast_console.auth.authorize import Principal, Role
 
@@ -76,11 +77,20 @@ class RunSummary(msgspec.Struct, frozen=True):
     contradicted: list[str] = []
 
 
+class SubmittedBudget(RunBudget, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The limits of a run: a limit that is null does not hold. At a limit, `then` asks a person or stops the call."""
+
+    def limits(self) -> RunBudget:
+        """The limits as the run has them on record."""
+        return RunBudget(**msgspec.structs.asdict(self))
+
+
 class SubmitRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A run to be started by a worker. `input` is what the agent takes, as JSON.
 
     `key` is the id of the run, by default the one that the agent makes from the input: the same key is the same run.
-    The run does not start before `at`. `priority` is from -9 to 9, and higher goes first.
+    The run does not start before `at`. `priority` is from -9 to 9, and higher goes first. `budget` are the limits of
+    the run, in place of those of its agent.
     """
 
     agent: Annotated[str, Meta(min_length=1, max_length=500)]
@@ -90,6 +100,7 @@ class SubmitRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     at: Annotated[datetime, Meta(tz=True)] | None = None
     key: str | None = None
     tenant: str = ""
+    budget: SubmittedBudget | None = None
 
 
 class RunsPage(msgspec.Struct, frozen=True):

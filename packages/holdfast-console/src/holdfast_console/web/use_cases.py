@@ -112,7 +112,8 @@ class UseCases:
                 known="nothing was submitted",
                 next_step="name its file when the server is started: holdfast serve FILE.py:AGENT",
             )
-        how = Submission(asked.queue, asked.priority, asked.at, asked.tenant)
+        budget = None if asked.budget is None else asked.budget.limits()
+        how = Submission(asked.queue, asked.priority, asked.at, asked.tenant, budget)
         try:
             agent = cast("AnyAgent", found)  # type: ignore[redundant-cast]  # pyright does not know its parameters
             given = agent.parse_input(bytes(asked.input))

@@ -170,8 +170,9 @@ async def _ask_model(scope: Scope, question: ModelQuestion, settings: DecisionSe
 async def _begun(scope: Scope, question: ModelQuestion, patience: RetryBudget) -> bool:
     """Record that the model is called; False if a limit of the run's budget does not permit it.
 
-    Under a budget the call reserves what it may use, and the record is durable before the model is called. With
-    `then="ask"` this waits for a call in flight that uses less than it reserved, or for a person to raise the limit.
+    Under a budget the call reserves what it may use; the record is durable before the model is called if the budget
+    limits tokens or calls. With `then="ask"` this waits for a call in flight that uses less than it reserved, or for
+    a person to raise the limit.
     """
     active, step = scope.active, question.step
     budget, reserved = active.history.budget, 0
@@ -188,7 +189,7 @@ async def _begun(scope: Scope, question: ModelQuestion, patience: RetryBudget) -
         **active.log.stamp(),
     )  # fmt: skip
     active.log.buffer(started)
-    if budget is not None:
+    if budget is not None and budget.limits_models:
         await active.log.flush()
         active.check()
     return True

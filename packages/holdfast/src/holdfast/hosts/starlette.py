@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 
 from holdfast.agent.agent import Agent
+from holdfast.control.input_checks import check
 from holdfast.errors import ArgumentError, ParameterMismatch, RunSuspended, UnknownRun, UsageError
 from holdfast.hosts import supported
 from holdfast.hosts.http import HEADER
 from holdfast.model.ids import RUN_ID
+from holdfast.policies import RunBudget
 from holdfast.webhooks.incoming import Hooks, WebhookSender
 
 with supported("starlette", "0.46", "2", "starlette"):
@@ -40,7 +42,7 @@ class Runs:
 
     `wait` is how long a request waits for the end of its run before it answers 202. `client` names the caller of a
     request, so that two clients can use the same key. `agents` are the agents that are served, by default all agents of
-    the app. Raises `UsageError` for an agent that is not in the app.
+    the app. `budget` are the limits of each run, in place of those of its agent; a client cannot choose them. Raises `UsageError` for an agent that is not in the app.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class Runs:
         agents: Sequence[Agent[Any, Any]] | None = None,
         wait: timedelta = WAIT,
         client: Callable[[Request], str] | None = None,
+        budget: RunBudget | None = None,
     ) -> None:
         served = list(app.agents.values()) if agents is None else list(agents)
         for one in served:
@@ -58,6 +61,9 @@ class Runs:
         self._agents = {one.name: one for one in served}
         self._wait_s = wait.total_seconds()
         self._client = client
+        if budget is not None:
+            check("budget", budget, RunBudget)
+        self._budget = budget
         self._router = Router(
             [
                 Route("/{agent}", self._begin, methods=["POST"]),
@@ -69,10 +75,19 @@ class Runs:
         """One ASGI connection."""
         await self._router(scope, receive, send)
 
-    async def respond(self, agent: Agent[T, Any], given: T, request: Request, *, status_at: str = "") -> Response:
+    async def respond(
+        self,
+        agent: Agent[T, Any],
+        given: T,
+        request: Request,
+        *,
+        status_at: str = "",
+        budget: RunBudget | None = None,
+    ) -> Response:
         """Begin or join the run that a request's key names, and return the response, for an endpoint of your own.
 
-        `status_at` is the address under which the client can read the run's state later, if you serve one.
+        `status_at` is the address under which the client can read the run's state later, if you serve one. `budget` are
+        the limits of this run, in place of those that `Runs` was given.
         """
         _check_agent(self._app, agent)
         run = self._run_of(agent.name, request.headers.get(HEADER), request)
@@ -91,8 +106,9 @@ class Runs:
             # If another process has the run, only the record says that this is another input.
             if started is not None and (started.agent, started.digest) != (agent.name, stored.digest):
                 return _another_body(run)
+        running = self._app.start(agent, given, run_id=run, budget=budget or self._budget)
         try:
-            await asyncio.wait_for(self._app.start(agent, given, run_id=run).result(), self._wait_s)
+            await asyncio.wait_for(running.result(), self._wait_s)
         except ParameterMismatch:
             return _another_body(run)
         except (RunSuspended, TimeoutError):

@@ -40,6 +40,11 @@ class BudgetState(msgspec.Struct, eq=False):
     largest: int = 0
     open: dict[str, int] = {}
 
+    @property
+    def limits_models(self) -> bool:
+        """True if a limit is about calls of models, which then are durable before they are sent."""
+        return any(getattr(self.limits, name) is not None for name in _OF_MODELS)
+
     def reservation(self, question: int) -> int:
         """The tokens that a call reserves: those of the largest call so far, or those of a question of this size."""
         return max(self.largest, -(-question // _BYTES_OF_TOKEN))
