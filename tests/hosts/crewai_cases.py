@@ -5,12 +5,14 @@ import asyncio
 import functools
 import json
 import os
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 os.environ.update(CREWAI_DISABLE_TELEMETRY="true", OTEL_SDK_DISABLED="true", CREWAI_TRACING_ENABLED="false")
 
 import crewai.tools
-from crewai import Agent, Crew, Task
+from crewai import LLM, Agent, Crew, Task
 from crewai.flow.flow import Flow, listen, start
 from crewai.flow.human_feedback import human_feedback
 from crewai.llms.base_llm import BaseLLM
@@ -18,11 +20,14 @@ from crewai.llms.base_llm import BaseLLM
 from holdfast import Holdfast, Run, agent
 from holdfast.errors import UsageError
 from holdfast.hosts.crewai import HoldfastFeedback, durable
+from holdfast.model.usage import Usage
 from tests.hosts import casework
 from tests.hosts.casework import CASE, SENT, approve, close, decline, mail, resolve
 
 ASKED: list[int] = []
 ANSWERS: list[Any] = []
+COUNTED: list[Any] = []
+"""The tokens of each crew, as the host sums them up."""
 
 
 class Model(BaseLLM):
@@ -57,8 +62,44 @@ def pay(cents: int) -> str:
     return f"paid {cents}"
 
 
-def crew_of(*turns: Any, native: bool = True, task: Any = None, **settings: Any) -> Crew:
-    model = Model(model="scripted", turns=turns, native=native)
+class Service(BaseHTTPRequestHandler):
+    """A service of models on loopback: it asks for a payment, and then says that it is done."""
+
+    def do_POST(self) -> None:
+        asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        ASKED.append(len(asked["messages"]))
+        ended = any(one["role"] == "tool" for one in asked["messages"])
+        said: Any = {"role": "assistant", "content": "paid" if ended else None}
+        said |= {} if ended else {"tool_calls": [call("pay", {"cents": 5}, "p-1")]}
+        answer = {
+            "id": f"chat-{len(ASKED)}", "object": "chat.completion", "created": 1, "model": "gpt-4o",
+            "choices": [{"index": 0, "message": said, "finish_reason": "stop" if ended else "tool_calls"}],
+            "usage": {
+                "prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120,
+                "prompt_tokens_details": {"cached_tokens": 60}, "completion_tokens_details": {"reasoning_tokens": 8},
+            },
+        }  # fmt: skip
+        body = json.dumps(answer).encode()
+        self.send_response(200)
+        for name, value in {"content-type": "application/json", "content-length": str(len(body))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+def own_model() -> Any:
+    """A model of the host's own client, with a service that counts tokens."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Service)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    address = f"http://127.0.0.1:{server.server_port}/v1"
+    return LLM(model="gpt-4o", provider="openai", api_key="none", base_url=address)
+
+
+def crew_of(*turns: Any, native: bool = True, task: Any = None, model: Any = None, **settings: Any) -> Crew:
+    model = model or Model(model="scripted", turns=turns, native=native)
     tools = [durable(mail), pay]
     desk = Agent(role="pay desk #1", goal="pay", backstory="a desk", llm=model, tools=tools)
     task = Task(description="Pay.", expected_output="paid", agent=desk, **(task or {}))
@@ -100,6 +141,12 @@ async def converse(task: str) -> Any:
             return str(await crew_of([call("pay", {"cents": "many"})]).kickoff_async())
         case "approval of a tool that is durable already":
             return str(await crew_of([call("mail", {"to": "ann"})], approve=("mail",)).kickoff_async())
+        case "what was used" | "what was used, natively asynchronous":
+            crew = crew_of(model=own_model())
+            crew.cache = False
+            said = await (crew.kickoff_async() if CASE == "what was used" else crew.akickoff())
+            COUNTED.append(said.token_usage.model_dump())
+            return str(said)
         case "a guardrail in words":
             verdict = json.dumps({"valid": True, "feedback": None})
             crew = crew_of([five], task={"guardrail": "It is polite."})
@@ -133,6 +180,8 @@ TWICE = {
     "equal calls, and ids that repeat": ("paid 5; paid 5; paid 7; mail to ann", ["5", "5", "7", "ann"], 2),
     "answers in plain text": ("all paid", ["5", "6"], 3),
     "a guardrail in words": ("paid 5", ["5"], 3),
+    "what was used": ("paid", ["5"], 2),
+    "what was used, natively asynchronous": ("paid", ["5"], 2),
 }
 """Cases whose run is started twice: how both answers end, what was sent, and how often a model was asked."""
 
@@ -174,6 +223,13 @@ async def main() -> None:
             assert ANSWERS[0] == ANSWERS[1], ANSWERS
             assert ANSWERS[0].endswith(answer), ANSWERS
             assert [sorted(SENT), len(ASKED)] == counts, (SENT, ASKED)
+            if COUNTED:
+                each: Any = {"input_tokens": 100, "output_tokens": 20, "cached_tokens": 60, "reasoning_tokens": 8}
+                each |= {"model": "gpt-4o", "service": "openai"}
+                found = await casework.used(desk)
+                assert found == [Usage(**each, request="chat-1"), Usage(**each, request="chat-2")], found
+                assert COUNTED[0] == COUNTED[1], COUNTED  # a recorded answer counts as the answer did
+                assert COUNTED[0]["total_tokens"] == 240, COUNTED
         case "approval":
             assert 'may pay {"cents":5} be sent?' in await run(approve)
             assert [await run(), SENT] == ["paid 5", ["5"]]

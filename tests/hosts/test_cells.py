@@ -9,9 +9,7 @@ from tests.hosts.environments import python_of
 
 HERE = ("loop", "pydantic_ai")
 HOSTS = (*HERE, "langchain", "openai_agents", "google_adk", "crewai")
-HEAVY = ("crewai",)
-"""Hosts whose lowest version is an environment of hundreds of megabytes: only `make hosts` upgrades them."""
-EACH = [(host, cell) for host in HOSTS for cell in cells(host) if not (cell.upgraded and host in HEAVY)]
+EACH = [(host, cell) for host in HOSTS for cell in cells(host)]
 
 
 @pytest.mark.parametrize(("host", "cell"), EACH, ids=[f"{host}: {cell.name}" for host, cell in EACH])

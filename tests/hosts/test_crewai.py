@@ -11,14 +11,16 @@ CASES = [
     "parallel", "natively asynchronous", "equal calls, and ids that repeat", "answers in plain text", "approval",
     "approval declined", "arguments that do not fit", "feedback of a flow", "a tool that raises",
     "clauses that do not exist", "what no record holds", "outside a run",
-    "approval of a tool that is durable already", "a guardrail in words",
+    "approval of a tool that is durable already", "a guardrail in words", "what was used",
+    "what was used, natively asynchronous",
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize("environment", ["host-crewai", "host-crewai-lowest"])
 @pytest.mark.parametrize("case", CASES)
-def test_crewai(case: str, tmp_path: Path):
+def test_crewai(case: str, environment: str, tmp_path: Path):
     done = subprocess.run(
-        [python_of("host-crewai"), "-W", "ignore", "-m", "tests.hosts.crewai_cases", case, str(tmp_path)],
+        [python_of(environment), "-W", "ignore", "-m", "tests.hosts.crewai_cases", case, str(tmp_path)],
         cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

@@ -121,7 +121,7 @@ async def test_the_server_limits_the_runs_that_clients_begin(tmp_path: Path):
         assert found.budget is not None
         assert found.budget.limits == RunBudget(effects=1)
     with pytest.raises(ArgumentError, match="budget="):
-        Runs(Holdfast(tmp_path / "other.db", agents=[order]), budget="5")  # type: ignore[arg-type]
+        Runs(Holdfast(tmp_path / "other.db", agents=[order]), budget="5")  # type: ignore[arg-type]  # the mistake under test
 
 
 async def test_a_key_names_one_run_and_the_same_request_gets_the_same_result(tmp_path: Path):

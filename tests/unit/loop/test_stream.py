@@ -203,7 +203,7 @@ async def test_a_stream_begins_its_run_with_a_budget_and_says_that_it_is_spent(l
         assert (found[-1].kind, found[-1].status) == ("stopped", "budget")
         assert "the limit of model calls is reached" in found[-1].text
         with pytest.raises(ArgumentError, match="budget="):
-            app.stream(talk, "y", budget=5)  # type: ignore[arg-type]
+            app.stream(talk, "y", budget=5)  # type: ignore[arg-type]  # the mistake under test
         assert await app.engine.journal.runs(run="talk-y") == []
         await app.service.raise_budget("talk-x", {"model_calls": 1}, by="eve")
         again = app.stream(talk, "x", after=found[-1].position, budget=RunBudget(model_calls=1))

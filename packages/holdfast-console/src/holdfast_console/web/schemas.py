@@ -80,10 +80,6 @@ class RunSummary(msgspec.Struct, frozen=True):
 class SubmittedBudget(RunBudget, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """The limits of a run: a limit that is null does not hold. At a limit, `then` asks a person or stops the call."""
 
-    def limits(self) -> RunBudget:
-        """The limits as the run has them on record."""
-        return RunBudget(**msgspec.structs.asdict(self))
-
 
 class SubmitRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A run to be started by a worker. `input` is what the agent takes, as JSON.

@@ -10,8 +10,10 @@ contract; any other tool is a plain write. `@human_feedback(provider=HoldfastFee
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
+from contextvars import ContextVar
 from datetime import timedelta
 from typing import Any, Final, Literal, NamedTuple
 from weakref import WeakKeyDictionary
@@ -32,6 +34,7 @@ with supported("crewai", "1.15.0", "2", "crewai"):
     from crewai.tasks.llm_guardrail import LLMGuardrail
     from crewai.tools import BaseTool
     from crewai.tools.base_tool import Tool as FunctionTool
+    from crewai.types.usage_metrics import UsageMetrics
     from crewai.utilities.llm_utils import create_llm
     from crewai.utilities.string_utils import sanitize_tool_name
     from pydantic import BaseModel, TypeAdapter, create_model
@@ -294,7 +297,12 @@ class _RecordedModel(BaseLLM):  # type: ignore[misc]  # as above
         if hosted is None:
             return super().call(messages, *args, **kwargs)
         host = super().call
-        ask = hosted.in_thread(lambda _: host(messages, *args, **kwargs))
+
+        def perform(_: Any) -> Any:
+            with _counting(self) as counted:
+                return _stored(host(messages, *args, **kwargs)) | counted.stated()
+
+        ask = hosted.in_thread(perform)
         return hosted.from_thread(lambda: self._answer(hosted, messages, args, kwargs, ask), _INSTEAD)
 
     async def acall(self, messages: Any, *args: Any, **kwargs: Any) -> Any:
@@ -303,9 +311,22 @@ class _RecordedModel(BaseLLM):  # type: ignore[misc]  # as above
         if hosted is None:
             return await super().acall(messages, *args, **kwargs)
         host = super().acall
-        return await hosted.on_loop(
-            lambda: self._answer(hosted, messages, args, kwargs, lambda _: host(messages, *args, **kwargs))
-        )
+
+        async def ask(_: Any) -> Any:
+            with _counting(self) as counted:
+                return _stored(await host(messages, *args, **kwargs)) | counted.stated()
+
+        return await hosted.on_loop(lambda: self._answer(hosted, messages, args, kwargs, ask))
+
+    def _track_token_usage_internal(self, usage_data: Any) -> None:
+        super()._track_token_usage_internal(usage_data)
+        if (call := _COUNTED.get()) is not None and (used := UsageMetrics.from_provider_dict(usage_data)) is not None:
+            call.used.add_usage_metrics(used)
+
+    def _emit_call_completed_event(self, *args: Any, **kwargs: Any) -> None:
+        super()._emit_call_completed_event(*args, **kwargs)
+        if (call := _COUNTED.get()) is not None:
+            call.request = kwargs.get("response_id") or call.request
 
     async def _answer(
         self, hosted: HostedRun, messages: Any, args: Any, kwargs: Any, ask: Callable[[Any], Awaitable[Any]]
@@ -319,11 +340,16 @@ class _RecordedModel(BaseLLM):  # type: ignore[misc]  # as above
         shown = TypeAdapter(Any).dump_python(messages, mode="json", fallback=str)
         seen = {"messages": shown, "tools": [one["function"]["name"] for one in named.get("tools") or []]}
 
+        asked: list[Any] = []
+
         async def model() -> Any:
-            return _stored(await ask(None))
+            asked.append(None)
+            return await ask(None)
 
         with hosted.stopping():
             stored = await self.__dict__["_holdfast_settings"].turn(hosted, name, seen, model)
+        if not asked and "usage" in stored:  # the crew's own sum has the tokens of recorded answers too
+            super()._track_token_usage_internal(stored["usage"])
         calls = stored.get("calls", [])
         name_calls(name, calls, "id")
         chosen = [_Call(one["id"], one["function"]["name"], _arguments(one)) for one in calls]
@@ -333,6 +359,45 @@ class _RecordedModel(BaseLLM):  # type: ignore[misc]  # as above
         if "model" in stored:
             return named["response_model"].model_validate(stored["model"])
         return stored.get("text", calls)
+
+
+class _Counted:
+    """The tokens of one call of a model, as the host counts them, and the service's id of the answer."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self.used = UsageMetrics()
+        self.request = ""
+
+    def stated(self) -> dict[str, Any]:
+        """The usage as the record has it; nothing where the model states none."""
+        used, model = self.used, self.model
+        if not used.successful_requests:
+            return {}
+        counts = {
+            "input_tokens": used.prompt_tokens, "output_tokens": used.completion_tokens,
+            "cached_tokens": used.cached_prompt_tokens, "cache_creation_tokens": used.cache_creation_tokens,
+            "reasoning_tokens": used.reasoning_tokens,
+        }  # fmt: skip
+        return {"usage": counts | {"model": model.model, "service": model.provider, "request": self.request}}
+
+
+_COUNTED: Final[ContextVar[_Counted | None]] = ContextVar("holdfast_crewai_counted", default=None)
+"""The call of a model that this code makes: calls at the same time share one model, and its sum of tokens."""
+
+
+@contextlib.contextmanager
+def _counting(model: Any) -> Generator[_Counted]:
+    """Count the tokens of the call made inside. An exception states those of an answer that was not used."""
+    token = _COUNTED.set(counted := _Counted(model))
+    try:
+        yield counted
+    except Exception as error:
+        with contextlib.suppress(AttributeError):  # an exception that takes no attributes
+            error.reply = counted.stated()  # type: ignore[attr-defined]  # as of ModelError
+        raise
+    finally:
+        _COUNTED.reset(token)
 
 
 _PARAMETERS: Final = ("tools", "callbacks", "available_functions", "from_task", "from_agent", "response_model")

@@ -42,7 +42,8 @@ class Runs:
 
     `wait` is how long a request waits for the end of its run before it answers 202. `client` names the caller of a
     request, so that two clients can use the same key. `agents` are the agents that are served, by default all agents of
-    the app. `budget` are the limits of each run, in place of those of its agent; a client cannot choose them. Raises `UsageError` for an agent that is not in the app.
+    the app. `budget` are the limits of each run, in place of those of its agent; a client cannot choose them.
+    Raises `UsageError` for an agent that is not in the app.
     """
 
     def __init__(
