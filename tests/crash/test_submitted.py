@@ -84,8 +84,8 @@ def test_five_processes_never_exceed_a_limit_though_some_are_killed(tmp_path: Pa
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
-def start(journal: Path, place: Path) -> subprocess.Popen[bytes]:
-    return subprocess.Popen([sys.executable, "-m", "tests.crash.queue_worker", str(journal), str(place)], cwd=ROOT)
+def start(journal: Path, place: Path, program: str = "tests.crash.queue_worker") -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-m", program, str(journal), str(place)], cwd=ROOT)
 
 
 def lines(file: Path) -> list[str]:

@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast, Run, agent
-from holdfast.control.queues import steer_queue, strange_agents
+from holdfast.control.queues import misspelled_tools, steer_queue, strange_agents
 from holdfast.engine.process import newest_limits
 from holdfast.engine.queueing import take_slots
 from holdfast.errors import JournalUnavailable, ParameterMismatch, QueueDraining, QueueFull, RunQueued, UsageError
 from holdfast.journal.port import Busy, Post
 from holdfast.queues.limits import ConcurrencyLimit, Declaration, DeclaredLimits, LimitsError, QueueLimits
 from holdfast.queues.modes import OPEN, QueueCommand, QueueMode, Restriction, command_key, with_command
+from holdfast.queues.tool_limits import ToolLimit
 
 began: list[str] = []
 most: list[int] = [0, 0]
@@ -185,6 +186,16 @@ FAULTS = {
     "queues: {mail: {concurrency: many}}": "queues.mail: Expected `int | null`, got `str`",
     "queues: {a/b: {}}": "queues.'a/b' cannot be a name",
     "agents: {desk: {concurrency: -1}}": "agents.desk.concurrency=-1: it is at least 1",
+    "tools: {charge: {at_once: 0}}": "tools.charge.at_once=0: it is at least 1; to stop a tool: holdfast pause --tool NAME",
+    "tools: {charge: {rate: 100}}": "tools.charge.rate='100': write a rate such as 10/second",
+    "tools: {charge: {rate: 0/minute}}": "tools.charge.rate='0/minute' permits no call",
+    "tools: {charge: {rate: 2000/second}}": "it is at most 1000/second",
+    "tools: {charge: {rate: -1/second}}": "write a rate such as",
+    "tools: {charge: {burst: 5}}": "tools.charge.burst=5 without rate",
+    "tools: {charge: {burst: 0}}": "tools.charge.burst=0: it is at least 1",
+    "tools: {charge: {at_once: 2, burst: 5, rate: 9/day}}": "tools.charge.burst=5 is above at_once=2",
+    "tools: {charge: {at_ones: 2}}": "tools.charge.at_ones: unknown field; did you mean at_once?",
+    "tools: {a/b: {}}": "tools.'a/b' cannot be a name",
     "tenants: [acme]": "tenants: it is a mapping of names",
     "[1, 2]": "it holds no mapping",
     "queues: {mail: {": "it is not YAML",
@@ -426,3 +437,10 @@ def test_commands_make_the_mode_of_their_queue():
         modes = dict(with_command(modes, number, command_key("mail", 0), number, command))
     assert modes == {"mail": QueueMode(Restriction("a", 1), Restriction("c", 3))}
     assert not with_command(modes, 4, "mail/3", 4, QueueCommand("resume", "mail"))["mail"]
+
+
+def test_a_limit_of_a_tool_that_is_spelled_like_another_one_is_named():
+    limits = DeclaredLimits(tools={"charge_cart": ToolLimit(), "charge_card": ToolLimit(), "elsewhere": ToolLimit()})
+    assert misspelled_tools(limits, ["charge_card", "mail"]) == [
+        "the limit of tool charge_cart concerns no tool of this app; did you mean charge_card?"
+    ]

@@ -21,3 +21,17 @@ def test_reading_back_behind_an_open_breaker_keeps_its_own_pause():
     story = Story(KEYED_READ_BACK).sent("ambiguous").verified("cannot_tell").waits(MINUTE, "verify", shut=True)
     assert story.says(breaker_ms=HOUR) == "wait for verify: drawn"
     assert story.later(MINUTE).says(breaker_ms=HOUR) == "verify: time to read back"
+
+
+def test_the_limit_of_the_tool_makes_an_attempt_wait_and_nothing_failed():
+    waits = m.Wait("the limit of its tool is reached", HOUR, HOUR, "limit")
+    assert Story().planned().decide(limit_ms=HOUR) == waits
+    retried = Story().sent("not_sent").pauses(1)
+    assert retried.decide(limit_ms=HOUR) == waits
+    assert retried.says() == "send: nothing landed: attempt again"
+    assert Story().planned().decide(limit_ms=HOUR, breaker_ms=9).why == "breaker"
+
+
+def test_behind_the_limit_of_its_tool_an_attempt_without_a_proof_is_still_read_back():
+    story = Story(KEYED_READ_BACK).sent("ambiguous").later(HOUR)
+    assert story.says(limit_ms=HOUR).startswith("verify:")

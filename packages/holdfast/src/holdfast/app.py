@@ -24,7 +24,15 @@ from holdfast.cli.config import journal_option, located
 from holdfast.control.code_location import note_code, stop_if_loading
 from holdfast.control.housekeeping import HousekeepingTasks
 from holdfast.control.input_checks import check
-from holdfast.control.queues import LimitsSource, Submission, Submitted, declarations_of, strange_agents, submit
+from holdfast.control.queues import (
+    LimitsSource,
+    Submission,
+    Submitted,
+    declarations_of,
+    misspelled_tools,
+    strange_agents,
+    submit,
+)
 from holdfast.control.schedules import Scheduler, declare_schedules
 from holdfast.control.service import ControlService
 from holdfast.engine.engine import LOG, Engine
@@ -194,7 +202,8 @@ class Holdfast:
             await engine.open()
             if self._declared.limits is not None:
                 await engine.queues.declare(engine.journal, self._declared.limits)
-                for remark in await strange_agents(engine.journal, self._declared.limits, self.agents):
+                strange = await strange_agents(engine.journal, self._declared.limits, self.agents)
+                for remark in [*strange, *misspelled_tools(self._declared.limits, self.tools)]:
                     LOG.warning("queues: %s", remark)
             if self._declared.schedules is not None:
                 await declare_schedules(engine, self._declared.schedules, self.agents)

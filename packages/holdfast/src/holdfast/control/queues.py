@@ -168,6 +168,16 @@ async def strange_agents(journal: Journal, limits: DeclaredLimits, here: Iterabl
     ]
 
 
+def misspelled_tools(limits: DeclaredLimits, here: Iterable[str]) -> list[str]:
+    """One remark for each limited tool that this app does not have, where it has one of a similar name."""
+    known = set(here)
+    return [
+        f"the limit of tool {name} concerns no tool of this app; did you mean {near}?"
+        for name in limits.tools
+        if name not in known and (near := nearest(name, known))
+    ]
+
+
 def _check(how: Submission) -> None:
     """Raise `UsageError` for what no declaration makes right."""
     for name, value, kind in (("queue", how.queue, str), ("tenant", how.tenant, str), ("priority", how.priority, int)):

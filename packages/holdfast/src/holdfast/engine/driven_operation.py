@@ -154,6 +154,10 @@ class DrivenOperation(msgspec.Struct, eq=False):
         """Wait until the operation is woken or the time has passed; the run may be suspended meanwhile."""
         await self.active.waiters.rest(self.step, pause, seconds, self.scope)
 
+    def wake(self) -> None:
+        """Let it evaluate its situation again, if it rests."""
+        self.active.waiters.wake(self.step)
+
     def settled(self) -> None:
         """Wake the waiters of this operation: something about it is final."""
         self.active.waiters.settled(self.step)

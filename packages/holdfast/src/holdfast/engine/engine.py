@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -19,6 +20,7 @@ from holdfast.engine.housekeeping import Loop
 from holdfast.engine.process import Process
 from holdfast.engine.sealing import waiting_place
 from holdfast.engine.suspension import Ending
+from holdfast.errors import JournalError
 from holdfast.journal.port import Identity
 from holdfast.model import pending
 from holdfast.model.webhooks import ENDPOINTS
@@ -89,6 +91,8 @@ class Engine(Process):
         await self.housekeeping.close(keep=self._beating)
         await self.end_background()
         await self.housekeeping.close()
+        with contextlib.suppress(JournalError):
+            await self.limits.release_rest()
         stop_numbering(asyncio.get_running_loop())
         await self.journal.close()
 

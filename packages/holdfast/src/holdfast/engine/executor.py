@@ -147,7 +147,15 @@ async def _resume_attempt(driver: DrivenOperation, started: r.AttemptStarted) ->
         driver.started = driver.answer = None  # it was refused by the ledger: nothing was sent
         return
     if driver.operation.attempts[started.number - 1].end is None:
-        await _call(driver, started)
+        begun = driver.answer is not None or started.number in driver.calls
+        limited = not begun and driver.operation.intent.tool in driver.active.process.queues.tools
+        try:
+            if limited and not await _has_permit(driver):  # the caller's was released with the caller
+                await withhold(driver, started.number, "the limit of its tool is reached")
+            else:
+                await _call(driver, started)
+        finally:
+            _release_permit(driver, started.number)
     driver.started = driver.answer = None
 
 
@@ -191,9 +199,35 @@ async def _attempt(driver: DrivenOperation, operation: OperationState, now: Now)
     try:
         # Much may have changed during a wait: then the decision is made again.
         if not waits or type(next_move(driver, operation, now)) is m.Send:
-            await _attempt_now(driver, operation, now)
+            if operation.intent.tool in engine.queues.tools:
+                await _attempt_with_permit(driver)
+            else:
+                await _attempt_now(driver, operation, now)
     finally:
         engine.isolation.exit(run, chances=chances)
+
+
+async def _attempt_with_permit(driver: DrivenOperation) -> None:
+    """Make one attempt of a tool with a limit. Without a permit nothing is recorded, and `decide` is asked again."""
+    number = len(driver.operation.attempts) + 1
+    try:
+        if await _has_permit(driver) and type(next_move(driver, driver.operation, driver.active.log.now())) is m.Send:
+            await _attempt_now(driver, driver.operation, driver.active.log.now())
+    finally:
+        _release_permit(driver, number)
+
+
+async def _has_permit(driver: DrivenOperation) -> bool:
+    """Take a permit for the next call."""
+    driver.found.permit = await driver.active.process.limits.take(driver.operation.intent.tool, driver.id)
+    return driver.found.permit is not None
+
+
+def _release_permit(driver: DrivenOperation, number: int) -> None:
+    """Release the permit, where there is one, when the call of this attempt ends, or if none was begun."""
+    permit, driver.found.permit = driver.found.permit, None
+    if permit is not None:
+        driver.active.process.limits.release(permit, driver.calls.get(number))
 
 
 async def _attempt_now(driver: DrivenOperation, operation: OperationState, now: Now) -> None:
@@ -364,6 +398,8 @@ async def file_end(driver: DrivenOperation, number: int, answer: CallResult) -> 
         await report_late(driver, number, end, now)
         raise
     active.process.environment.crash.reached("after_outcome")
+    if end.retry_after_ms and tool.name in active.process.queues.tools:
+        await active.process.limits.slow(tool.name, end.retry_after_ms)
     breakers = active.process.breakers
     if end.kind not in _ANSWERED:
         await breakers.failed(tool.name)

@@ -123,7 +123,7 @@ async def _record_return(driver: DrivenOperation, tool: ToolCode, answer: CallRe
 
 
 def _awaits_something(driver: DrivenOperation, draft: OperationState, now: Now) -> bool:
-    """True if the executor awaits something before this attempt: the ledger, a suspect, the lease, or news."""
+    """True if the executor awaits something before this attempt: ledger, suspect, permit, lease, or news."""
     active, process = driver.active, driver.active.process
     return (
         active.draining
@@ -131,5 +131,6 @@ def _awaits_something(driver: DrivenOperation, draft: OperationState, now: Now) 
         or bool(process.isolation.alone)
         or not process.lease_is_fresh(now.up)
         or driver.log.may_have_news()
+        or draft.intent.tool in process.queues.tools
         or may_conflict(driver, draft)
     )

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from holdfast.engine.conflicts import ClaimHolder
     from holdfast.engine.suspension import Pause
     from holdfast.engine.tool_protocol import ToolCode
-    from holdfast.journal.port import Post
+    from holdfast.journal.port import Permit, Post
     from holdfast.model.contract import Contract
     from holdfast.model.decision.situation import OtherEffect, Reading, Situation
     from holdfast.model.operation import OperationState
@@ -52,6 +52,7 @@ class Findings(msgspec.Struct):
     permission: CoveringPermission | None = None  # the standing permission that covers this operation
     key_age_ms: int = 0
     waiting_since: int | None = None  # when it first looked for effects of others
+    permit: Permit | None = None  # the permit of its attempt, where the tool has a limit
     hung: str = ""  # the process whose call was given up and may still run, in words; empty: no process is known
 
 
@@ -97,6 +98,10 @@ class OperationDriver(Protocol):
 
     async def rest(self, pause: Pause, seconds: float) -> None:
         """Wait until the operation is woken or the time has passed; the run may be suspended meanwhile."""
+        ...
+
+    def wake(self) -> None:
+        """Let it evaluate its situation again, if it rests."""
         ...
 
     def settled(self) -> None:

@@ -19,6 +19,7 @@ from holdfast.engine.housekeeping import Housekeeping
 from holdfast.engine.outbox import Outbox
 from holdfast.engine.settings import Settings
 from holdfast.engine.suspension import LedgerWatch
+from holdfast.engine.tool_limits import ToolLimits
 from holdfast.engine.tool_protocol import AgentCode, PolicyCode, ToolCode, Tracing
 from holdfast.errors import HoldfastError, JournalError, JournalUnavailable, LeaseLost, Unreadable
 from holdfast.journal.entry_codec import read, readable, set_aside, written
@@ -40,6 +41,7 @@ from holdfast.model.run_history import RunHistory
 from holdfast.model.secret import resolver_from
 from holdfast.queues.limits import BEGUN, STREAM, Declaration, DeclaredLimits
 from holdfast.queues.modes import QueueCommand, QueueMode, queue_of, with_command
+from holdfast.queues.tool_limits import ToolLimit
 
 T = TypeVar("T")
 LOG: Final = logging.getLogger("holdfast")
@@ -85,6 +87,7 @@ class Process:
         self.came_due: Final = asyncio.Event()
         """Set when an answer or command made an idle run due here: it need not wait for the next look for due runs."""
         self.queues: Final = Queues()
+        self.limits: Final = ToolLimits(journal, self.queues, settings, self.worker.id, self)
         self.schedules_changed: Final = asyncio.Event()
         """Set when the ledger has new declarations of schedules, or commands about them."""
         self.live_text: Final = LiveText()
@@ -220,12 +223,14 @@ class LiveText:
 class Queues:
     """The limits of the queues, as the journal declares them, and the slots that this process has and does not use yet.
 
-    Without limits no run was ever submitted, and no process looks for one. `in_doubt`: the last look failed, and may
+    Without limits no run was ever submitted, and no process looks for one. `tools` are the limits of tools: a call of
+    any other asks for no permit. `in_doubt`: the last look failed, and may
     have taken slots.
     """
 
     def __init__(self) -> None:
         self.newest: Declaration | None = None
+        self.tools: Mapping[str, ToolLimit] = {}
         self.slots: dict[str, LeaseGranted] = {}
         self.taking = asyncio.Lock()
         self.in_doubt = False
@@ -238,6 +243,7 @@ class Queues:
     async def refresh(self, journal: Journal) -> None:
         """Read the newest declaration."""
         self.newest = await newest_limits(journal)
+        self.tools = {} if self.newest is None else self.newest.limits.tools
 
     async def declare(self, journal: Journal, limits: DeclaredLimits) -> None:
         """Make these the limits of every process over this journal, if they are not already."""

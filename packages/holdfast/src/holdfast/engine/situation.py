@@ -62,6 +62,7 @@ def situation_of(driver: DecidedOperation, operation: OperationState) -> Situati
         paused=process.pauses.get(intent.tool) or _paused(active),
         # A retry that is on record has taken its token: asked again right before its call, it needs no second one.
         breaker_ms=process.breakers.wait_ms(intent.tool, retry=driver.started is None and bool(operation.attempts)),
+        limit_ms=process.limits.wait_ms(intent.tool, driver.id) if process.limits.known and found.permit is None else 0,
         other=found.other,
         at_hand=driver.arguments is not None,
         misfit=found.misfit if found.misfit and found.misfit_of is intent.arguments else "",

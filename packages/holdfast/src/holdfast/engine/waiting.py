@@ -34,6 +34,9 @@ async def wait(driver: OperationDriver, move: m.Wait) -> None:
         live = {call for call in driver.calls.values() if not call.done()}
         await asyncio.wait(live, timeout=log.process.settings.slice_ms / 1000)
         return
+    if move.why == "limit":
+        await _await_permit(driver, move)
+        return
     if move.why == "claim":
         await _await_holder(driver)
         return
@@ -87,6 +90,15 @@ async def schedule(driver: OperationDriver, move: m.Wait) -> None:
         step=driver.step, ms=ms, until=stamp["at"] + ms, why=move.why, rule=move.rule, shut=move.shut, **stamp
     )
     await driver.record(*plan(driver, move.why), record, ride=True)
+
+
+async def _await_permit(driver: OperationDriver, move: m.Wait) -> None:
+    """Wait for the limit of the tool. The plan of the operation is recorded, so that commands show what waits."""
+    process, tool, ms = driver.log.process, driver.operation.intent.tool, move.high_ms
+    await driver.record(*plan(driver, f"the limit of {tool}"), ride=True)
+    due = process.environment.clock.wall_ms() + ms
+    process.limits.waits(tool, driver.id, ms, driver.wake)
+    await driver.rest(Pause("limit", driver.step, due, f"{driver.id}: {move.rule}", tool=tool), ms / 1000)
 
 
 async def _await_holder(driver: OperationDriver) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from holdfast.errors import ArgumentError, LimitsChanged, QueueDraining, QueueFull, RecordRefused
-from holdfast.journal.port import Lease, NewRun, Post, Row, RunRow, StatusFilter, Trust, Write
+from holdfast.journal.port import Lease, NewRun, Post, Row, RunRow, StatusFilter, Trust, WorkerState, Write
 
 MAX_BODY = 64 << 20
 """Largest size of one record in bytes. Larger results belong into a file whose name is recorded."""
@@ -116,6 +116,11 @@ def wants_look(line: RunRow, wall_ms: int, gone: Callable[[str], bool]) -> bool:
     """True if a worker should verify again what a stopped run left unknown: it is due and no living worker owns it."""
     due = line.due_ms is not None and line.due_ms <= wall_ms
     return line.status == "stopped" and due and (line.owner is None or gone(line.owner))
+
+
+def call_is_over(worker: WorkerState, pause_bound_ms: int) -> bool:
+    """True if no call of this worker can be under way: it is proven dead, or silent for longer than it can pause."""
+    return worker.fate == "dead" or worker.silent_ms > pause_bound_ms
 
 
 def limits_changed() -> LimitsChanged:

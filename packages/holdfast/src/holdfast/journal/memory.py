@@ -22,6 +22,7 @@ from holdfast.journal import host
 from holdfast.journal.backend_rules import (
     FOREVER_MS,
     NEWS_PAGE,
+    call_is_over,
     check_extras,
     check_post,
     check_size,
@@ -52,6 +53,9 @@ from holdfast.journal.port import (
     LedgerEntry,
     LedgerNews,
     NewRun,
+    Permit,
+    PermitAnswer,
+    PermitRequest,
     Post,
     QueuePlace,
     QueueState,
@@ -62,6 +66,7 @@ from holdfast.journal.port import (
     RunWaits,
     StatusFilter,
     TakeRequest,
+    ToolUse,
     Trust,
     Worker,
     WorkerState,
@@ -71,6 +76,7 @@ from holdfast.model.heads import Head, first_head, over_entries, over_records
 from holdfast.queues.choose import Candidate, Lane, Snapshot, choose
 from holdfast.queues.limits import STREAM
 from holdfast.queues.schedules import STREAM as SCHEDULES
+from holdfast.queues.tool_limits import ToolPace, judge, slowed
 
 RIDE_MS = 5
 
@@ -118,6 +124,8 @@ class MemoryJournal:
         self._keys: dict[tuple[str, str], LedgerEntry] = {}
         self._hints: dict[str, bytes] = {}
         self._fired: dict[str, LastFiring] = {}
+        self._permits: dict[Permit, None] = {}
+        self._paces: dict[str, ToolPace] = {}
         self._workers: dict[str, tuple[Worker, int]] = {}
         self._dead: set[str] = set()
         self._riding: list[tuple[int, Write]] = []
@@ -356,6 +364,40 @@ class MemoryJournal:
             queue for queue in {*waiting, *running, *oldest} if waiting[queue] or running[queue] or queue in oldest
         )
         return [QueueState(name, waiting[name], running[name], oldest.get(name)) for name in names]
+
+    async def permit(self, request: PermitRequest) -> PermitAnswer:
+        after, asked, now = self._call("permit"), request.permit, self.now()
+        self._check_newest(request.declared)
+        in_use = len(self._counted(asked.tool, request.pause_bound_ms, asked.worker))
+        verdict = judge(request.limit, in_use, self._paces.get(asked.tool, ToolPace()), now.boot, now.ms)
+        self._paces[asked.tool] = verdict.pace
+        if verdict.granted:
+            self._permits[asked] = None
+        after()
+        return PermitAnswer(verdict.granted, verdict.full, verdict.wait_ms)
+
+    async def release(self, permit: Permit) -> None:
+        after = self._call("release")
+        self._permits.pop(permit, None)
+        after()
+
+    async def slow(self, tool: str, wait_ms: int) -> None:
+        after, now = self._call("slow"), self.now()
+        self._paces[tool] = slowed(self._paces.get(tool, ToolPace()), now.boot, now.ms + wait_ms)
+        after()
+
+    async def permits(self, pause_bound_ms: int = 600_000) -> list[ToolUse]:
+        self._call("permits")()
+        tools = sorted({*self._paces, *(one.tool for one in self._permits)})
+        return [ToolUse(tool, self._counted(tool, pause_bound_ms), self._paces.get(tool, ToolPace())) for tool in tools]
+
+    def _counted(self, tool: str, pause_bound_ms: int, worker: str = "") -> tuple[Permit, ...]:
+        """The permits of a tool whose process is not gone. The worker that asks is not gone for itself."""
+        return tuple(
+            one
+            for one in self._permits
+            if one.tool == tool and (one.worker == worker or not call_is_over(self._fate(one.worker), pause_bound_ms))
+        )
 
     async def fired(self, schedule: str) -> LastFiring | None:
         self._call("fired")()

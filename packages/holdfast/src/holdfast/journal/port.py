@@ -17,6 +17,7 @@ from holdfast.model.heads import Head
 
 if TYPE_CHECKING:  # commands that only read import no queues
     from holdfast.queues.limits import Declaration
+    from holdfast.queues.tool_limits import ToolLimit, ToolPace
 
 RunStatus = Literal["queued", "running", "suspended", "completed", "stopped", "undone"]
 StatusFilter: TypeAlias = RunStatus | Literal["halted"]
@@ -264,6 +265,43 @@ class LastFiring(msgspec.Struct, frozen=True):
     run: str
 
 
+class Permit(msgspec.Struct, frozen=True):
+    """A call of a tool that may be under way. `number` is the worker's own for it, `operation` what it is made for."""
+
+    tool: str
+    worker: str
+    number: int
+    operation: str = ""
+
+
+class PermitRequest(msgspec.Struct, frozen=True):
+    """A worker asks for a permit under the limit that the ledger entry `declared` gives the tool.
+
+    A worker that is silent for longer than `pause_bound_ms` counts as gone, as does one that is proven dead.
+    """
+
+    permit: Permit
+    limit: ToolLimit
+    declared: int
+    pause_bound_ms: int = 600_000
+
+
+class PermitAnswer(msgspec.Struct, frozen=True):
+    """`full`: no further call fits beside those under way. `wait_ms`: for so long no further one may begin."""
+
+    granted: bool
+    full: bool
+    wait_ms: int
+
+
+class ToolUse(msgspec.Struct, frozen=True):
+    """The permits of one tool that count, and its stored moments."""
+
+    tool: str
+    permits: tuple[Permit, ...]
+    pace: ToolPace
+
+
 class NewRun(msgspec.Struct, frozen=True):
     """A run that does not exist yet: its agent, its first records, and its listing where that is not `running`.
 
@@ -441,6 +479,26 @@ class Journal(Protocol):
 
     async def queues(self) -> list[QueueState]:
         """The queues in which a run waits or is driven, by name."""
+        ...
+
+    async def permit(self, request: PermitRequest) -> PermitAnswer:
+        """Ask whether a call of a tool with a limit may begin, and if so count it, in one commit.
+
+        The permit is that of the process that makes the call. It counts until it is released, or its process is gone:
+        a crash cannot lose a slot. Raises `LimitsChanged` where other limits are in force than those of the request.
+        """
+        ...
+
+    async def release(self, permit: Permit) -> None:
+        """Release a permit: its call has ended, or was never begun. Releasing one again, or none, changes nothing."""
+        ...
+
+    async def slow(self, tool: str, wait_ms: int) -> None:
+        """Grant no permit for this tool for so long: its service has asked for that."""
+        ...
+
+    async def permits(self, pause_bound_ms: int = 600_000) -> list[ToolUse]:
+        """The use of each tool that had a permit or a rate, by name."""
         ...
 
     async def fired(self, schedule: str) -> LastFiring | None:

@@ -70,7 +70,8 @@ _TOKENS: Final[Mapping[str, tuple[str, ...]]] = {
         "input_tokens_details.cached_tokens", "prompt_tokens_details.cached_tokens", "input_token_details.cache_read",
     ),
     "cache_write_tokens": (
-        "cache_write_tokens", "cache_creation_input_tokens", "cache_creation_tokens", "input_token_details.cache_creation",
+        "cache_write_tokens", "cache_creation_input_tokens", "cache_creation_tokens",
+        "input_token_details.cache_creation",
     ),
     "reasoning_tokens": (
         "reasoning_tokens", "thoughts_token_count", "output_tokens_details.reasoning_tokens",

@@ -1,4 +1,4 @@
-"""The limits of queues, agents and tenants, as declared in `queues.yaml`, and the check that they fit together."""
+"""The limits of queues, agents, tenants and tools, as declared in `queues.yaml`, and the check that they fit."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from holdfast.model.errors import UsageError
 from holdfast.model.ids import can_name
 from holdfast.policies import milliseconds, written_duration
 from holdfast.queues.modes import OPEN, QueueMode
+from holdfast.queues.tool_limits import ToolLimit
 
 DEFAULT: Final = "default"
 """The queue of a run that is submitted without one. It needs no declaration."""
@@ -53,6 +54,7 @@ class DeclaredLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     queues: dict[str, QueueLimits] = {}
     agents: dict[str, ConcurrencyLimit] = {}
     tenants: dict[str, ConcurrencyLimit] = {}
+    tools: dict[str, ToolLimit] = {}
 
     def queue(self, name: str) -> QueueLimits:
         """The limits of a queue; those of one that is no longer declared are the defaults."""
@@ -101,6 +103,12 @@ class Declaration(msgspec.Struct, frozen=True):
 
 _UNLIMITED: Final = QueueLimits()
 _NO_SHARE: Final = ConcurrencyLimit()
+_SECTIONS: Final[dict[str, type[QueueLimits | ConcurrencyLimit | ToolLimit]]] = {
+    "queues": QueueLimits,
+    "agents": ConcurrencyLimit,
+    "tenants": ConcurrencyLimit,
+    "tools": ToolLimit,
+}
 
 
 class LimitsError(UsageError):
@@ -117,11 +125,11 @@ class LimitsError(UsageError):
 def read_limits(given: object, where: str) -> DeclaredLimits:
     """DeclaredLimits from the plain values of a file. Raises `LimitsError` naming every fault."""
     if not isinstance(given, dict):
-        raise LimitsError(where, ("it holds no mapping with queues, agents or tenants",))
+        raise LimitsError(where, ("it holds no mapping with queues, agents, tenants or tools",))
     whole = cast("dict[str, Any]", given)
     faults = list(unknown_fields(whole, (*DeclaredLimits.__struct_fields__, "schedules"), ""))
     sections: dict[str, dict[str, object]] = {}
-    for section, kind in (("queues", QueueLimits), ("agents", ConcurrencyLimit), ("tenants", ConcurrencyLimit)):
+    for section, kind in _SECTIONS.items():
         entries: object = whole.get(section) or {}
         if not isinstance(entries, dict):
             faults.append(f"{section}: it is a mapping of names")
@@ -139,7 +147,8 @@ def read_limits(given: object, where: str) -> DeclaredLimits:
 def contradictions(limits: DeclaredLimits) -> list[str]:
     """Every limit that is out of range, or that another one makes useless."""
     found: list[str] = []
-    for section, names in (("queues", limits.queues), ("agents", limits.agents), ("tenants", limits.tenants)):
+    for section in _SECTIONS:
+        names: dict[str, object] = getattr(limits, section)
         found += [f"{section}.{name[:40]!r} cannot be a name" for name in names if not can_name(name)]
     for name, queue in limits.queues.items():
         counts = {field: getattr(queue, field) for field in ("concurrency", "per_tenant", "per_key", "capacity")}
@@ -155,6 +164,7 @@ def contradictions(limits: DeclaredLimits) -> list[str]:
     for section, shares in (("agents", limits.agents), ("tenants", limits.tenants)):
         counts = {name: share.concurrency for name, share in shares.items()}
         found += [f"{section}.{name}.concurrency={count}: it is at least 1" for name, count in _below_one(counts)]
+    found += [f"tools.{name}{fault}" for name, tool in limits.tools.items() for fault in tool.faults()]
     return found
 
 
@@ -164,7 +174,9 @@ def _below_one(counts: Mapping[str, int | None]) -> Iterator[tuple[str, int]]:
             yield name, count
 
 
-def _entry(given: object, kind: type[QueueLimits | ConcurrencyLimit], where: str, faults: list[str]) -> object:
+def _entry(
+    given: object, kind: type[QueueLimits | ConcurrencyLimit | ToolLimit], where: str, faults: list[str]
+) -> object:
     """The fields of one entry, with its duration in milliseconds."""
     if given is None:
         return {}
@@ -178,6 +190,8 @@ def _entry(given: object, kind: type[QueueLimits | ConcurrencyLimit], where: str
             faults.append(f"{where}.ageing: write a duration such as 30s, 5m or 1h")
         else:
             fields["ageing_ms"] = milliseconds(ageing)
+    if kind is ToolLimit and "rate" in fields:
+        fields["rate"] = str(fields["rate"])  # `rate: 100` is a number in YAML: its fault says what to write
     known = tuple(name.replace("ageing_ms", "ageing") for name in kind.__struct_fields__)
     faults += unknown_fields(cast("dict[str, Any]", given), known, f"{where}.")
     try:

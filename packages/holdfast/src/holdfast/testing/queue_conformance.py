@@ -15,6 +15,9 @@ from holdfast.journal.port import (
     Lease,
     LeaseGranted,
     NewRun,
+    Permit,
+    PermitAnswer,
+    PermitRequest,
     Post,
     QueuePlace,
     QueueState,
@@ -25,6 +28,7 @@ from holdfast.journal.port import (
 )
 from holdfast.queues.limits import STREAM, ConcurrencyLimit, Declaration, DeclaredLimits, QueueLimits
 from holdfast.queues.modes import QueueMode, Restriction
+from holdfast.queues.tool_limits import ToolLimit, opens_in_ms
 
 ALICE, BOB = Worker("alice"), Worker("bob")
 LONG_MS, OVER_MS = 3_600_000, -60_000  # a lease of the second length has ended before it began
@@ -66,6 +70,13 @@ async def end(journal: Journal, run: str, change: RunChange | None = None) -> No
     assert line.owner is not None
     lease = Lease(run, line.row, line.token, line.owner)
     await journal.append(Write(lease, (), change or RunChange("completed", release=True)))
+
+
+async def permitted(
+    journal: Journal, worker: str, number: int, limit: ToolLimit, tool: str = "charge", *, declared: int = 0
+) -> PermitAnswer:
+    """The answer to a worker that asks for a permit; a worker that is silent for a second counts as gone."""
+    return await journal.permit(PermitRequest(Permit(tool, worker, number, f"r/{number}"), limit, declared, 1_000))
 
 
 Suite = TypeVar("Suite", bound="QueueConformance")
@@ -335,6 +346,59 @@ class QueueConformance:
         assert await names(journal, "bob", 1) == ["r"]
         found = await journal.queues()
         assert found == [QueueState("mail", 18, 1, 1)]
+
+    @requirement
+    async def test_no_more_permits_are_granted_than_calls_may_be_under_way(self, journal: Journal) -> None:
+        limit = ToolLimit(at_once=2)
+        answers = await asyncio.gather(
+            *(permitted(journal, worker, number, limit) for number in (1, 2) for worker in ("alice", "bob"))
+        )
+        assert sorted(one.granted for one in answers) == [False, False, True, True]
+        assert [one.full for one in answers].count(False) == 1
+        assert (await permitted(journal, "alice", 1, limit, "mail")).granted
+        uses = {use.tool: use.permits for use in await journal.permits()}
+        assert (len(uses["charge"]), len(uses["mail"])) == (2, 1)
+        first = uses["charge"][0]
+        await journal.release(first)
+        await journal.release(first)
+        assert await permitted(journal, "bob", 9, limit) == PermitAnswer(granted=True, full=True, wait_ms=0)
+        assert not (await permitted(journal, "bob", 10, limit)).granted
+        assert (await permitted(journal, "bob", 10, ToolLimit(at_once=3))).granted
+        assert not (await permitted(journal, "bob", 11, limit)).granted
+
+    @requirement
+    async def test_the_permits_of_a_process_that_is_gone_are_free(self, journal: Journal) -> None:
+        limit = ToolLimit(at_once=1)
+        await journal.beat(ALICE, OVER_MS)
+        assert (await permitted(journal, "alice", 1, limit)).granted
+        assert not (await permitted(journal, "alice", 2, limit)).granted
+        assert [use.permits for use in await journal.permits(-OVER_MS * 10)] == [(Permit("charge", "alice", 1, "r/1"),)]
+        assert (await permitted(journal, "bob", 1, limit)).granted
+        await journal.beat(ALICE, LONG_MS)
+        assert not (await permitted(journal, "bob", 2, ToolLimit(at_once=2))).granted
+
+    @requirement
+    async def test_a_rate_and_a_service_say_when_the_next_permit_is_granted(self, journal: Journal) -> None:
+        hourly = ToolLimit(rate="2/hour", burst=2)
+        assert [(await permitted(journal, "bob", number, hourly)).granted for number in (1, 2)] == [True, True]
+        refused = await permitted(journal, "alice", 3, hourly)
+        assert (refused.granted, refused.full) == (False, False)
+        assert 0 < refused.wait_ms <= 1_800_000
+        (use,) = await journal.permits()
+        now = journal.now()
+        assert opens_in_ms(hourly, use.pace, now.boot, now.ms) <= refused.wait_ms
+        await journal.slow("mail", 60_000)
+        await journal.slow("mail", 1_000)
+        slowed = await permitted(journal, "alice", 4, ToolLimit(), "mail")
+        assert not slowed.granted
+        assert 1_000 < slowed.wait_ms <= 60_000
+
+    @requirement
+    async def test_no_permit_is_granted_under_limits_that_others_have_replaced(self, journal: Journal) -> None:
+        entry = await journal.post(Post(STREAM, "", b"{}"))
+        assert await limits_changed(permitted(journal, "bob", 1, ToolLimit(at_once=1)))
+        assert await journal.permits() == []
+        assert (await permitted(journal, "bob", 1, ToolLimit(at_once=1), declared=entry.id)).granted
 
     def on_journal(self, place: Path, check: Callable[[Journal], Awaitable[None]]) -> None:
         """Open a journal with two living workers, check it, close it."""

@@ -27,6 +27,9 @@ from holdfast.journal.port import (
     LedgerEntry,
     LedgerNews,
     NewRun,
+    Permit,
+    PermitAnswer,
+    PermitRequest,
     Post,
     QueueState,
     Row,
@@ -35,13 +38,14 @@ from holdfast.journal.port import (
     RunWaits,
     StatusFilter,
     TakeRequest,
+    ToolUse,
     Trust,
     Worker,
     WorkerState,
     Write,
 )
 from holdfast.journal.sqlite import anchor as anchor_file
-from holdfast.journal.sqlite import firings, ledger, runs
+from holdfast.journal.sqlite import firings, ledger, permits, runs
 from holdfast.journal.sqlite.driver import Database, DatabaseFailure, sidecar
 from holdfast.journal.sqlite.failures import explain, inherited
 from holdfast.journal.sqlite.group_commit import CommitPace, Committer, GroupCommit
@@ -180,6 +184,18 @@ class SqliteJournal:
 
     async def queues(self) -> list[QueueState]:
         return self._read(self._slots.states)
+
+    async def permit(self, request: PermitRequest) -> PermitAnswer:
+        return await self._running.run(lambda database: permits.grant(database, self._roll, request, self.now()))
+
+    async def release(self, permit: Permit) -> None:
+        await self._running.run(lambda database: permits.release(database, permit))
+
+    async def slow(self, tool: str, wait_ms: int) -> None:
+        await self._running.run(lambda database: permits.slow(database, tool, wait_ms, self.now()))
+
+    async def permits(self, pause_bound_ms: int = 600_000) -> list[ToolUse]:
+        return self._read(lambda database: permits.use(database, self._roll, pause_bound_ms))
 
     async def fired(self, schedule: str) -> LastFiring | None:
         return self._read(lambda database: firings.last_firing(database, schedule))

@@ -31,6 +31,9 @@ from holdfast.journal.port import (
     LedgerNews,
     LogCheck,
     NewRun,
+    Permit,
+    PermitAnswer,
+    PermitRequest,
     Post,
     QueueState,
     Row,
@@ -40,6 +43,7 @@ from holdfast.journal.port import (
     StatusFilter,
     Storage,
     TakeRequest,
+    ToolUse,
     Trust,
     Worker,
     WorkerState,
@@ -166,6 +170,13 @@ class SqliteReader:
 
         return self._read(QueueTables(self._roll).states)
 
+    async def permits(self, pause_bound_ms: int = 600_000) -> list[ToolUse]:
+        if not self._read(lambda database: database.rows("select 1 from pace limit 1")):
+            return []  # `holdfast why` asks each time
+        from holdfast.journal.sqlite.permits import use  # noqa: PLC0415 - as above
+
+        return self._read(lambda database: use(database, self._roll, pause_bound_ms))
+
     async def fired(self, schedule: str) -> LastFiring | None:
         from holdfast.journal.sqlite.firings import last_firing  # noqa: PLC0415 - as above
 
@@ -257,6 +268,15 @@ class SqliteReader:
 
     async def take(self, request: TakeRequest) -> list[LeaseGranted]:
         self._refuse("take", request)
+
+    async def permit(self, request: PermitRequest) -> PermitAnswer:
+        self._refuse("permit", request)
+
+    async def release(self, permit: Permit) -> None:
+        self._refuse("release", permit)
+
+    async def slow(self, tool: str, wait_ms: int) -> None:
+        self._refuse("slow", tool, wait_ms)
 
     async def append(self, write: Write) -> None:
         self._refuse("append", write)

@@ -101,6 +101,24 @@ create table firing (
   primary key (schedule, moment_ms)
 ) without rowid;
 
+-- permit -- Calls of tools with a limit that may be under way. One counts until it is deleted, or its worker is gone.
+create table permit (
+  tool      text not null,
+  worker    text not null,
+  number    integer not null,
+  operation text not null,
+  primary key (tool, worker, number)
+) without rowid;
+
+-- pace -- When a tool with a limit may be called next: by its rate (`due_us`), and by its service (`closed_ms`). Both are
+-- moments of the boot clock.
+create table pace (
+  tool      text primary key,
+  boot      text not null,
+  due_us    integer not null,
+  closed_ms integer not null
+) without rowid;
+
 -- record -- Append-only. `hash` is sha256(hash of the row before, body); the run's first row chains to
 -- its genesis. A rowid table grows at its end; clustering by run would dirty a page per run and batch.
 -- Each body ends with its two moments, under the chain. As numbers, in `at` and `up`, they take a third of the space:

@@ -30,17 +30,17 @@ class Verify(_Move, frozen=True):
 class Wait(_Move, frozen=True):
     """Pause between `low_ms` and `high_ms`; the executor draws and records. `until_woken`: no clock ends it.
 
-    `drawn` waits are recorded already: only the rest is left. `shut`: a breaker is open meanwhile. `why` names what is
-    waited for: a retry, a reading, a deferred answer, a call that runs here, the end of a call that is not on record
-    yet, a breaker, another operation's claim, a commit, the agent's code with its arguments, the end of a pause, trust
-    in the journal, a higher budget, or a person.
+    `drawn` waits are recorded already: only the rest is left. `shut`: a breaker is open meanwhile. `why` names what
+    is waited for: a retry, a reading, a deferred answer, a call that runs here, the end of a call that is not on
+    record yet, a breaker, the limit of the tool, another operation's claim, a commit, the agent's code with its
+    arguments, the end of a pause, trust in the journal, a higher budget, or a person.
     """
 
     low_ms: int = 0
     high_ms: int = 0
     why: Literal[
-        "retry", "verify", "answer", "call", "end", "breaker", "claim", "commit", "code", "paused", "trust", "budget",
-        "person",
+        "retry", "verify", "answer", "call", "end", "breaker", "limit", "claim", "commit", "code", "paused", "trust",
+        "budget", "person",
     ] = "retry"  # fmt: skip
     drawn: bool = False
     shut: bool = False

@@ -180,7 +180,7 @@ def _send(case: Case) -> Move:
     for obstacle in _OBSTACLES if attempts else _OBSTACLES_AT_FIRST:
         if (move := obstacle(case)) is not None:
             return _verify_meanwhile(case, move)
-    for rule in (_backoff, _breaker, _preconditions):
+    for rule in _WAITS_LIMITED if case.situation.limit_ms else _WAITS:  # a tool without a limit pays nothing
         if (move := rule(case)) is not None:
             return move
     if case.situation.misfit:  # the executor finds it out after the first Send, and asks again
@@ -245,6 +245,12 @@ def _breaker(case: Case) -> Move | None:
         return _verify_meanwhile(case, replace(pause, low_ms=left, high_ms=left))
     move = _verify_meanwhile(case, Wait("the breaker is open", left, left, "breaker"))
     return replace(move, shut=True) if isinstance(move, Wait) else move
+
+
+def _limit(case: Case) -> Move | None:
+    """Wait until the limit of the tool permits another call. As behind a breaker, this is no time for attempts."""
+    left = case.situation.limit_ms
+    return _verify_meanwhile(case, Wait("the limit of its tool is reached", left, left, "limit"))
 
 
 def _backoff(case: Case) -> Move | None:
@@ -339,3 +345,5 @@ _OBSTACLES_AT_FIRST: Final[tuple[Rule, ...]] = (
     _pause,
     _arguments,
 )  # the others are about attempts
+_WAITS: Final[tuple[Rule, ...]] = (_backoff, _breaker, _preconditions)
+_WAITS_LIMITED: Final[tuple[Rule, ...]] = (_backoff, _breaker, _limit, _preconditions)

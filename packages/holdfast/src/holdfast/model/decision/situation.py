@@ -52,16 +52,17 @@ class Situation(msgspec.Struct, frozen=True, gc=False):
     `blocked` is why no new attempt may begin. `contract` is the stricter of the stored and the present one.
     `claimed_up` is when the run was first taken on `Now.boot`: what was recorded on another boot is measured from
     then on. `live` are the attempts whose call still runs in this process. `breaker_ms` is how long an open breaker
-    lasts. `reading` is the last reading of the preconditions since the last attempt. `key_age_ms` is the age of a key
-    that another operation used first. `other` is an effect of another operation that this one would repeat.
-    `began_doubtful`: the run existed before a restore, so even a first attempt may be a second one. `asks` is the
-    digest of exactly what a person would be asked to approve now. `policy` is the version of the policy by which it
-    is to be judged; empty where none is. `permitted`: a standing permission covers it, so no question is asked.
-    `at_hand`: the agent's code came with the arguments; without it only what the intent stores can be sent. `misfit`
-    is why these arguments cannot be given to the tool as it is now. `hung` names a process that is seen to live and may
-    still run a call that was given up; after `hung_owner_ms` a person is asked.
-    `budget` is the limit of the run that permits no further effect; an operation that counts as an effect already is
-    not stopped by it.
+    lasts, `limit_ms` how long the limit of the tool permits no further call. `reading` is the last reading of the
+    preconditions since the last attempt. `key_age_ms` is the age of a key that another operation used first.
+    `other` is an effect of another operation that this one would repeat. `began_doubtful`: the run existed before a
+    restore, so even a first attempt may be a second one. `asks` is the digest of exactly what a person would be
+    asked to approve now. `policy` is the version of the policy by which it is to be judged; empty where none is.
+    `permitted`: a standing permission covers it, so no question is asked. `at_hand`: the agent's code came with the
+    arguments; without it only what the intent stores can be sent. `misfit` is why these arguments cannot be given
+    to the tool as it is now. `hung` names a process that is seen to live and may still run a call that was given
+    up; after `hung_owner_ms` a person is asked.
+    `budget` is the limit of the run that permits no further effect; an operation that counts as an effect already
+    is not stopped by it.
     """
 
     contract: Contract
@@ -72,6 +73,7 @@ class Situation(msgspec.Struct, frozen=True, gc=False):
     blocked: Block = ""
     paused: str = ""
     breaker_ms: int = 0
+    limit_ms: int = 0
     other: OtherEffect | None = None
     gate: Literal["", "wanted"] = ""
     policy: str = ""

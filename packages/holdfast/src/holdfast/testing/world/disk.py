@@ -29,6 +29,9 @@ from holdfast.journal.port import (
     LedgerEntry,
     LedgerNews,
     NewRun,
+    Permit,
+    PermitAnswer,
+    PermitRequest,
     Post,
     QueueState,
     Row,
@@ -37,6 +40,7 @@ from holdfast.journal.port import (
     RunWaits,
     StatusFilter,
     TakeRequest,
+    ToolUse,
     Trust,
     Worker,
     WorkerState,
@@ -239,6 +243,22 @@ class FaultyJournal(ABC):
     async def head(self) -> Head:
         await self._reach("head")
         return await self._stored.head()
+
+    async def permit(self, request: PermitRequest) -> PermitAnswer:
+        await self._reach("permit", writing=True)
+        return await self._stored.permit(request)
+
+    async def release(self, permit: Permit) -> None:
+        await self._reach("release", writing=True)
+        await self._stored.release(permit)
+
+    async def slow(self, tool: str, wait_ms: int) -> None:
+        await self._reach("slow", writing=True)
+        await self._stored.slow(tool, wait_ms)
+
+    async def permits(self, pause_bound_ms: int = 600_000) -> list[ToolUse]:
+        await self._reach("permits")
+        return await self._stored.permits(pause_bound_ms)
 
     async def hint(self, name: str) -> bytes | None:
         await self._reach("hint")

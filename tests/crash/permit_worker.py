@@ -1,0 +1,68 @@
+"""One of several workers whose tool has a limit. Each call holds one of the slots, which the system lends once.
+
+python -m tests.crash.permit_worker JOURNAL PLACE
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import time
+from pathlib import Path
+
+from holdfast import Holdfast, Key, Run, agent, tool
+from holdfast.engine.settings import Settings
+from holdfast.queues.limits import DeclaredLimits, QueueLimits
+from holdfast.queues.tool_limits import ToolLimit
+from tests.crash import queue_worker
+from tests.crash.queue_worker import do_once, locked, note
+
+SLOTS = 3
+APART_S = 0.02
+BURST = 2
+LIMITS = DeclaredLimits(
+    {"calls": QueueLimits()},
+    tools={"work": ToolLimit(at_once=SLOTS), "paced": ToolLimit(rate="50/second", burst=BURST)},
+)
+_AT_WORK_S = 0.02  # long enough that a call above the limit would be seen beside the others
+
+
+@tool(idempotency=Key.forever())
+async def work(name: str) -> str:
+    slot = next(filter(None, (locked(f"slot-{number}") for number in range(SLOTS))), None)
+    try:
+        if slot is None:
+            note("exceeded", f"{name} beside {SLOTS} others")
+        if name.startswith("stuck") and not (queue_worker.place / name).exists():
+            note(name, str(os.getpid()))
+            await asyncio.Event().wait()  # the process is killed here, in the middle of the call
+        await asyncio.sleep(_AT_WORK_S)
+        do_once(queue_worker.place, name)
+    finally:
+        if slot is not None:
+            slot.close()
+    return name
+
+
+@tool(idempotency=Key.forever())
+async def paced(name: str) -> str:
+    note("began", f"{time.monotonic()}")
+    do_once(queue_worker.place, name)
+    return name
+
+
+@agent(run_id="call-{name}", tools=[work, paced])
+async def desk(run: Run, name: str) -> str:
+    return await (paced if name.startswith("paced") else work)(name)
+
+
+async def main(journal: str) -> None:
+    settings = Settings(recover_every_ms=40, poll_ms=20)
+    async with Holdfast(journal, agents=[desk], settings=settings):
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    queue_worker.place = Path(sys.argv[2])
+    asyncio.run(main(sys.argv[1]))

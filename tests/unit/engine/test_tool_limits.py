@@ -1,0 +1,215 @@
+"""Limits of tools: at once, by a rate, and after a `Retry-After`, over all processes on one journal."""
+
+import asyncio
+import itertools
+from datetime import timedelta
+
+from holdfast import Key, NotSent, Run, agent, tool
+from holdfast.journal.port import Permit, PermitRequest, Worker
+from holdfast.model import records as r
+from holdfast.policies import Retry
+from holdfast.queues.limits import DeclaredLimits
+from holdfast.queues.tool_limits import ToolLimit
+from tests.unit.engine.lab import Lab, virtual
+
+
+class Service:
+    """A service that counts the calls that are under way, and notes when each began."""
+
+    def __init__(self, lab: Lab, seconds: float = 1) -> None:
+        self.lab, self.seconds = lab, seconds
+        self.now, self.most = 0, 0
+        self.began: list[float] = []
+        self.raises: list[Exception] = []
+
+    async def call(self, name: str) -> str:
+        self.began.append(round(self.lab.loop.time(), 3))
+        self.now += 1
+        self.most = max(self.most, self.now)
+        try:
+            await asyncio.sleep(self.seconds)
+        finally:
+            self.now -= 1
+        if self.raises:
+            raise self.raises.pop(0)
+        return f"charged {name}"
+
+
+def charging(service: Service, **contract):
+    contract = contract or {"idempotency": Key.forever()}
+
+    @tool(**contract)
+    async def charge(name: str) -> str:
+        return await service.call(name)
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> str:
+        return await charge(name)
+
+    return desk
+
+
+async def limit(app, **fields):
+    await app.engine.queues.declare(app.engine.journal, DeclaredLimits(tools={"charge": ToolLimit(**fields)}))
+
+
+async def known_to_all(*apps):
+    for app in apps:
+        await app.engine.queues.refresh(app.engine.journal)
+
+
+def gaps(moments):
+    return [round(later - sooner, 3) for sooner, later in itertools.pairwise(sorted(moments))]
+
+
+@virtual
+async def test_no_more_calls_than_declared_are_under_way_in_two_processes(lab: Lab):
+    service = Service(lab)
+    desk = charging(service)
+    async with lab.app(desk) as one, lab.app(desk) as two:
+        await limit(one, at_once=3)
+        await known_to_all(two)
+        running = [app.start(desk, f"{number}-{at}") for number in range(10) for at, app in enumerate((one, two))]
+        assert len({await run.result() for run in running}) == 20
+        assert service.most == 3
+        assert await lab.journal.permits() != []
+        assert [use.permits for use in await lab.journal.permits()] == [()]
+    assert max(service.began) < 9, "slots that are free are used soon"
+
+
+@virtual
+async def test_a_rate_holds_over_two_processes_and_bursts_once_after_a_pause(lab: Lab):
+    service = Service(lab, 0.001)
+    desk = charging(service)
+    async with lab.app(desk, hold_ms=10**9) as one, lab.app(desk, hold_ms=10**9) as two:
+        await limit(one, rate="60/minute", burst=3)
+        await known_to_all(two)
+        running = [app.start(desk, f"{number}-{at}") for number in range(5) for at, app in enumerate((one, two))]
+        for run in running:
+            await run.result()
+    began = sorted(service.began)
+    assert gaps(began)[:2] == [0, 0]
+    for first, later in itertools.combinations(range(10), 2):
+        assert later - first + 1 <= 3 + (began[later] - began[first]) / 1 + 0.001
+    assert began[-1] - began[0] < 10, "the rate is used"
+
+
+@virtual
+async def test_retry_after_slows_every_process(lab: Lab):
+    service = Service(lab, 0.001)
+    service.raises = [NotSent("busy", retry_after=20)]
+    desk = charging(service)
+    async with lab.app(desk, hold_ms=10**9) as one, lab.app(desk, hold_ms=10**9) as two:
+        await limit(one, at_once=5)
+        await known_to_all(two)
+        first = one.start(desk, "ann")
+        await lab.pass_time(seconds=1)
+        second = two.start(desk, "bob")
+        await second.result()
+        await first.result()
+    assert service.began[0] < 1
+    assert min(service.began[1:]) >= 20
+
+
+@virtual
+async def test_a_process_that_died_gives_its_slots_back(lab: Lab):
+    service = Service(lab)
+    desk = charging(service)
+    async with lab.app(desk, hold_ms=10**9) as app:
+        await limit(app, at_once=1)
+        await lab.journal.beat(Worker("dying"), 10**9)
+        held = PermitRequest(Permit("charge", "dying", 1), ToolLimit(at_once=1), app.engine.queues.newest.entry)
+        assert (await lab.journal.permit(held)).granted
+        waits = app.start(desk, "ann")
+        await lab.pass_time(seconds=60)
+        assert service.began == []
+        lab.journal.kill("dying")
+        assert await waits.result() == "charged ann"
+        assert service.began[0] < 62
+
+
+@virtual
+async def test_a_new_limit_that_a_process_has_not_read_holds_for_it(lab: Lab):
+    service = Service(lab)
+    desk = charging(service)
+    async with lab.app(desk) as one, lab.app(desk) as two:
+        await limit(one, at_once=5)
+        await known_to_all(two)
+        await limit(one, at_once=1)
+        assert two.engine.queues.limits.tools["charge"].at_once == 5
+        for run in [two.start(desk, f"{number}") for number in range(4)]:
+            await run.result()
+        assert service.most == 1
+
+
+@virtual
+async def test_a_tool_without_a_limit_asks_for_no_permit(lab: Lab):
+    service = Service(lab)
+    desk = charging(service)
+    async with lab.app(desk) as app:
+        await app.engine.queues.declare(app.engine.journal, DeclaredLimits(tools={"other": ToolLimit(at_once=1)}))
+        await app.run(desk, "ann")
+        assert await lab.journal.permits() == []
+
+
+@virtual
+async def test_reads_are_limited_too_and_verification_is_not(lab: Lab):
+    service = Service(lab)
+
+    @tool(effect="read")
+    async def charge(name: str) -> str:
+        return await service.call(name)
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> str:
+        return await charge(name)
+
+    async with lab.app(desk) as app:
+        await limit(app, at_once=2)
+        for run in [app.start(desk, f"{number}") for number in range(6)]:
+            await run.result()
+        assert service.most == 2
+
+
+@virtual
+async def test_a_call_that_outlives_its_attempt_keeps_its_slot(lab: Lab):
+    service = Service(lab, 50)
+    desk = charging(service, idempotency=Key.forever(), timeout=timedelta(seconds=2), retry=Retry(attempts=1))
+    async with lab.app(desk, hold_ms=1_000) as app:
+        await limit(app, at_once=1)
+        app.start(desk, "ann")
+        await lab.pass_time(seconds=10)
+        # a coroutine is cancelled when its time is over, so that its slot is free
+        assert [len(use.permits) for use in await lab.journal.permits()] == [0]
+
+
+@virtual
+async def test_a_cancelled_run_that_waits_leaves_its_place(lab: Lab):
+    service = Service(lab, 5)
+    desk = charging(service)
+    async with lab.app(desk) as app:
+        await limit(app, at_once=1)
+        first, second, third = (app.start(desk, name) for name in ("ann", "bob", "cid"))
+        await lab.pass_time(seconds=1)
+        await app.service.cancel("r-bob", by="eve")
+        await first.result()
+        assert await third.result() == "charged cid"
+        assert (service.most, len(service.began)) == (1, 2)
+        del second
+
+
+@virtual
+async def test_what_waits_is_planned_and_says_for_what(lab: Lab):
+    service = Service(lab, 5)
+    desk = charging(service)
+    async with lab.app(desk) as app:
+        await limit(app, rate="1/hour")
+        await app.run(desk, "ann")
+        waiting = app.start(desk, "bob")
+        await lab.pass_time(seconds=1)
+        (line,) = await lab.journal.runs(run="r-bob")
+        assert line.status == "suspended"
+        assert b"the limit of its tool is reached" in line.waits
+        assert [one.waits_for for one in lab.of("r-bob", r.OperationPlanned)] == ["the limit of charge"]
+        assert 3_590_000 < line.due_ms - lab.clock.wall_ms() <= 3_600_000
+        del waiting
