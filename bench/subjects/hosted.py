@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-TURNS, MORE, ROUNDS = 6, 11, 5
+TURNS, MORE, ROUNDS = 6, 11, 9
 CALLS_OF_A_RUN = 10
 Talk = Callable[[int, int], Awaitable[None]]  # this many turns, with this many calls each
 

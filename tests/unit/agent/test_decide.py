@@ -6,8 +6,11 @@ import json
 from datetime import timedelta
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from holdfast import Run, agent
+from holdfast.agent.model_decisions import same_start
 from holdfast.errors import ContractError, OperationFailed, RunSuspended, UsageError
 from holdfast.model import records as r
 from holdfast.policies import Retry
@@ -136,6 +139,14 @@ async def test_an_answer_that_its_annotation_does_not_fit_is_a_failed_try(lab: L
     async with lab.app(desk) as app:
         with pytest.raises(OperationFailed, match="cannot be stored and read back"):
             await app.run(desk, "ann")
+
+
+@given(st.binary(max_size=40), st.binary(max_size=40), st.binary(max_size=40))
+def test_the_part_that_two_questions_begin_with(start: bytes, one: bytes, other: bytes):
+    one, other = start + one, start + other
+    found = same_start(one, other)
+    assert one[:found] == other[:found]
+    assert one[found : found + 1] != other[found : found + 1] or found == len(one) == len(other)
 
 
 @virtual

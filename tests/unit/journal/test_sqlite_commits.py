@@ -61,6 +61,24 @@ def test_a_hundred_runs_share_a_transaction(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+def test_the_branches_of_one_run_share_a_transaction_after_it_was_alone(tmp_path: Path) -> None:
+    plan = Plan()
+
+    async def main() -> None:
+        journal = sqlite(tmp_path, plan, parts=Parts(commits="loop"))
+        await journal.open()
+        log = await start_log(journal)
+        for number in range(30):
+            await log.append([body(number)])
+        plan.statements.clear()
+        for _ in range(3):
+            await asyncio.gather(*(log.append([body(number)]) for number in range(20)))
+        assert len([sql for sql in plan.statements if sql.startswith("insert into record")]) == 3
+        await journal.close()
+
+    asyncio.run(main())
+
+
 @WAYS
 def test_other_tasks_come_in_between_the_appends_of_a_run_that_never_waits(tmp_path: Path, parts: Parts) -> None:
     async def main() -> None:

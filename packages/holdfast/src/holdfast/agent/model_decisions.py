@@ -299,17 +299,25 @@ def _new_part(before: dict[str, bytes], function: Callable[..., Any], seen: byte
     name = _named(function)
     previous = before.get(name, b"")
     before[name] = seen
-    same = 0
-    for ours, theirs in zip(seen, previous, strict=False):
-        if ours != theirs:
-            break
-        same += 1
+    same = same_start(seen, previous)
     new = seen[same:] if same > 64 else seen
     if len(new) > SEEN_LIMIT:
         return msgspec.json.encode({"cut": len(new), "start": new[:1000].decode("utf-8", "replace")})
     if same > 64:
         return msgspec.json.encode({"as_before": same, "then": new.decode("utf-8", "replace")})
     return seen
+
+
+def same_start(one: bytes, other: bytes) -> int:
+    """How many bytes both begin with. By halves: a long conversation is compared at each of its turns."""
+    same, most = 0, min(len(one), len(other))
+    while same < most:
+        middle = (same + most + 1) // 2
+        if one[same:middle] == other[same:middle]:
+            same = middle
+        else:
+            most = middle - 1
+    return same
 
 
 def _named(function: Callable[..., Any]) -> str:

@@ -51,7 +51,10 @@ with supported("pydantic-ai-slim", "2.68", "3", "pydantic-ai"):
 Deps = TypeVar("Deps")
 AnyTool = Tool[..., Any]
 
-_OF_THIS_PROCESS = frozenset({"timestamp", "run_id", "conversation_id"})
+_OF_THIS_PROCESS: dict[str, Any] = {
+    "__all__": {"timestamp": True, "run_id": True, "conversation_id": True, "parts": {"__all__": {"timestamp"}}}
+}
+"""Clocks and ids of the process in messages: a model is not shown them."""
 _ASKED = {"holdfast": "a person is asked"}
 _RETURNS = frozenset({"tool_return", "tool_content_result"})
 
@@ -190,9 +193,8 @@ class _Backend(JournalCallableOperationBackend[Any]):
         run_id = str(context.run_id).removeprefix(f"{hosted.id}/")
         turn = f"turn-{context.run_step}"
         name = turn if run_id == self._agent else f"{run_id}.{turn}".replace("/", ".")
-        plain = ModelMessagesTypeAdapter.dump_python(messages, mode="json")
         seen: dict[str, Any] = {
-            "messages": _without_process(plain),
+            "messages": ModelMessagesTypeAdapter.dump_python(messages, mode="json", exclude=_OF_THIS_PROCESS),
             "settings": {one: repr(value) for one, value in sorted(cast("dict[str, Any]", settings or {}).items())},
             "tools": [tool.name for tool in parameters.function_tools],
         }
@@ -258,16 +260,3 @@ def _tool_of(name: str, definition: ToolDefinition, *, asked: bool) -> AnyTool:
 
 def _context_of(key: tuple[object, ...]) -> RunContext[Any] | None:
     return next((cast("RunContext[Any]", part) for part in key if isinstance(part, RunContext)), None)  # type: ignore[redundant-cast]  # pyright needs it
-
-
-def _without_process(value: Any) -> Any:
-    """Messages as a model is shown them: without clocks and ids of the process."""
-    if isinstance(value, dict):
-        return {
-            name: _without_process(part) if isinstance(part, (dict, list)) else part
-            for name, part in cast("dict[str, Any]", value).items()
-            if name not in _OF_THIS_PROCESS
-        }
-    if isinstance(value, list):
-        return [_without_process(part) for part in cast("list[Any]", value)]  # type: ignore[redundant-cast]  # as above
-    return value
