@@ -34,7 +34,7 @@ def judged_while_it_runs(lab: Lab, *words: str) -> Said:
 def test_a_run_that_records_nothing_is_named_with_its_evidence(lab: Lab):
     said = judged_while_it_runs(lab, "--silent", "1ms")
     assert said.status == 1, said.err
-    assert said.lines[0] == "! looks  no progress"
+    assert said.lines[0].startswith("! looks  no progress  ")
     assert said.lines[1].startswith("  run eve recorded nothing for ")
     assert said.lines[-2:] == ["  holdfast show eve", "1 finding, 1 run read."]
     assert lab("show", "eve").status == 0
@@ -51,3 +51,14 @@ def test_a_time_that_is_none_is_refused(lab: Lab):
         said = lab("monitors", "dry-run", option, value)
         assert said.status == 2, (option, value)
         assert value in said.remarks
+
+
+def test_passes_and_acknowledgements(lab: Lab):
+    said = judged_while_it_runs(lab, "--silent", "1ms", "--json")
+    name = said.json["report"]["findings"][0]["id"]
+    assert lab("monitors", "pass").lines == ["3 records counted."]
+    assert lab("monitors", "pass", "--json").json == {"records": 0}
+    for words in (("ack",), ("ack", name), ("list", name), ("list", "--recent", "3d")):
+        said = lab("monitors", *words)
+        assert (said.status, said.out) == (2, ""), words
+        assert "holdfast monitors" in said.remarks

@@ -9,18 +9,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import Rejected, Run, agent, tool
-from holdfast.inspect.monitors import (
-    DAY_MS,
+from holdfast.inspect.monitors.observations import Observation
+from holdfast.inspect.monitors.passes import present, recorded
+from holdfast.inspect.monitors.rules import (
+    DueRun,
+    MissedFiring,
     MonitorSettings,
-    SettledWrite,
+    Rule,
     Silence,
-    far_above_the_past,
-    present,
-    recorded,
+    SilentFailure,
+    WaitingQueue,
+    aged_queues,
+    judged,
+    late_schedules,
     silences_in,
     tail,
+    undriven,
     without_progress,
 )
+from holdfast.inspect.monitors.tallies import DAY_MS, HOUR_MS, AgentTallies
 from holdfast.journal.port import RunRow
 from holdfast.model import records as r
 from tests.unit.engine.lab import Lab, virtual
@@ -31,8 +38,26 @@ SETTINGS = MonitorSettings()
 ROW = RunRow("run-1", 1, "desk", "", "running", "", None, b"[]", 1, "w", 0, 0)
 
 
-def writes(status: str, number: int, at_ms: int, agent: str = "desk") -> list[SettledWrite]:
-    return [SettledWrite(agent, f"{agent}-{status}-{at_ms}-{one}/pay#1", status, at_ms) for one in range(number)]
+def seen(topic: str, value: str, number: int, at_ms: int) -> list[Observation]:
+    return [Observation(topic, value, f"{value}-{at_ms}-{one}", at_ms) for one in range(number)]
+
+
+def writes(status: str, number: int, at_ms: int) -> list[Observation]:
+    return seen("writes", status, number, at_ms)
+
+
+def findings(
+    *parts: list[Observation], settings: MonitorSettings = SETTINGS, **others: list[Observation]
+) -> list[SilentFailure]:
+    agents = {"desk": AgentTallies(), **{name: AgentTallies() for name in others}}
+    for name, made in (("desk", [one for part in parts for one in part]), *others.items()):
+        for one in made:
+            agents[name].add(one)
+    return judged(agents, NOW, settings)
+
+
+def rules(*parts: list[Observation], **options: MonitorSettings) -> list[Rule]:
+    return [one.rule for one in findings(*parts, **options)]
 
 
 PAST = [*writes("succeeded", 400, NOW - 5 * DAY_MS), *writes("unknown", 2, NOW - 6 * DAY_MS)]
@@ -40,16 +65,16 @@ PAST = [*writes("succeeded", 400, NOW - 5 * DAY_MS), *writes("unknown", 2, NOW -
 
 def test_unknown_outcomes_far_above_the_past_are_found_with_their_evidence():
     now = [*writes("succeeded", 30, NOW - MINUTE), *writes("unknown", 7, NOW - 2 * MINUTE)]
-    (found,) = far_above_the_past([*PAST, *now], NOW, SETTINGS)
+    (found,) = findings(PAST, now)
     assert (found.rule, found.agent) == ("unknown outcomes", "desk")
     assert found.what == "7 of 37 writes ended unknown in the last 1 d; before: 2 of 402"
     assert len(found.evidence) == 5
-    assert found.command == f"holdfast why {now[30].operation}"
+    assert found.command == f"holdfast why {now[-1].subject}"
+    assert found.newest_ms == NOW - 2 * MINUTE
 
 
 def test_refusals_are_a_rule_of_their_own():
-    now = [*writes("succeeded", 5, NOW), *writes("failed", 6, NOW)]
-    assert [one.rule for one in far_above_the_past([*PAST, *now], NOW, SETTINGS)] == ["refusals"]
+    assert rules(PAST, writes("succeeded", 5, NOW), writes("failed", 6, NOW)) == ["refusals"]
 
 
 @pytest.mark.parametrize(
@@ -63,18 +88,97 @@ def test_refusals_are_a_rule_of_their_own():
             [*PAST, *writes("unknown", 200, NOW - 3 * DAY_MS)],
             [*writes("unknown", 20, NOW), *writes("succeeded", 40, NOW)],
         ),  # it is always so
-        (PAST, writes("unknown", 9, NOW + 1)),  # not yet
+        (PAST, writes("unknown", 9, NOW + HOUR_MS)),  # not yet
         (PAST, [*writes("cancelled", 9, NOW), *writes("succeeded", 9, NOW)]),  # a person's decision
     ],
     ids=["few", "young", "old", "chance", "usual", "later", "cancelled"],
 )
-def test_what_is_not_far_above_the_past_is_left_alone(past: list[SettledWrite], now: list[SettledWrite]):
-    assert far_above_the_past([*past, *now], NOW, SETTINGS) == []
+def test_what_is_not_far_above_the_past_is_left_alone(past: list[Observation], now: list[Observation]):
+    assert findings(past, now) == []
 
 
 def test_agents_are_judged_by_their_own_past():
-    other = [*writes("unknown", 9, NOW, "other"), *writes("unknown", 300, NOW - 2 * DAY_MS, "other")]
-    assert far_above_the_past([*PAST, *other, *writes("succeeded", 9, NOW)], NOW, SETTINGS) == []
+    other = [*writes("unknown", 9, NOW), *writes("unknown", 300, NOW - 2 * DAY_MS)]
+    assert findings(PAST, writes("succeeded", 9, NOW), other=other) == []
+
+
+RUNS = seen("runs", "completed", 100, NOW - 3 * DAY_MS)
+
+
+@pytest.mark.parametrize(
+    ("topic", "rule", "usual", "far"),
+    [
+        ("repeats", "repetition", 4, 16),
+        ("tokens", "cost", 1000, 4000),
+        ("driven", "duration", 10_000, 40_000),
+    ],
+)
+def test_a_run_far_above_the_past_is_found(topic: str, rule: Rule, usual: int, far: int):
+    now = seen(topic, str(far), 1, NOW)
+    (found,) = findings(RUNS, now)
+    assert found.rule == rule
+    assert found.command == f"holdfast show {now[0].subject}"
+    assert rules(RUNS, now, seen(topic, str(usual), 1, NOW - DAY_MS * 2)) == []  # one in a hundred reached a part of it
+    many = [*RUNS, *seen("runs", "completed", 200, NOW - 4 * DAY_MS)]
+    assert rules(many, now, seen(topic, str(usual), 1, NOW - DAY_MS * 2)) == [rule]  # a single outlier before
+    assert rules(RUNS[:20], now) == []
+    assert rules(RUNS, seen(topic, str(far // 2), 1, NOW)) == []
+
+
+def test_a_run_is_named_with_the_largest_size_that_it_reached():
+    now = [Observation("tokens", str(1000 * 2**power), "run-1", NOW) for power in range(7)]
+    (found,) = findings(RUNS, now)
+    assert "1 run far above the agent's past: run-1 used 64,000 tokens of models or more" in found.what
+    assert len(found.evidence) == 1
+
+
+def test_a_run_without_the_effect_that_all_had_before_is_found():
+    before = [*seen("effects", "mail, pay", 40, NOW - 3 * DAY_MS), *seen("effects", "pay", 10, NOW - 3 * DAY_MS)]
+    (found,) = findings(before, seen("effects", "mail", 2, NOW), seen("effects", "pay", 5, NOW))
+    assert (found.rule, found.what) == ("missing effect", "2 runs completed without pay; all 50 runs before had it")
+    assert findings(before, seen("effects", "pay", 5, NOW)) == []
+    assert findings(before[:29], seen("effects", "", 5, NOW)) == []
+    assert findings(before, seen("effects", "", 1, NOW - 2 * DAY_MS), seen("effects", "", 1, NOW)) == []
+
+
+def test_a_verifier_that_says_yes_to_everything_is_found():
+    yes = seen("verdicts of pay", "happened", 29, NOW - 2 * DAY_MS)
+    (found,) = findings(yes, seen("verdicts of pay", "happened", 1, NOW))
+    assert (found.rule, found.what) == ("verifier says yes", "the verifier of pay said yes 30 times of 30")
+    assert findings(yes) == []
+    assert findings(yes[1:], seen("verdicts of pay", "happened", 1, NOW)) == []
+    for verdict in ("did_not_happen", "cannot_tell", "conflict"):
+        assert (
+            findings(yes, seen("verdicts of pay", "happened", 9, NOW), seen("verdicts of pay", verdict, 1, NOW)) == []
+        )
+
+
+def test_a_receipt_that_the_records_do_not_support_is_found():
+    (found,) = findings(seen("claims", "run-2/pay#1", 1, NOW))
+    assert found.rule == "unsupported claim"
+    assert "claims run-2/pay#1" in found.evidence[0]
+
+
+def test_two_versions_side_by_side_are_found_after_a_while():
+    def begun(version: str, *hours: float) -> list[Observation]:
+        return [Observation("versions", version, f"{version}-{one}", NOW - int(one * HOUR_MS)) for one in hours]
+
+    (found,) = findings(begun("1", 9, 8, 4, 1), begun("2", 5, 3, 0.5))
+    assert (found.rule, found.what) == ("versions", "runs begin under the versions 1 and 2 since 4 h")
+    assert findings(begun("1", 9, 8, 4, 3.1), begun("2", 5, 3, 0.5)) == []  # replaced within two hours
+    assert findings(begun("1", 9, 8, 4, 1)) == []
+
+
+def test_a_schedule_a_queue_and_due_runs_that_wait_are_found_after_a_while():
+    late, aged = NOW - SETTINGS.late_ms - 1, NOW - SETTINGS.queue_ms - 1
+    for at_ms, number in ((late, 1), (late + 1, 0)):
+        assert len(late_schedules([MissedFiring("nightly", "desk", at_ms)], NOW, SETTINGS)) == number
+        assert len(undriven([DueRun("desk", "run-1", at_ms)], NOW, SETTINGS)) == number
+    for at_ms, number in ((aged, 1), (aged + 1, 0)):
+        assert len(aged_queues([WaitingQueue("mail", 7, at_ms)], NOW, SETTINGS)) == number
+    (found,) = undriven([DueRun("desk", f"run-{one}", late - one) for one in range(9)], NOW, SETTINGS)
+    assert found.what == "no process drives 9 runs that are due"
+    assert found.evidence[0].startswith("run-8 is due since ")
 
 
 @given(st.integers(1, 60), st.integers(0, 60), st.integers(1, 99))

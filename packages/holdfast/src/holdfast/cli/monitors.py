@@ -4,15 +4,25 @@ from __future__ import annotations
 
 import click
 
-from holdfast.cli.common import CommandCall, command
+from holdfast.cli.common import CommandCall, by_option, command, wait_for
 from holdfast.cli.exit_status import DONE, FAILED
 from holdfast.cli.inputs import read_past
+from holdfast.cli.screen import Screen
 from holdfast.errors import UsageError
-from holdfast.inspect.monitors import MonitorReport, MonitorSettings, SilentFailure, present, recorded
-from holdfast.inspect.text import count, moment
+from holdfast.inspect.monitors.passes import (
+    FINE_MS,
+    MonitorReport,
+    acknowledge,
+    monitor_pass,
+    present,
+    recorded,
+    with_acknowledged,
+)
+from holdfast.inspect.monitors.rules import MonitorSettings, SilentFailure
+from holdfast.inspect.text import count, moment, safe
 from holdfast.journal.host import wall_ms
 
-_WORDS = ("list", "dry-run")
+_WORDS = ("list", "dry-run", "pass", "ack")
 
 
 @command(
@@ -20,10 +30,12 @@ _WORDS = ("list", "dry-run")
     examples=(
         "holdfast monitors",
         "holdfast monitors --silent 2h --json | jq '.report.findings[] | .what'",
+        "holdfast monitors ack 3f9c2b1e --why 'the bank was down; they know'",
         "holdfast monitors dry-run --since 30d",
     ),
 )
-@click.argument("word", type=click.Choice(_WORDS), default="list", metavar="[list|dry-run]")
+@click.argument("word", type=click.Choice(_WORDS), default="list", metavar="[list|dry-run|pass|ack]")
+@click.argument("finding", default="", metavar="[FINDING]")
 @click.option(
     "--silent", default="30m", show_default=True, metavar="TIME", help="How long a driven run may record nothing."
 )
@@ -31,34 +43,103 @@ _WORDS = ("list", "dry-run")
     "--recent", default="1d", show_default=True, metavar="TIME", help="The time that is compared with the past."
 )
 @click.option("--since", default="30d", show_default=True, metavar="WHEN", help="With dry-run: where the past begins.")
-def monitors(call: CommandCall, word: str, silent: str, recent: str, since: str) -> int:
+@click.option("--all", "everything", is_flag=True, help="With list: also those that are acknowledged.")
+@click.option("--why", default="", metavar="TEXT", help="With ack: a note; it is recorded.")
+@by_option
+def monitors(call: CommandCall, word: str, finding: str, **given: str) -> int:
     """Find failures that raised no error, each with its evidence.
 
-    Two rules: a run that a process drives and that records nothing, and an agent whose
-    writes end unknown, or fail, far more often than in its own 30 days before. dry-run
-    lists what the rules would have found in the recorded past. Exit status 1: something
-    was found.
+    The rules compare what each agent did in the last day with its own 30 days before,
+    and look at runs, queues and schedules that wait. dry-run lists what they would have
+    found in the recorded past. ack FINDING acknowledges one: it is shown again once
+    there is new evidence. Exit status 1: something was found.
+
+    A worker counts new records every minute. Without one, pass does that.
     """
     now = wall_ms()
-    settings = MonitorSettings(silent_ms=_length("--silent", silent, now), recent_ms=_length("--recent", recent, now))
-    since_ms = now - _length("--since", since, now)
-    report = call.read(_report(call, word, since_ms, now, settings))
-    found = report.findings
+    silent, recent, since = (_length(f"--{name}", given[name], now) for name in ("silent", "recent", "since"))
+    settings, since_ms = MonitorSettings(silent_ms=silent, recent_ms=recent), now - since
+    if bool(finding) != (word == "ack"):
+        raise UsageError(
+            "ack needs the name of a finding" if word == "ack" else f"{word} takes no finding",
+            next_step="holdfast monitors lists the findings with their names",
+        )
+    if word != "dry-run" and settings.recent_ms > FINE_MS:
+        raise UsageError(
+            "--recent is at most 2d here", next_step=f"holdfast monitors dry-run --recent {given['recent']}"
+        )
+    if word == "pass":
+        return wait_for(_pass(call, now, settings))
+    if word == "ack":
+        return wait_for(_acknowledge(call, finding, given["by"], given["why"], (now, settings)))
+    report = call.read(_report(call, word, since_ms, now, settings, everything=bool(given["everything"])))
     if call.screen.as_json:
         call.screen.document({"at_ms": now, "settings": settings, "report": report})
-        return FAILED if found else DONE
+    else:
+        _show(call.screen, report, since_ms if word == "dry-run" else None)
+    return FAILED if report.findings else DONE
+
+
+def _show(screen: Screen, report: MonitorReport, since_ms: int | None) -> None:
+    found = report.findings
     for one in found:
-        call.screen.line(("! ", "bold yellow"), (one.agent, "bold"), f"  {one.rule}", _when(word, one))
-        call.screen.line(f"  {one.what}")
-        for text in one.evidence:
-            call.screen.line((f"    {text}", "dim"))
-        call.screen.commands(one.command)
-    past = f" since {moment(since_ms)}" if word == "dry-run" else ""
+        show_finding(screen, one, dated=since_ms is not None)
+    past = f" since {moment(since_ms)}" if since_ms is not None else ""
     read = f"{count(report.runs, 'run')} read{past}"
-    call.screen.line(f"{count(len(found), 'finding')}, {read}." if found else f"Nothing was found, {read}.")
+    screen.line(f"{count(len(found), 'finding')}, {read}." if found else f"Nothing was found, {read}.")
+    if report.acknowledged:
+        screen.line(f"{count(report.acknowledged, 'finding')} acknowledged: holdfast monitors --all")
     for run in report.unreadable:
-        call.screen.note(("Not judged", "yellow"), f": {run} cannot be read. Next: holdfast verify")
-    return FAILED if found else DONE
+        screen.note(("Not judged", "yellow"), f": {run} cannot be read. Next: holdfast verify")
+
+
+def show_finding(screen: Screen, one: SilentFailure, *, dated: bool = False, evidence: bool = True) -> None:
+    """Print a finding, with the command that shows more."""
+    when = f"  {moment(one.at_ms)}" if dated else f"  {one.id}"
+    screen.line(("! ", "bold yellow"), (safe(one.agent), "bold"), f"  {one.rule}", (when, "dim"))
+    screen.line(f"  {safe(one.what)}")
+    for text in one.evidence if evidence else ():
+        screen.line((f"    {safe(text)}", "dim"))
+    screen.commands(one.command)
+
+
+async def _pass(call: CommandCall, now_ms: int, settings: MonitorSettings) -> int:
+    """Passes until everything is counted."""
+    read = 0
+    async with call.serving() as service:
+        while (more := await monitor_pass(service.reader, now_ms, settings)) != 0:
+            read += more or 0
+    if call.screen.as_json:
+        call.screen.document({"records": read})
+    else:
+        call.screen.line(f"{count(read, 'record')} counted.")
+    return DONE
+
+
+async def _acknowledge(call: CommandCall, name: str, by: str, why: str, at: tuple[int, MonitorSettings]) -> int:
+    async with call.serving() as service:
+        found = (await with_acknowledged(service.reader, *at)).findings
+        chosen = next((one for one in found if one.id == name), None)
+        if chosen is None:
+            known = ", ".join(one.id for one in found) or "there is none"
+            raise UsageError(
+                f"{name!r} is not a finding of now", known=f"findings: {known}", next_step="holdfast monitors"
+            )
+        await acknowledge(service.engine.journal, chosen, by, why)
+    if call.screen.as_json:
+        call.screen.document(chosen)
+    else:
+        call.screen.line(f"Acknowledged by {by}. It is shown again once there is new evidence.")
+    return DONE
+
+
+async def _report(
+    call: CommandCall, word: str, since_ms: int, now_ms: int, settings: MonitorSettings, *, everything: bool
+) -> MonitorReport:
+    async with call.reader() as reader:
+        if word == "dry-run":
+            return await recorded(reader, since_ms, now_ms, settings)
+        return await (with_acknowledged if everything else present)(reader, now_ms, settings)
 
 
 def _length(option: str, text: str, now_ms: int) -> int:
@@ -67,14 +148,3 @@ def _length(option: str, text: str, now_ms: int) -> int:
     if length <= 0:
         raise UsageError(f"{option} {text} is not a time before now", next_step="write 30m, 12h or 7d")
     return length
-
-
-def _when(word: str, one: SilentFailure) -> tuple[str, str]:
-    return (f"  {moment(one.at_ms)}" if word == "dry-run" else "", "dim")
-
-
-async def _report(call: CommandCall, word: str, since_ms: int, now_ms: int, settings: MonitorSettings) -> MonitorReport:
-    async with call.reader() as reader:
-        if word == "dry-run":
-            return await recorded(reader, since_ms, now_ms, settings)
-        return await present(reader, now_ms, settings)

@@ -18,6 +18,8 @@ from holdfast.engine.deferred import ArrivedAnswer, AwaitingOperation
 from holdfast.engine.late_reports import DELIVERIES, AnswerNotice
 from holdfast.errors import Unreadable
 from holdfast.extensions import extensions
+from holdfast.inspect.monitors.passes import STREAM as MONITORS
+from holdfast.inspect.monitors.passes import Acknowledgement
 from holdfast.journal.entry_codec import REFUSED, SetAside, read
 from holdfast.journal.port import LedgerEntry
 from holdfast.model.commands import Command
@@ -53,6 +55,7 @@ KINDS: Final[Mapping[str, Any]] = {
     "journal": dict[str, str],
     "lessons": Heeded,
     "memory": Remembered,
+    MONITORS: Acknowledgement,
     "once": ClaimNote,
     OUTBOX: Notice,
     "pause": ToolPause,

@@ -44,6 +44,7 @@ from holdfast.journal.port import (
     BodyFilter,
     Busy,
     Firing,
+    FoundRecord,
     Identity,
     Instant,
     Journal,
@@ -262,6 +263,14 @@ class MemoryJournal:
         done()
         rows = [row for row in found.rows if row.seq > after and only.fits(row.body)] if found else []
         return rows[max(0, len(rows) - limit) :] if newest else rows[:limit]
+
+    async def search(self, text: str, numbers: range, limit: int) -> list[FoundRecord]:
+        done = self._call("search")
+        self._riding_due()
+        done()
+        part, sought = self._stored[max(1, numbers.start) - 1 : numbers.stop - 1], text.lower().encode()
+        found = [(number, run, row.body) for number, run, row in part if sought in row.body.lower()]
+        return [FoundRecord(number, self._names[run], body) for number, run, body in found[: -limit - 1 : -1]]
 
     async def runs(
         self,

@@ -441,6 +441,13 @@ class Journal(Protocol):
         """
         ...
 
+    async def search(self, text: str, numbers: range, limit: int) -> list[FoundRecord]:
+        """The newest `limit` records with these numbers, of any run, whose bodies contain this text.
+
+        Case does not count in ASCII letters. Every record is read, down to the last one that is returned.
+        """
+        ...
+
     async def runs(
         self,
         *,
@@ -579,13 +586,6 @@ class Reader(Journal, Protocol):
 
     async def next_stream(self, after: str) -> str:
         """The first stream of the ledger whose name comes after that text; empty if there is none."""
-        ...
-
-    async def search(self, text: str, numbers: range, limit: int) -> list[FoundRecord]:
-        """The newest `limit` records with these numbers, of any run, whose bodies contain this text.
-
-        Case does not count in ASCII letters. Every record is read, down to the last one that is returned.
-        """
         ...
 
     async def hints(self, prefix: str) -> dict[str, bytes]:

@@ -21,6 +21,7 @@ from pathlib import Path
 from holdfast.errors import JournalUnavailable, LeaseLost, LedgerTaken, RecordRefused
 from holdfast.journal.backend_rules import FOREVER_MS, MAX_BODY
 from holdfast.journal.port import (
+    EVERY_RECORD,
     BodyFilter,
     Busy,
     Journal,
@@ -370,6 +371,23 @@ class JournalConformance(ListingConformance):
             assert [row for row in rows if only.fits(row.body)] == selected, only
             assert [row for row in rows if row in written] == rows, "others may be left out, and none is changed"
             assert (await journal.read("r", 1, 1, only=only))[:1] == [row for row in rows if row.seq > 1][:1]
+
+    @requirement
+    async def test_records_of_all_runs_are_found_by_their_numbers_and_texts(self, journal: Journal) -> None:
+        logs = [await start_log(journal, run=run) for run in ("a", "b")]
+        written: list[tuple[str, bytes]] = []
+        for number, text in enumerate((b"X", b"%", b"y", b"x" * 100_000)):
+            await logs[number % 2].append([b'{"word":"' + text + b'"}'])
+            written.append((logs[number % 2].lease.run, b'{"word":"' + text + b'"}'))
+        found = await journal.search("", EVERY_RECORD, 4)
+        assert [(one.run, one.body) for one in found] == written[::-1]
+        first, last = found[-1].number, found[0].number
+        assert last - first == 3
+        assert (await journal.search("", range(first, last), 9))[:3] == found[1:]
+        assert await journal.search("x", range(first, last + 1), 9) == [found[0], found[3]]
+        assert await journal.search("%", range(first, last + 1), 9) == [found[2]]
+        assert await journal.search("x", range(first, last + 1), 1) == [found[0]]
+        assert await journal.search("", range(last + 1, last + 9), 9) == []
 
     @requirement
     async def test_large_bodies_and_such_as_look_like_pointers_come_back_whole(self, journal: Journal) -> None:

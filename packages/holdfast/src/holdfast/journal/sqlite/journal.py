@@ -19,6 +19,7 @@ from holdfast.journal.port import (
     AgentKey,
     BodyFilter,
     Busy,
+    FoundRecord,
     Identity,
     Instant,
     LastFiring,
@@ -160,6 +161,9 @@ class SqliteJournal:
         self, run: str, after: int = 0, limit: int = 1000, *, newest: bool = False, only: BodyFilter = EVERY_BODY
     ) -> list[Row]:
         return self._read(lambda database: runs.read(database, run, after, limit, newest=newest, only=only))
+
+    async def search(self, text: str, numbers: range, limit: int) -> list[FoundRecord]:
+        return self._read(lambda database: runs.search(database, text, numbers, limit))
 
     async def runs(
         self,

@@ -20,6 +20,7 @@ from holdfast.journal.port import (
     AgentKey,
     BodyFilter,
     Busy,
+    FoundRecord,
     Identity,
     Instant,
     Journal,
@@ -175,6 +176,10 @@ class FaultyJournal(ABC):
     ) -> list[Row]:
         await self._reach("read")
         return await self._stored.read(run, after, limit, newest=newest, only=only)
+
+    async def search(self, text: str, numbers: range, limit: int) -> list[FoundRecord]:
+        await self._reach("search")
+        return await self._stored.search(text, numbers, limit)
 
     async def runs(
         self,

@@ -1,0 +1,6 @@
+"""Monitors: rules that find failures which raise no error, each finding with its evidence.
+
+`observations.py` turns the records of a run into observations, each of which belongs to one record. `tallies.py` counts
+them by agent and hour. `rules.py` judges the tallies of an agent, and what is true now, by pure functions. `passes.py`
+reads what came since the last pass and stores the tallies. ADR 39 has the design.
+"""

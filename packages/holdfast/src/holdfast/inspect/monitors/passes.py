@@ -1,0 +1,286 @@
+"""Passes over the journal: count what came since the last one, store the tallies, and apply the rules.
+
+The tallies of all agents are one note in the journal together with the number of the last record that they count. It is
+replaced as a whole and only where it still is the one that was read. So a pass that ends in the middle has changed
+nothing, of two passes at once one counts, and a note that is lost is counted again from the records.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Final
+
+import msgspec
+
+from holdfast.engine.process import newest_limits
+from holdfast.errors import ChainBroken, Unreadable
+from holdfast.inspect.monitors.observations import observations
+from holdfast.inspect.monitors.rules import (
+    DueRun,
+    MissedFiring,
+    MonitorSettings,
+    Silence,
+    SilentFailure,
+    WaitingQueue,
+    aged_queues,
+    judged,
+    late_schedules,
+    silences_in,
+    undriven,
+    without_progress,
+)
+from holdfast.inspect.monitors.tallies import DAY_MS, HOUR_MS, AgentTallies, number_of
+from holdfast.inspect.reader import JournalReader, read_schedules
+from holdfast.journal.backend_rules import due_since
+from holdfast.journal.entry_codec import values_in, written
+from holdfast.journal.port import EVERY_RECORD, Journal, Post, RunRow
+from holdfast.journal.record_codec import decode, prefixes_of
+from holdfast.model import records as r
+from holdfast.model.system import is_system
+from holdfast.queues.firing_times import last_moment
+from holdfast.queues.limits import Declaration
+
+NOTE: Final = "monitors"
+"""The name of the note that holds the tallies."""
+STREAM: Final = "monitors"
+"""The ledger stream of acknowledgements."""
+AT_ONCE: Final = 2000
+"""How many records are read at once."""
+A_PASS: Final = 5 * AT_ONCE
+"""How many records a pass reads at most: it takes a fifth of a second. The next one goes on where it ended."""
+FINE_MS: Final = 2 * DAY_MS
+"""The time up to now of which the tallies are kept by the hour; before, by the day."""
+_VERSION: Final = 1
+_ENDED: Final = ("completed", "stopped", "undone")
+_BEGUN: Final = prefixes_of(r.RunStarted)
+_MOST: Final = 100
+
+
+class StoredTallies(msgspec.Struct):
+    """The note: the tallies of every agent over the records up to the number `through`, of this life of the journal."""
+
+    incarnation: str = ""
+    through: int = 0
+    agents: dict[str, AgentTallies] = {}
+    unreadable: list[str] = []
+    version: int = _VERSION
+
+
+class Acknowledgement(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A person has seen a finding, and its evidence up to that wall clock."""
+
+    finding: str
+    newest_ms: int
+    by: str
+    why: str = ""
+
+
+class MonitorReport(msgspec.Struct):
+    """The findings, the oldest first; how many runs were counted, and those whose records cannot be read.
+
+    `acknowledged` is the number of findings that a person has seen, and whose evidence has not changed since.
+    """
+
+    findings: list[SilentFailure] = []
+    runs: int = 0
+    unreadable: list[str] = []
+    acknowledged: int = 0
+
+
+# --- counting --------------------------------------------------------------------------------------------------------
+
+
+async def stored_tallies(reader: JournalReader) -> tuple[StoredTallies, bytes | None]:
+    """The tallies as the last pass stored them, and the note itself. They are empty where they cannot be used."""
+    note = await reader.journal.hint(NOTE)
+    fresh = StoredTallies(reader.identity.incarnation)
+    if note is None:
+        return fresh, note
+    try:
+        found = msgspec.json.decode(note, type=StoredTallies)
+    except (msgspec.MsgspecError, ValueError):
+        return fresh, note
+    usable = found.version == _VERSION and found.incarnation == fresh.incarnation
+    return (found if usable and found.through <= await _newest(reader) else fresh), note
+
+
+async def _newest(reader: JournalReader) -> int:
+    newest = await reader.journal.search("", EVERY_RECORD, 1)
+    return newest[0].number if newest else 0
+
+
+async def catch_up(reader: JournalReader, tallies: StoredTallies, most: int | None = None) -> int:
+    """Count the records that came since, at most so many; the number of those that were counted."""
+    before, newest = tallies.through, await _newest(reader)
+    last = newest if most is None else min(newest, before + most)
+    while tallies.through < last:
+        await _count(reader, tallies, min(last, tallies.through + AT_ONCE))
+    return tallies.through - before
+
+
+async def _count(reader: JournalReader, tallies: StoredTallies, last: int) -> None:
+    numbers = range(tallies.through + 1, last + 1)
+    by_run: dict[str, list[bytes]] = {}
+    for one in reversed(await reader.journal.search("", numbers, len(numbers))):
+        by_run.setdefault(one.run, []).append(one.body)
+    for run, bodies in by_run.items():
+        try:
+            if bodies[0].startswith(_BEGUN):
+                records = [(decode(body), True) for body in bodies]
+            else:  # it began before: what these records mean follows from those before them
+                wanted = set(bodies)
+                records = [(record, row.body in wanted) async for row, record in reader.records(run)]
+        except (ChainBroken, Unreadable):
+            tallies.unreadable = sorted({*tallies.unreadable, run})[:_MOST]
+            continue
+        add_run(tallies.agents, run, records)
+    tallies.through = last
+
+
+def add_run(agents: dict[str, AgentTallies], run: str, records: list[tuple[r.Record, bool]]) -> None:
+    """Count the marked records of a run. Runs of the runtime itself are not counted."""
+    begun = records[0][0] if records else None
+    if not isinstance(begun, r.RunStarted) or is_system(begun.agent):
+        return
+    mine = agents.get(begun.agent) or AgentTallies()
+    for one in observations(run, records):
+        mine.add(one)
+        agents[begun.agent] = mine
+
+
+async def monitor_pass(reader: JournalReader, now_ms: int, settings: MonitorSettings, most: int = A_PASS) -> int | None:
+    """Count what came since the last pass and store that; the number of records. None: another process was faster."""
+    tallies, note = await stored_tallies(reader)
+    read = await catch_up(reader, tallies, most)
+    if not read:
+        return 0
+    first = (now_ms - settings.recent_ms - settings.past_ms) // DAY_MS * (DAY_MS // HOUR_MS)
+    kept = {name: one.shortened(first, (now_ms - FINE_MS) // HOUR_MS) for name, one in tallies.agents.items()}
+    tallies.agents = {name: one for name, one in kept.items() if one.hours}
+    return read if await reader.journal.put_hint(NOTE, msgspec.json.encode(tallies), note) else None
+
+
+# --- judging ---------------------------------------------------------------------------------------------------------
+
+
+async def present(reader: JournalReader, now_ms: int, settings: MonitorSettings) -> MonitorReport:
+    """The findings of all rules now, without those that are acknowledged. Nothing is stored."""
+    report = await with_acknowledged(reader, now_ms, settings)
+    seen = await _acknowledged(reader)
+    fresh = [one for one in report.findings if one.newest_ms > seen.get(one.id, -1)]
+    report.findings, report.acknowledged = fresh, len(report.findings) - len(fresh)
+    return report
+
+
+async def with_acknowledged(reader: JournalReader, now_ms: int, settings: MonitorSettings) -> MonitorReport:
+    """The findings of all rules now, those included that are acknowledged."""
+    tallies, _ = await stored_tallies(reader)
+    await catch_up(reader, tallies)
+    found = [*await _of_now(reader, now_ms, settings), *judged(tallies.agents, now_ms, settings)]
+    return MonitorReport(found, _runs_in(tallies.agents), tallies.unreadable)
+
+
+async def acknowledge(journal: Journal, finding: SilentFailure, by: str, why: str) -> None:
+    """Record that a person has seen a finding: it is shown again once there is newer evidence."""
+    seen = Acknowledgement(finding.id, finding.newest_ms, by, why)
+    await journal.post(Post(STREAM, "", written(seen)))
+
+
+async def _acknowledged(reader: JournalReader) -> dict[str, int]:
+    """The findings that were acknowledged, each with the wall clock of the newest evidence that was seen."""
+    entries = await values_in(reader.journal, STREAM, Acknowledgement)
+    return {one.finding: one.newest_ms for one in sorted(entries, key=lambda one: one.newest_ms)}
+
+
+def _runs_in(agents: dict[str, AgentTallies]) -> int:
+    return sum(number_of(topics, "versions") for one in agents.values() for topics in one.hours.values())
+
+
+async def recorded(reader: JournalReader, since_ms: int, now_ms: int, settings: MonitorSettings) -> MonitorReport:
+    """The findings that the rules would have had since that wall clock, those of now included.
+
+    Each day, counted back from now, is judged by what was on record then; days in a row with one finding are one. Every
+    run is read, and nothing that passes have stored is used.
+    """
+    report, agents, silences = MonitorReport(), dict[str, AgentTallies](), list[Silence]()
+    async for row, records in _changed_since(reader, since_ms - settings.recent_ms - settings.past_ms, report):
+        add_run(agents, row.run, [(one, True) for one in records])
+        silences += silences_in(row, records, settings.silent_ms)
+    found = [one for one in without_progress(silences, settings) if one.at_ms >= since_ms]
+    found += await _of_now(reader, now_ms, settings)
+    before: set[str] = set()
+    for day in range((now_ms - since_ms) // DAY_MS, -1, -1):
+        of_day = judged(agents, now_ms - day * DAY_MS, settings)
+        found += [one for one in of_day if one.id not in before]
+        before = {one.id for one in of_day}
+    report.findings = sorted(found, key=lambda one: one.at_ms)
+    return report
+
+
+async def _changed_since(
+    reader: JournalReader, since_ms: int, report: MonitorReport
+) -> AsyncIterator[tuple[RunRow, list[r.Record]]]:
+    """The runs that have not ended before that wall clock, each with its records."""
+    async for row in reader.every_run():
+        if is_system(row.agent) or (row.status in _ENDED and row.updated_ms < since_ms):
+            continue
+        report.runs += 1
+        try:
+            yield row, [record async for _, record in reader.records(row.run)]
+        except (ChainBroken, Unreadable):
+            report.unreadable.append(row.run)
+
+
+# --- the present -----------------------------------------------------------------------------------------------------
+
+
+async def _of_now(reader: JournalReader, now_ms: int, settings: MonitorSettings) -> list[SilentFailure]:
+    """The findings of the rules over the present."""
+    return [
+        *without_progress([one async for one in _driven_now(reader, now_ms)], settings),
+        *late_schedules([one async for one in _missed(reader, now_ms)], now_ms, settings),
+        *aged_queues([one async for one in _waiting(reader)], now_ms, settings),
+        *undriven([one async for one in _due(reader)], now_ms, settings),
+    ]
+
+
+async def _driven_now(reader: JournalReader, now_ms: int) -> AsyncIterator[Silence]:
+    """The runs that a living process drives, each with the time since its last record."""
+    gone: dict[str, bool] = {}
+    async for row in reader.every_run(status="running"):
+        if row.owner is None or is_system(row.agent):
+            continue
+        if row.owner not in gone:
+            gone[row.owner] = (await reader.journal.fate(row.owner)).gone
+        if gone[row.owner]:
+            continue  # it waits for a worker: another rule
+        newest = [record for _, record in await reader.newest_records(row.run, 3) if record.at]
+        if newest:
+            yield Silence(row.agent, row.run, newest[-1].at, now_ms, type(newest[-1]).__name__.removesuffix("Record"))
+
+
+async def _missed(reader: JournalReader, now_ms: int) -> AsyncIterator[MissedFiring]:
+    """The schedules whose last moment has not fired."""
+    for name, known in (await read_schedules(reader.journal)).schedules.items():
+        if known.paused:
+            continue
+        fired = await reader.journal.fired(name)
+        after = known.since_ms if fired is None else max(known.since_ms, fired.moment_ms)
+        missed = last_moment(known.schedule, after, now_ms)
+        if missed is not None:
+            yield MissedFiring(name, known.schedule.agent, missed)
+
+
+async def _waiting(reader: JournalReader) -> AsyncIterator[WaitingQueue]:
+    """The queues in which a run is ready and waits, without those that a person has paused."""
+    paused = (await newest_limits(reader.journal) or Declaration()).paused
+    for one in await reader.journal.queues():
+        if one.oldest_ms is not None and one.queue not in paused:
+            yield WaitingQueue(one.queue, one.waiting, one.oldest_ms)
+
+
+async def _due(reader: JournalReader) -> AsyncIterator[DueRun]:
+    """The runs that are due and that no living process drives."""
+    for row in await reader.journal.runs(wakeable=True, limit=_MOST):
+        if not is_system(row.agent):
+            yield DueRun(row.agent, row.run, due_since(row)[0])

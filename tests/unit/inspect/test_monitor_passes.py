@@ -1,0 +1,190 @@
+"""Passes of the monitors: each record is counted once, however a pass ends and in whatever portions it reads."""
+
+import asyncio
+import random
+from datetime import timedelta
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast import Rejected, Run, agent, tool
+from holdfast.errors import JournalUnavailable
+from holdfast.inspect.monitors import passes
+from holdfast.inspect.monitors.observations import Observation
+from holdfast.inspect.monitors.passes import (
+    StoredTallies,
+    acknowledge,
+    catch_up,
+    monitor_pass,
+    present,
+    stored_tallies,
+    with_acknowledged,
+)
+from holdfast.inspect.monitors.rules import MonitorSettings
+from holdfast.inspect.monitors.tallies import DAY_MS, HOUR_MS, AgentTallies, total
+from holdfast.inspect.reader import JournalReader
+from tests.unit.engine.lab import Lab, virtual
+
+SETTINGS = MonitorSettings()
+
+
+@tool
+async def pay(cents: int) -> int:
+    if cents > 900:
+        raise Rejected("over the limit")
+    return cents
+
+
+@tool(effect="read")
+async def look(name: str) -> str:
+    return name
+
+
+@agent(run_id="{name}", version="7")
+async def desk(run: Run, name: str) -> int:
+    for _ in range(len(name) % 7):
+        await look(name)
+    await run.sleep(timedelta(hours=1 + len(name) % 5))
+    return (await pay.outcome(1000 if "dear" in name else 5)).attempts
+
+
+async def history(lab: Lab, seed: int, runs: int = 12) -> None:
+    """Runs that overlap, so that the records of each are apart."""
+    rng = random.Random(seed)
+    async with lab.app(desk, recover=True, poll_ms=600_000) as app:
+        started = [
+            asyncio.create_task(app.run(desk, f"{number}{'-dear' * rng.randrange(2)}{'x' * rng.randrange(9)}"))
+            for number in range(runs)
+        ]
+        await asyncio.gather(*started, return_exceptions=True)
+        await asyncio.sleep(6 * HOUR_MS / 1000)
+
+
+async def whole(reader: JournalReader) -> StoredTallies:
+    tallies = StoredTallies(reader.identity.incarnation)
+    await catch_up(reader, tallies)
+    return tallies
+
+
+def plain(agents: dict[str, AgentTallies]) -> object:
+    return msgspec.to_builtins({name: dict(sorted(one.hours.items())) for name, one in agents.items()})
+
+
+@pytest.mark.parametrize("at_once", [1, 3, 17, 2000])
+@virtual
+async def test_tallies_do_not_depend_on_the_portions(lab: Lab, monkeypatch: pytest.MonkeyPatch, at_once: int):
+    await history(lab, at_once)
+    async with lab.app(desk) as app:
+        reader = app.service.reader
+        expected = await whole(reader)
+        assert expected.through > 100
+        monkeypatch.setattr(passes, "AT_ONCE", at_once)
+        portions = await whole(reader)
+        now, read = lab.clock.wall_ms(), 0
+        while more := await monitor_pass(reader, now, SETTINGS, most=at_once):
+            read += more
+        stored, _ = await stored_tallies(reader)
+    assert plain(portions.agents) == plain(expected.agents)
+    assert (stored.through, read) == (expected.through, expected.through)
+    assert plain(stored.agents) == plain(expected.agents)
+    topics = total(topics for one in stored.agents.values() for topics in one.hours.values())
+    assert topics["versions"]["7"].number == 12
+    assert sum(one.number for one in topics["writes"].values()) == 12
+
+
+@pytest.mark.parametrize("stored", [False, True])
+@virtual
+async def test_a_pass_that_fails_at_any_call_neither_loses_nor_doubles(lab: Lab, stored: bool):
+    await history(lab, 5, runs=4)
+    async with lab.app(desk) as app:
+        reader, now, call = app.service.reader, lab.clock.wall_ms(), 0
+        expected = await whole(reader)
+        failed = 1
+        while failed:
+            call, failed = call + 1, 0
+            lab.journal._hints.pop(passes.NOTE, None)
+            lab.journal.fail_next(call, JournalUnavailable("the disk"), stored=stored)
+            while True:
+                try:
+                    if await monitor_pass(reader, now, SETTINGS, most=40) == 0:
+                        break
+                except JournalUnavailable:
+                    failed += 1
+            lab.journal._faults.clear()  # the call did not come: this was the last round
+            found, _ = await stored_tallies(reader)
+            assert (found.through, plain(found.agents)) == (expected.through, plain(expected.agents)), call
+    assert call > 15
+
+
+@virtual
+async def test_of_two_passes_at_once_one_counts(lab: Lab):
+    await history(lab, 6)
+    async with lab.app(desk) as app, lab.app(desk) as other:
+        now = lab.clock.wall_ms()
+        expected = await whole(app.service.reader)
+        counted = await asyncio.gather(*(
+            monitor_pass(one.service.reader, now, SETTINGS, most=10**6) for one in (app, other)
+        ))  # fmt: skip
+        assert sorted(counted, key=str) == sorted([expected.through, None], key=str)
+        found, _ = await stored_tallies(app.service.reader)
+    assert plain(found.agents) == plain(expected.agents)
+
+
+@pytest.mark.parametrize("note", [b"{", b"[]", b'{"version":99}', b'{"through":1000000,"incarnation":"1"}'])
+@virtual
+async def test_a_note_that_cannot_be_used_is_counted_again(lab: Lab, note: bytes):
+    await history(lab, 7, runs=3)
+    async with lab.app(desk) as app:
+        reader, expected = app.service.reader, await whole(app.service.reader)
+        lab.journal._hints[passes.NOTE] = note
+        assert await monitor_pass(reader, lab.clock.wall_ms(), SETTINGS, most=10**6) == expected.through
+        found, _ = await stored_tallies(reader)
+    assert plain(found.agents) == plain(expected.agents)
+
+
+HOURS = st.dictionaries(st.integers(0, 400), st.integers(1, 9), max_size=30)
+
+
+@given(HOURS, st.integers(0, 10), st.integers(0, 400), st.integers(0, 400))
+def test_what_is_kept_by_the_day_gives_the_same_sums(hours: dict[int, int], days: int, fine: int, border: int):
+    tallies = AgentTallies()
+    for hour, number in hours.items():
+        for one in range(number):
+            tallies.add(observed(hour, one))
+    first, border = days * 24, max(border, fine, days * 24)
+    kept = tallies.shortened(first, fine)
+    for low, high in ((first, border), (border + 1, 10**6)):
+        assert numbers(kept, low, high) == numbers(tallies, low, high)
+    assert plain({"": kept.shortened(first, fine)}) == plain({"": kept})
+
+
+def observed(hour: int, number: int) -> Observation:
+    return Observation("writes", f"{number % 2}", f"run-{number}", hour * HOUR_MS + number)
+
+
+def numbers(tallies: AgentTallies, first: int, last: int) -> dict[str, int]:
+    return {value: one.number for value, one in tallies.between(first, last).get("writes", {}).items()}
+
+
+@virtual
+async def test_what_is_acknowledged_is_shown_again_with_new_evidence(lab: Lab):
+    async def ran(names: list[str]) -> None:
+        await asyncio.gather(*(app.run(desk, name) for name in names), return_exceptions=True)
+        await asyncio.sleep(8 * HOUR_MS / 1000)
+
+    tuned = MonitorSettings(chance=0.01)
+    async with lab.app(desk, recover=True, poll_ms=600_000) as app:
+        reader = app.service.reader
+        await ran([f"n{number}" for number in range(30)])
+        await asyncio.sleep(DAY_MS / 1000)
+        await ran([f"dear{number}" for number in range(5)])
+        (found,) = (await present(reader, lab.clock.wall_ms(), tuned)).findings
+        await acknowledge(lab.journal, found, "ann", "known")
+        quiet = await present(reader, lab.clock.wall_ms(), tuned)
+        assert (quiet.findings, quiet.acknowledged) == ([], 1)
+        assert (await with_acknowledged(reader, lab.clock.wall_ms(), tuned)).findings == [found]
+        await ran(["dear-again"])
+        (again,) = (await present(reader, lab.clock.wall_ms(), tuned)).findings
+    assert (again.id, again.rule) == (found.id, "refusals")
