@@ -199,6 +199,27 @@ async def test_a_cancelled_run_that_waits_leaves_its_place(lab: Lab):
 
 
 @virtual
+async def test_a_permit_is_released_though_its_run_ends_at_once_and_is_no_branch_of_it(lab: Lab):
+    lab.lag_s = 0.5  # a release is under way when the run has ended
+    service = Service(lab)
+
+    @tool(effect="read")
+    async def charge(name: str) -> str:
+        return await service.call(name)
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> str:
+        return " ".join([await charge(name), *await asyncio.gather(charge("a"), charge("b"))])
+
+    async with lab.app(desk) as app:
+        await limit(app, at_once=2)
+        assert await app.run(desk, "ann") == "charged ann charged a charged b"
+        await lab.pass_time(seconds=2)
+        assert [use.permits for use in await lab.journal.permits()] == [()]
+        assert [one.step for one in lab.of("r-ann", r.ReadRecorded)] == ["charge#1", "~1/charge#1", "~2/charge#1"]
+
+
+@virtual
 async def test_what_waits_is_planned_and_says_for_what(lab: Lab):
     service = Service(lab, 5)
     desk = charging(service)

@@ -20,8 +20,11 @@ def grant(database: Database, roll: RunTables, request: PermitRequest, now: Inst
     """Judge the request, and store what was granted. Permits of processes that are proven dead are deleted."""
     check_newest(database, request.declared)
     asked, before = request.permit, _pace(database, request.permit.tool)
-    counted = _counted(database, roll, asked.tool, request.pause_bound_ms, asked.worker)
-    verdict = judge(request.limit, len(counted), before, now.boot, now.ms)
+    for (worker,) in database.rows("select distinct worker from permit where tool = ?", (asked.tool,)):
+        if worker != asked.worker and roll.fate(database, str(worker)).fate == "dead":
+            database.change("delete from permit where tool = ? and worker = ?", (asked.tool, worker))
+    in_use = len(counted(database, roll, asked.tool, request.pause_bound_ms, asked.worker))
+    verdict = judge(request.limit, in_use, before, now.boot, now.ms)
     if verdict.pace != before:
         _store(database, asked.tool, verdict.pace)
     if verdict.granted:
@@ -47,22 +50,16 @@ def use(database: Database, roll: RunTables, pause_bound_ms: int) -> list[ToolUs
     """The use of each tool, by name."""
     tools = database.rows("select tool from pace union select tool from permit order by 1")
     return [
-        ToolUse(tool, _counted(database, roll, tool, pause_bound_ms), _pace(database, tool))
+        ToolUse(tool, counted(database, roll, tool, pause_bound_ms), _pace(database, tool))
         for (tool,) in cast("list[tuple[str]]", tools)
     ]
 
 
-def _counted(
-    database: Database, roll: RunTables, tool: str, pause_bound_ms: int, worker: str = ""
-) -> tuple[Permit, ...]:
+def counted(database: Database, roll: RunTables, tool: str, bound_ms: int, worker: str = "") -> tuple[Permit, ...]:
     """The permits whose process is not gone. The worker that asks is not gone for itself."""
     held = [Permit(*row) for row in cast("list[tuple[str, str, int, str]]", database.rows(HELD, (tool,)))]
-    fates = {name: roll.fate(database, name) for name in {one.worker for one in held} if name != worker}
-    if worker:
-        for name, fate in fates.items():
-            if fate.fate == "dead":
-                database.change("delete from permit where tool = ? and worker = ?", (tool, name))
-    gone = {name for name, fate in fates.items() if call_is_over(fate, pause_bound_ms)}
+    others = {one.worker for one in held} - {worker}
+    gone = {name for name in others if call_is_over(roll.fate(database, name), bound_ms)}
     return tuple(one for one in held if one.worker not in gone)
 
 
