@@ -20,7 +20,7 @@ from simulator import campaign, differential, failure
 from simulator.failure import shrink
 from simulator.generator.hosts import HOSTED
 from simulator.generator.plans import draw
-from simulator.generator.queues import QUEUED
+from simulator.generator.queues import LIMITED, QUEUED
 from simulator.plan import Plan
 from simulator.world import Journal, simulate
 
@@ -114,8 +114,9 @@ def _tell(plan: Plan, save: Path | None, journal: Journal, *, whole: bool) -> in
 
 
 def _done(first: int, seeds: int, jobs: int | None, journal: Journal) -> campaign.Campaign:
-    """So many seeds, a tenth as many in which agents call hosts, and a tenth as many in which runs are submitted."""
-    apart = [range(kind + first, kind + first + seeds // 10 if first < HOSTED else 0) for kind in (HOSTED, QUEUED)]
+    """So many seeds; a tenth as many in which agents call hosts, runs are submitted, and tools have limits, each."""
+    kinds = HOSTED, QUEUED, LIMITED
+    apart = [range(kind + first, kind + first + seeds // 10 if first < HOSTED else 0) for kind in kinds]
     with _progress("simulating", seeds + sum(map(len, apart))) as tick:
         return campaign.run(range(first, first + seeds), *apart, jobs=jobs, tick=tick, journal=journal)
 

@@ -6,7 +6,8 @@ As the checker, it never asks the product: it counts anew after each commit, fro
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from holdfast.model import records as r
@@ -14,6 +15,7 @@ from holdfast.queues.limits import DeclaredLimits
 from holdfast.testing.clock import EPOCH_MS
 from holdfast.testing.world.loop import Actor
 from simulator.processes.queue_history import Line, QueueFiles, QueueStore
+from simulator.services.service import Request
 
 if TYPE_CHECKING:
     from simulator.world import World
@@ -44,6 +46,32 @@ class Queues:
         self._stored: set[str] = set()
         self._first: set[str] = set()
         self._begun: Counter[str] = Counter()
+
+        self._calls: dict[int, tuple[Actor, str, int]] = {}
+        """The calls of tools that are under way: their process, tool and begin."""
+
+    @contextmanager
+    def calling(self, actor: Actor, request: Request) -> Generator[None]:
+        """A process calls a tool. The limit of the tool holds with this call.
+
+        A call of a process that was stopped for longer than any pause no longer counts: its slot may be free.
+        """
+        now, limit = self._world.now_ms(), self._limits.tools.get(request.service)
+        recent = now - self._world.settings.pause_bound_ms
+        others = sum(
+            process.alive and tool == request.service and since > recent
+            for process, tool, since in self._calls.values()
+        )
+        if limit is not None and limit.at_once is not None:
+            self._reached("a call under a limit")
+            if others >= limit.at_once:
+                what = f"{request.operation} is called beside {others} other calls of {request.service}"
+                self._broken(LIMITS, f"{what}, and its limit is {limit.at_once}")
+        self._calls[id(request)] = actor, request.service, now
+        try:
+            yield
+        finally:
+            del self._calls[id(request)]
 
     # --- what processes do -----------------------------------------------------------------------------------
 

@@ -8,12 +8,15 @@ from typing import Final
 from msgspec.structs import replace
 
 from holdfast.queues.limits import HIGHEST, LOWEST, ConcurrencyLimit, DeclaredLimits, QueueLimits
+from holdfast.queues.tool_limits import ToolLimit
 from simulator.agents.hosts import LATE
 from simulator.generator.calls import dice
 from simulator.plan import KINDS, Declaration, Fault, Plan, QueueOrder, Script, Step, Submission
 
 QUEUED: Final = 2_000_000
 """The first seed of a plan with queues."""
+LIMITED: Final = 2_500_000
+"""The first seed of a plan with queues in which tools have limits, too."""
 QUEUES: Final = ("mail", "bulk", "default")
 TENANTS: Final = ("", "acme", "zeta", "omni")
 KEY: Final = "{job.about}"
@@ -35,17 +38,29 @@ def with_queues(plan: Plan, seed: int) -> Plan:
     scripts = (*started, *(_script(chance, number) for number in range(count)))
     submissions = _submissions(chance, len(started), count)
     declarations = _declarations(chance)
+    if seed >= LIMITED:  # every process knows from its first call on which tools have a limit
+        tools = _tools(dice("tool limits", seed))
+        declarations = tuple(replace(one, limits=replace(one.limits, tools=tools)) for one in declarations)
     used = {step.kind for script in scripts for step in script.steps} | {"people", "review", *LATE}
     faults = [one for one in plan.faults if one.kind not in _APART and (not one.service or one.service in used)]
     faults += [_strike(chance) for _ in range(chance.choice((0, 1, 2, 4, 8)))]
     settings = plan.settings | ({"recover_at_once": chance.randrange(1, 6)} if chance.random() < 0.4 else {})
     names = [scripts[one.script].id for one in submissions]
+    orders = _orders(chance, names)
+    undeclared = tuple(n for n in range(len(plan.workers)) if chance.random() < 0.25 and seed < LIMITED)
     return replace(
         plan, seed=seed, scripts=scripts, faults=tuple(faults), permits=(), tellings=(), policy=False, reviews=False,
         strangers=0, settings=settings, submissions=submissions, declarations=declarations,
-        orders=_orders(chance, names),
-        undeclared=tuple(n for n in range(len(plan.workers)) if chance.random() < 0.25),
+        orders=orders, undeclared=undeclared,
     )  # fmt: skip
+
+
+def _tools(chance: random.Random) -> dict[str, ToolLimit]:
+    """Limits of some tools: narrow ones, with rates that let every run end in some hours."""
+    return {
+        name: ToolLimit(chance.choice((1, 1, 2, 3)), chance.choice(("", "", "6/minute", "1/second")))
+        for name in chance.sample(_CALLS, chance.randrange(1, 4))
+    }
 
 
 def _plain(script: Script) -> Script:

@@ -120,6 +120,27 @@ def no_input_compared(_original: Any) -> Any:
     return check_input
 
 
+def permit_released_early(original: Any) -> Any:
+    """A permit is released before its call begins."""
+
+    async def take(self: Any, tool: str, operation: str) -> Any:
+        permit = await original(self, tool, operation)
+        if permit is not None:
+            self.release(permit)
+        return permit
+
+    return take
+
+
+def permits_of_one_process(original: Any) -> Any:
+    """Each process counts the permits of its own calls alone."""
+
+    def counted(database: Any, roll: Any, tool: str, bound_ms: int, worker: str = "") -> Any:
+        return tuple(one for one in original(database, roll, tool, bound_ms, worker) if one.worker == worker)
+
+    return counted
+
+
 QUEUE_BUGS: Final = (
     Mutant(
         "limits counted outside",
@@ -196,6 +217,27 @@ QUEUE_BUGS: Final = (
         "a submission with another input is taken for the same",
         "holdfast.engine.run_start:check_input",
         no_input_compared,
+        queued=True,
+    ),
+    Mutant(
+        "permits of one process",
+        "the limit of a tool holds in each process alone",
+        "holdfast.journal.sqlite.permits:counted",
+        permits_of_one_process,
+        queued=True,
+    ),
+    Mutant(
+        "permits released early",
+        "a permit is released before its call begins",
+        "holdfast.engine.tool_limits:ToolLimits.take",
+        permit_released_early,
+        queued=True,
+    ),
+    Mutant(
+        "permits of the dead kept",
+        "a process that is gone keeps its permits",
+        "holdfast.journal.sqlite.permits:call_is_over",
+        always(value=False),
         queued=True,
     ),
 )

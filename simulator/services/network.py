@@ -36,6 +36,10 @@ class Traffic:
 
     async def send(self, request: Request) -> Reply:
         """See `Network.send`."""
+        with self._world.checker.queues.calling(self._actor, request):
+            return await self._send(request)
+
+    async def _send(self, request: Request) -> Reply:
         world, actor = self._world, self._actor
         fault = await self._about_to_send(request)
         kind = fault.kind if fault else ""

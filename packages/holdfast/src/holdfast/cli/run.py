@@ -267,7 +267,7 @@ def waiting_lines(ended: RunOutput) -> list[str]:
         lines += [f"  {line}" for line in answers_to(ended.run, wait) if wait.kind != "question"]
     if ended.status == "suspended" and not ended.waits:
         lines.append(ended.reason)
-    if any(wait.kind in {"timer", "retry", "verify", "breaker"} for wait in ended.waits):
+    if any(wait.kind in {"timer", "retry", "verify", "breaker", "limit"} for wait in ended.waits):
         lines.append("a worker continues it when it is due: holdfast worker")
     return lines
 
