@@ -4,9 +4,13 @@ import asyncio
 from itertools import product
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from holdfast import Holdfast, Run, agent
+from holdfast.inspect.monitors import FINDINGS
+from holdfast.inspect.monitors.passes import JudgedFindings, acknowledge
+from holdfast.inspect.monitors.rules import SilentFailure
 from tests.cli.lab import Lab, Said
 
 
@@ -62,3 +66,46 @@ def test_passes_and_acknowledgements(lab: Lab):
         said = lab("monitors", *words)
         assert (said.status, said.out) == (2, ""), words
         assert "holdfast monitors" in said.remarks
+
+
+def test_the_inbox_shows_what_a_worker_has_found_until_it_is_acknowledged(lab: Lab):
+    found = SilentFailure(
+        "cost", "desk", 1, "7 times\x1b[31m the tokens", ["run-1"], "holdfast show run-1", "5d41c7a0", 1
+    )
+    note = msgspec.json.encode(JudgedFindings(1, [found]))
+
+    async def filled(*findings: SilentFailure) -> None:
+        async with Holdfast(lab.journal, agents=[]) as app:
+            await app.engine.journal.put_hint(FINDINGS, note, None)
+            for one in findings:
+                await acknowledge(app.engine.journal, one, "ann", "")
+
+    asyncio.run(filled())
+    said = lab("inbox")
+    assert said.lines[:3] == [
+        "Nothing needs you.",
+        "Silent failures  as of 1970-01-01 00:00:00 UTC",
+        "! desk  cost  5d41c7a0",
+    ]
+    assert "\x1b[31m" not in said.out
+    assert "holdfast monitors" in said.out
+    assert lab("inbox", "--json").json == []
+    asyncio.run(filled(found))
+    assert lab("inbox").lines == ["Nothing needs you."]
+
+
+def test_a_worker_looks_for_silent_failures(lab: Lab, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("holdfast.cli.worker._WATCH_EVERY_MS", 0)
+    judged_while_it_runs(lab)
+    Path("desk.py").write_text(
+        "from holdfast import Run, agent\n\n\n@agent\nasync def desk(run: Run, name: str) -> None: ...\n"
+    )
+    assert lab("worker", "desk.py:desk", "--once").status == 0
+
+    async def note() -> bytes | None:
+        async with Holdfast(lab.journal, agents=[]) as app:
+            return await app.engine.journal.hint(FINDINGS)
+
+    judged = msgspec.json.decode(asyncio.run(note()) or b"", type=JudgedFindings)
+    assert judged.at_ms > 0
+    assert lab("monitors", "pass").lines == ["0 records counted."]

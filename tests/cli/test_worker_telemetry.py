@@ -146,7 +146,7 @@ def test_a_real_prometheus_scrapes_a_worker_and_evaluates_the_rules(place: Path)
             found = until(lambda: queried(port, 'holdfast_attempts_total{tool="refund"}'), "scraped counter")
             assert [(one["metric"]["end"], one["value"][1]) for one in found] == [("returned", "2")]
             loaded = json.loads(read(f"http://{HERE}:{port}/api/v1/rules"))["data"]["groups"][0]["rules"]
-            assert len(loaded) == 6
+            assert len(loaded) == 7
             assert {rule.get("lastError") for rule in loaded} <= {None, ""}
             assert queried(port, "count(holdfast_people_oldest_seconds)")[0]["value"][1] == "5"
 

@@ -11,15 +11,18 @@ from hypothesis import strategies as st
 
 from holdfast import Rejected, Run, agent, tool
 from holdfast.errors import JournalUnavailable
-from holdfast.inspect.monitors import passes
+from holdfast.inspect.monitors import FINDINGS, passes
 from holdfast.inspect.monitors.observations import Observation
 from holdfast.inspect.monitors.passes import (
+    JudgedFindings,
     StoredTallies,
     acknowledge,
     catch_up,
     monitor_pass,
     present,
     stored_tallies,
+    watch,
+    watched,
     with_acknowledged,
 )
 from holdfast.inspect.monitors.rules import MonitorSettings
@@ -121,6 +124,7 @@ async def test_a_pass_that_fails_at_any_call_neither_loses_nor_doubles(lab: Lab,
 @virtual
 async def test_of_two_passes_at_once_one_counts(lab: Lab):
     await history(lab, 6)
+    lab.lag_s = 0.01  # so that each comes between the calls of the other
     async with lab.app(desk) as app, lab.app(desk) as other:
         now = lab.clock.wall_ms()
         expected = await whole(app.service.reader)
@@ -181,7 +185,13 @@ async def test_what_is_acknowledged_is_shown_again_with_new_evidence(lab: Lab):
         await asyncio.sleep(DAY_MS / 1000)
         await ran([f"dear{number}" for number in range(5)])
         (found,) = (await present(reader, lab.clock.wall_ms(), tuned)).findings
+        await watch(reader, lab.clock.wall_ms(), tuned)
+        assert await watched(reader) == JudgedFindings(lab.clock.wall_ms(), [found])
+        lab.journal._hints[FINDINGS] = b"{"
+        assert (await watched(reader)).findings == []
         await acknowledge(lab.journal, found, "ann", "known")
+        await watch(reader, lab.clock.wall_ms(), tuned)
+        assert (await watched(reader)).findings == []
         quiet = await present(reader, lab.clock.wall_ms(), tuned)
         assert (quiet.findings, quiet.acknowledged) == ([], 1)
         assert (await with_acknowledged(reader, lab.clock.wall_ms(), tuned)).findings == [found]

@@ -59,6 +59,7 @@ async def test_the_page_counts_what_happened_and_reads_the_journal(lab: Lab):
     assert found["holdfast_queue_oldest_seconds", "slow"] >= 300
     assert found["holdfast_people_waiting", "question"] == 1
     assert found["holdfast_people_oldest_seconds", "question"] >= 300
+    assert found["holdfast_findings", "no progress"] == 0
     assert found["holdfast_breaker_open", "charge"] == 0
     assert found["holdfast_commit_seconds_count",] > 5
     # No run's id and no user's text is a label.

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from holdfast.cli.common import CommandCall, command, wait_for
 from holdfast.cli.exit_status import DONE
 from holdfast.cli.screen import Screen
+from holdfast.inspect.monitors import FINDINGS
 from holdfast.inspect.text import count, moment, safe
 from holdfast.journal.entry_codec import refused
 from holdfast.journal.host import wall_ms
 from holdfast.model.waits import after_deadline
 from holdfast.people.items import InboxItem, ItemFilter, PlacedItem, placed, worded
+
+if TYPE_CHECKING:
+    from holdfast.inspect.monitors.passes import JudgedFindings
+    from holdfast.inspect.reader import JournalReader
+
+_SILENT: Final = 5
 
 
 @command(
@@ -37,7 +45,8 @@ def inbox(call: CommandCall, limit: int, mine: str, queue: str, **options: str |
 
     Items are approvals, questions of agents, runs that stopped or were handed over, and
     reviews: effects whose outcome is unknown, and transactions that cannot end by
-    themselves. Snoozed items come last.
+    themselves. Snoozed items come last. Silent failures that a worker has found follow;
+    they need no answer.
 
     --health shows how reviewers kept up over the last week. Its exit status is 1 while an
     alarm is raised, so that a monitor can call it.
@@ -69,6 +78,7 @@ async def _all(call: CommandCall, wanted: ItemFilter, limit: int) -> None:
         every = await placed(reader, now_ms=now_ms)
         found = [one for one in every if wanted.shows(one)]
         set_aside = await refused(reader.journal)
+        silent = None if call.screen.as_json else await _silent_failures(reader)
     if call.screen.as_json:
         call.screen.document([worded(one) for one in found])
         return
@@ -77,9 +87,29 @@ async def _all(call: CommandCall, wanted: ItemFilter, limit: int) -> None:
     if len(found) > limit:
         call.screen.line(f"... and {len(found) - limit:,} more: --limit {len(found)}")
     call.screen.line(summary(found, len(every)))
+    if silent is not None and silent.findings:
+        _show_silent(call.screen, silent)
     if set_aside:
         entries = count(len(set_aside), "ledger entry", "ledger entries")
         call.screen.note(f"Unreadable and skipped: {entries}. Next: holdfast doctor")
+
+
+async def _silent_failures(reader: JournalReader) -> JudgedFindings | None:
+    """The findings of the monitors, where a worker has looked."""
+    if await reader.journal.hint(FINDINGS) is None:
+        return None
+    from holdfast.inspect.monitors.passes import watched  # noqa: PLC0415 - as above
+
+    return await watched(reader)
+
+
+def _show_silent(screen: Screen, judged: JudgedFindings) -> None:
+    """Print what raised no error and needs no answer: one line for each finding."""
+    screen.line(("Silent failures", "bold"), (f"  as of {moment(judged.at_ms)}", "dim"))
+    for one in judged.findings[:_SILENT]:
+        screen.line(("! ", "bold yellow"), f"{safe(one.agent)}  {one.rule}  ", (one.id, "dim"))
+        screen.line(f"  {safe(one.what)}")
+    screen.next("holdfast monitors")
 
 
 def summary(found: Sequence[PlacedItem], waiting: int = 0) -> str:

@@ -16,6 +16,8 @@ from holdfast.engine.queueing import take_slots
 from holdfast.engine.recovery import StoppedRunVerified, verify_stopped_run
 from holdfast.engine.run_driver import Conclusion, drive_run
 from holdfast.errors import ChainBroken, HoldfastError, JournalError, JournalLocked, RunBusy, Unreadable
+from holdfast.inspect.monitors.passes import watch
+from holdfast.inspect.monitors.rules import MonitorSettings
 from holdfast.inspect.text import count
 from holdfast.journal.backend_rules import due_since
 from holdfast.journal.port import AgentKey, RunRow, RunStatus
@@ -25,6 +27,7 @@ _PAGE: Final = 1000
 HELD: Final = 25
 """Runs that are held at once for each one that may be at work: most of them wait."""
 _AGAIN_MS: Final = 30_000  # a run that cannot even be begun is not tried in a tight loop
+_WATCH_EVERY_MS: Final = 60_000  # how often the monitors look for silent failures
 _STOPPED_EVERY_MS: Final = 60_000  # how often to ask which stopped runs are due to be looked at again
 
 
@@ -51,6 +54,7 @@ class WorkerLoop:
         self._not_before: dict[str, int] = {}
         self._looked_up: int | None = None
         self._errands_done: int | None = None
+        self._watched = app.engine.journal.now().ms
 
     async def look(self, seen: set[str]) -> None:
         """Start what is due and not in `seen`, as far as there is room; now and then also looks at stopped runs."""
@@ -58,6 +62,9 @@ class WorkerLoop:
         if self._errands_done is None or now - self._errands_done >= self._app.engine.settings.poll_ms:
             self._errands_done = now  # also if places become free more often
             await self._app.run_housekeeping()
+        if now - self._watched >= _WATCH_EVERY_MS:
+            self._watched = now
+            await self._app.engine.housekeeping.round("the monitors could not judge", self._watch)
         self._not_before = {run: until for run, until in self._not_before.items() if until > now}
         if self._looked_up is None or now - self._looked_up >= _STOPPED_EVERY_MS:
             self._looked_up = now
@@ -66,6 +73,11 @@ class WorkerLoop:
             await self._begin_stopped(seen)
         else:
             await self._begin_due(seen)
+
+    async def _watch(self) -> None:
+        """Look for silent failures. Of several workers at once, one counts."""
+        now_ms = self._app.engine.environment.clock.wall_ms()
+        await watch(self._app.service.reader, now_ms, MonitorSettings())
 
     async def _begin_due(self, seen: set[str]) -> None:
         """Start what is due, the one due first first. Notices take a quarter of the room at most."""

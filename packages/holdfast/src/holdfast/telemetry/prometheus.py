@@ -7,13 +7,16 @@ gauges describe the whole journal, so every process that serves them gives the s
 from __future__ import annotations
 
 import asyncio
+from collections import Counter as Counted
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from holdfast.errors import UsageError
-from holdfast.inspect.reader import waits_of
+from holdfast.inspect.monitors.passes import watched
+from holdfast.inspect.monitors.rules import RULES
+from holdfast.inspect.reader import JournalReader, waits_of
 from holdfast.journal.port import Journal, StatusFilter
 from holdfast.model.system import is_system
 from holdfast.model.waits import PEOPLE
@@ -59,6 +62,7 @@ _GAUGES: Final = {
     "holdfast_people_waiting": "Things that wait for a person, by kind. A review is an unknown outcome.",
     "holdfast_people_oldest_seconds": "How long the oldest of them has waited.",
     "holdfast_breaker_open": "1 while the breaker of a tool lets no attempt through.",
+    "holdfast_findings": "Silent failures that a worker has found and no person has acknowledged, by rule.",
     "holdfast_runs_driven": "Runs that this process drives.",
     "holdfast_journal_age_seconds": "The age of this reading of the journal.",
     "holdfast_journal_read_seconds": "How long this reading of the journal took.",
@@ -85,6 +89,8 @@ async def read_samples(engine: Engine) -> list[Sample]:
             Sample("holdfast_queue_oldest_seconds", labels, oldest),
         ]
     found += await _people(journal, now)
+    silent = Counted(one.rule for one in (await watched(JournalReader(journal, engine.identity))).findings)
+    found += [Sample("holdfast_findings", {"rule": rule}, silent[rule]) for rule in RULES]
     for tool in engine.tools:
         is_open = engine.breakers.wait_ms(tool, retry=False) > 0
         found.append(Sample("holdfast_breaker_open", {"tool": tool}, int(is_open)))

@@ -4,3 +4,8 @@
 them by agent and hour. `rules.py` judges the tallies of an agent, and what is true now, by pure functions. `passes.py`
 reads what came since the last pass and stores the tallies. ADR 39 has the design.
 """
+
+from typing import Final
+
+FINDINGS: Final = "monitors/findings"
+"""The name of the note with the findings of a worker's last round: the inbox and the metrics read it."""

@@ -14,6 +14,7 @@ import msgspec
 
 from holdfast.engine.process import newest_limits
 from holdfast.errors import ChainBroken, Unreadable
+from holdfast.inspect.monitors import FINDINGS
 from holdfast.inspect.monitors.observations import observations
 from holdfast.inspect.monitors.rules import (
     DueRun,
@@ -64,6 +65,13 @@ class StoredTallies(msgspec.Struct):
     agents: dict[str, AgentTallies] = {}
     unreadable: list[str] = []
     version: int = _VERSION
+
+
+class JudgedFindings(msgspec.Struct, frozen=True):
+    """The findings at one moment, those included that are acknowledged."""
+
+    at_ms: int = 0
+    findings: list[SilentFailure] = []
 
 
 class Acknowledgement(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -160,14 +168,33 @@ async def monitor_pass(reader: JournalReader, now_ms: int, settings: MonitorSett
     return read if await reader.journal.put_hint(NOTE, msgspec.json.encode(tallies), note) else None
 
 
+async def watch(reader: JournalReader, now_ms: int, settings: MonitorSettings) -> None:
+    """One round of a worker: a pass, and what the rules find then. While much is uncounted, nothing is judged."""
+    read = await monitor_pass(reader, now_ms, settings)
+    if read is None or read == A_PASS:
+        return
+    before = await reader.journal.hint(FINDINGS)
+    report = await with_acknowledged(reader, now_ms, settings)
+    await reader.journal.put_hint(FINDINGS, msgspec.json.encode(JudgedFindings(now_ms, report.findings)), before)
+
+
+async def watched(reader: JournalReader) -> JudgedFindings:
+    """The findings of the last round, without those that are acknowledged."""
+    note = await reader.journal.hint(FINDINGS)
+    try:
+        found = JudgedFindings() if note is None else msgspec.json.decode(note, type=JudgedFindings)
+    except (msgspec.MsgspecError, ValueError):
+        return JudgedFindings()
+    return JudgedFindings(found.at_ms, await _unseen(reader, found.findings)) if found.findings else found
+
+
 # --- judging ---------------------------------------------------------------------------------------------------------
 
 
 async def present(reader: JournalReader, now_ms: int, settings: MonitorSettings) -> MonitorReport:
     """The findings of all rules now, without those that are acknowledged. Nothing is stored."""
     report = await with_acknowledged(reader, now_ms, settings)
-    seen = await _acknowledged(reader)
-    fresh = [one for one in report.findings if one.newest_ms > seen.get(one.id, -1)]
+    fresh = await _unseen(reader, report.findings)
     report.findings, report.acknowledged = fresh, len(report.findings) - len(fresh)
     return report
 
@@ -186,10 +213,11 @@ async def acknowledge(journal: Journal, finding: SilentFailure, by: str, why: st
     await journal.post(Post(STREAM, "", written(seen)))
 
 
-async def _acknowledged(reader: JournalReader) -> dict[str, int]:
-    """The findings that were acknowledged, each with the wall clock of the newest evidence that was seen."""
+async def _unseen(reader: JournalReader, found: list[SilentFailure]) -> list[SilentFailure]:
+    """Those that were not acknowledged, or have newer evidence since."""
     entries = await values_in(reader.journal, STREAM, Acknowledgement)
-    return {one.finding: one.newest_ms for one in sorted(entries, key=lambda one: one.newest_ms)}
+    seen = {one.finding: one.newest_ms for one in sorted(entries, key=lambda one: one.newest_ms)}
+    return [one for one in found if one.newest_ms > seen.get(one.id, -1)]
 
 
 def _runs_in(agents: dict[str, AgentTallies]) -> int:
