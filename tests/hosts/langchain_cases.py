@@ -15,10 +15,12 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, ToolMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 from langchain_core.tools import InjectedToolCallId
+from langgraph.graph import END, START, MessagesState, StateGraph
+from langgraph.prebuilt import ToolNode
 from langgraph.types import Command, interrupt
 from pydantic import BaseModel
 
-from holdfast import Holdfast, Key, Run, agent, current_operation, tool
+from holdfast import Holdfast, Key, Run, agent, current_operation, current_run, tool
 from holdfast.hosts.langchain import HoldfastMiddleware
 from holdfast.model.usage import Usage
 from holdfast.testing import World
@@ -113,6 +115,26 @@ def graph(*turns: Any, **more: Any) -> Any:
     return create_agent(Model(turns=turns), [mail, pay], middleware=[HoldfastMiddleware(**settings)], **more)
 
 
+def own_graph() -> Any:
+    """A graph without an agent: a tools node, and a plain node that names its effect."""
+
+    async def choose(_: Any) -> Any:
+        calls = [{"name": "pay", "args": {"cents": cents}, "id": f"c{cents}"} for cents in (5, 6)]
+        return {"messages": [AIMessage("", tool_calls=calls)]}
+
+    async def close(_: Any) -> Any:
+        with current_run().step("last"):
+            return {"messages": [AIMessage(await mail("ann"))]}
+
+    made = StateGraph(MessagesState)
+    made.add_node("choose", choose)
+    made.add_node("tools", ToolNode([pay], awrap_tool_call=HoldfastMiddleware().awrap_tool_call))
+    made.add_node("close", close)
+    for one, other in ((START, "choose"), ("choose", "tools"), ("tools", "close"), ("close", END)):
+        made.add_edge(one, other)
+    return made.compile()
+
+
 GO = {"messages": [("user", "go")]}
 
 
@@ -146,6 +168,8 @@ async def converse(task: str) -> Any:
             made = create_agent(Model(turns=[[("commanding", {"cents": 5})]]), [commanding], middleware=middleware)
             ended = await made.ainvoke(GO)
             return [ended["messages"][-1].content, ended["paid"]]
+        case "a graph of your own":
+            return [one.content for one in (await own_graph().ainvoke(GO))["messages"][2:]]
         case "two conversations":
             one = await graph([("pay", {"cents": 5})]).ainvoke(GO)
             ended = await graph([("pay", {"cents": 6})]).ainvoke(GO)
@@ -168,6 +192,15 @@ async def killed() -> int:
     module = ["-W", "ignore", "-m", "tests.hosts.langchain_cases"]
     command = [sys.executable, *module, CASE, str(DIRECTORY), "kill"]
     return (await asyncio.to_thread(subprocess.run, command, check=False)).returncode
+
+
+async def nodes() -> None:
+    """The effects of a graph of one's own happen once, and are named by the calls and by the node."""
+    assert [await run(), await run()] == [["paid 5", "paid 6", "mail to ann"]] * 2
+    assert (sorted(SENT[:2]), SENT[2:]) == (["5", "6"], ["ann"])
+    async with Holdfast(DIRECTORY / "desk.db", agents=[desk], recover=False) as app:
+        steps = sorted((await app.service.history("r1")).operations)
+    assert steps == ["c5/pay#1", "c6/pay#1", "last/mail#1"], steps
 
 
 async def main() -> None:
@@ -200,6 +233,8 @@ async def main() -> None:
             await refused("agent.ainvoke")
         case "explored":
             await asyncio.to_thread(World().explore, desk, "go")  # at each boundary, the world sees each effect once
+        case "a graph of your own":
+            await nodes()
         case "two conversations":
             assert [await run(), await run()] == [["paid 5", "paid 6"]] * 2
             assert SENT == ["5", "6"]

@@ -9,7 +9,7 @@ from tests.hosts.environments import ROOT, python_of
 
 CASES = [
     "parallel", "approval declined", "arguments that do not fit", "no such tool", "structured answer", "a checkpointer",
-    "in a thread", "on the loop", "two conversations", "outside a run",
+    "in a thread", "on the loop", "two conversations", "a graph of your own", "outside a run",
     "ids that cannot name a step", "explored", "an interrupt", "an interrupt, killed after the effect", "a command",
     "a thread without a checkpointer", "what was used", "approve names no tool", "approved outside a run",
 ]  # fmt: skip
