@@ -1,7 +1,7 @@
-"""`decide` is asked before every send and about every end, with everything that was read, and nothing answers for it.
+"""`decide` is asked before every send and about every end, with everything that was read.
 
-A remembered move or a shared situation would need a list of its own of what may stand in the way, and whatever is added
-to the decision would be missing there. So a rule, a stop reason, an obstacle of one operation and a field are added here
+Only its own answer to an equal question replaces it (`test_decided_anew.py`). A list of what may stand in the way would
+miss whatever is added to the decision. So a rule, a stop reason, an obstacle of one operation and a field are added here
 in turn, and each must be heard for every write. The last tests hold the two places through which all moves come.
 """
 
@@ -16,7 +16,7 @@ from msgspec.structs import asdict, fields, replace
 
 import holdfast
 from holdfast import Natural, Once, Run, TransactionAborted, agent, tool
-from holdfast.engine import driven_operation, situation
+from holdfast.engine import driven_operation, executor, fast_path, situation
 from holdfast.engine.driven_operation import DrivenOperation
 from holdfast.model import records as r
 from holdfast.model.decision import decide as rules
@@ -140,17 +140,18 @@ async def test_a_new_rule_is_asked_about_a_call_that_returned(lab: Lab, monkeypa
 async def test_every_attempt_and_outcome_on_record_was_decided(lab: Lab, monkeypatch: pytest.MonkeyPatch):
     """Keyed by content, natural, refused, in a transaction, retried: each record is the answer of one question.
 
-    An attempt is decided twice: before its record, and right before its call.
+    An attempt is asked about twice: before its record, and right before its call.
     """
-    decided: list[tuple[str, Move]] = []
-    ask = situation.decide
+    asked: list[tuple[str, Move]] = []
+    ask = situation.next_move
 
-    def listening(operation: OperationState, known: Situation, now: Now) -> Move:
-        move = ask(operation, known, now)
-        decided.append((operation.step, move))
+    def listening(driver: DrivenOperation, operation: OperationState, now: Now) -> Move:
+        move = ask(driver, operation, now)
+        asked.append((operation.step, move))
         return move
 
-    monkeypatch.setattr(situation, "decide", listening)
+    for module in (fast_path, executor):
+        monkeypatch.setattr(module, "next_move", listening)
     failing = iter([ConnectionRefusedError(), None, None, None])
 
     @tool(once=Once("to"))
@@ -187,9 +188,9 @@ async def test_every_attempt_and_outcome_on_record_was_decided(lab: Lab, monkeyp
         await app.run(desk, "ann")
     attempts = [one.step for one in lab.of("r-ann", r.AttemptStarted)]
     outcomes = [one.step for one in lab.of("r-ann", r.OperationSettled)]
-    sends = [step for step, move in decided if isinstance(move, Send)]
+    sends = [step for step, move in asked if isinstance(move, Send)]
     assert attempts == sends[::2] == sends[1::2]
-    assert outcomes == [step for step, move in decided if isinstance(move, Settle)]
+    assert outcomes == [step for step, move in asked if isinstance(move, Settle)]
     assert len(attempts) >= 7
 
 
@@ -245,6 +246,27 @@ def imports_decide(node: ast.AST) -> bool:
     return isinstance(node, ast.ImportFrom) and node.module == "holdfast.model.decision.decide"
 
 
+@virtual
+async def test_an_answer_that_needed_no_clock_holds_until_the_call_and_no_other_does(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+):
+    decided: list[str] = []
+    ask = situation.decide
+
+    def listening(operation: OperationState, known: Situation, now: Now) -> Move:
+        decided.append(operation.step)
+        return ask(operation, known, now)
+
+    monkeypatch.setattr(situation, "decide", listening)
+    desk = paying(lab, 1)
+    async with lab.app(desk) as app:
+        await app.run(desk, "ann")
+        assert decided == ["pay#1", "pay#1"]  # to send it, and about its end
+        put_first(monkeypatch, lambda case: REFUSED if case.now.wall < 0 else None)
+        await app.run(desk, "bob")
+    assert decided == ["pay#1"] * 5  # now also right before the call
+
+
 def test_one_file_asks_and_builds_what_is_asked_with():
     """Readers that drive nothing ask there, too: so they show the move that the engine makes."""
     assert places(imports_decide) == {SITUATION}
@@ -256,6 +278,8 @@ def test_one_file_asks_and_builds_what_is_asked_with():
 
 def test_every_field_of_the_situation_is_read_anew():
     """A field that the builder leaves at its default would be one that no decision can hear of."""
-    tree = ast.parse((PACKAGE / SITUATION).read_text(encoding="utf-8"))
-    (built,) = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and builds(node)]
-    assert {keyword.arg for keyword in built.keywords} == set(Situation.__struct_fields__)
+    source = (PACKAGE / SITUATION).read_text(encoding="utf-8")
+    (built,) = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call) and builds(node)]
+    ends = [source.splitlines()[argument.end_lineno - 1] for argument in built.args if argument.end_lineno]
+    assert [line.rpartition("  # ")[2] for line in ends] == list(Situation.__struct_fields__)
+    assert not built.keywords

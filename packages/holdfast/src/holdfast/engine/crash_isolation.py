@@ -41,7 +41,7 @@ class IsolationGate:
     """
 
     def __init__(self) -> None:
-        self._inside: Counter[str] = Counter()
+        self._inside: dict[str, int] = {}
         self._runs: dict[str, int] = {}
         self._suspects: Counter[int] = Counter()  # in flight, by the chances that are left
         self.alone: list[_Exclusive] = []  # suspects that run alone, or wait to
@@ -53,7 +53,7 @@ class IsolationGate:
     def enter(self, run: str = "") -> None:
         """Begin an attempt at once: it is not a suspect, and nothing runs alone."""
         assert not self.alone
-        self._inside[run] += 1
+        self._inside[run] = self._inside.get(run, 0) + 1
 
     async def wait_to_enter(self, run: str = "", *, chances: int = 0) -> None:
         """Begin an attempt when nothing runs alone in the process, and a suspect when there is room for it.
@@ -118,7 +118,7 @@ class IsolationGate:
         for one in self.alone:
             if one.run == run and one.whole:
                 continue
-            if one.granted or one.run == run or not self._inside[run]:
+            if one.granted or one.run == run or run not in self._inside:
                 return True
         return False
 
@@ -136,7 +136,7 @@ class IsolationGate:
     def _is_alone(self, run: str) -> bool:
         """True if nothing else is inside. A run that is alone makes its own attempts."""
         whole = [one for one in self.alone if one.whole and one.granted and one.run == run]
-        return self._inside.total() == len(whole) and [one for one in self.alone if one.granted] == whole
+        return sum(self._inside.values()) == len(whole) and [one for one in self.alone if one.granted] == whole
 
     def _fits(self, chances: int) -> bool:
         """True if a suspect with so many chances fits beside the others: together they fill the process once.
@@ -149,16 +149,17 @@ class IsolationGate:
         return filled + _share(chances) <= 1 + _ROUNDING
 
     def _count(self, run: str, chances: int) -> None:
-        self._inside[run] += 1
+        self._inside[run] = self._inside.get(run, 0) + 1
         if chances:
             self._suspects[chances] += 1
 
     def _less(self, run: str, chances: int) -> None:
         if chances:
             self._suspects[chances] -= 1
-        self._inside[run] -= 1
-        if not self._inside[run]:
+        if self._inside[run] == 1:
             del self._inside[run]
+        else:
+            self._inside[run] -= 1
 
     def _left(self, chances: int) -> None:
         """Wake the waiters if the end of an attempt or run can let one of them begin.
@@ -175,6 +176,8 @@ class IsolationGate:
         await change
 
     def _wake(self) -> None:
+        if not self._changes:
+            return
         changes, self._changes = self._changes, []
         for change in changes:
             if not change.done():

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from holdfast.engine.tool_protocol import ToolCode
     from holdfast.journal.port import Permit, Post
     from holdfast.model.contract import Contract
+    from holdfast.model.decision.moves import Move
     from holdfast.model.decision.situation import OtherEffect, Reading, Situation
     from holdfast.model.operation import OperationState
 
@@ -53,6 +54,7 @@ class Findings(msgspec.Struct):
     key_age_ms: int = 0
     waiting_since: int | None = None  # when it first looked for effects of others
     permit: Permit | None = None  # the permit of its attempt, where the tool has a limit
+    decided: tuple[OperationState, Situation, Move] | None = None  # the last question, if its answer needs no clock
     hung: str = ""  # the process whose call was given up and may still run, in words; empty: no process is known
 
 

@@ -36,8 +36,46 @@ DecidedPolicy: TypeAlias = "PolicyCode | AnyPolicy"
 
 
 def next_move(driver: DecidedOperation, operation: OperationState, now: Now) -> Move:
-    """The move that `decide` chooses for the operation as it is now. There is no other way to a move."""
-    return decide(operation, situation_of(driver, operation), now)
+    """The move that `decide` chooses for the operation as it is now. There is no other way to a move.
+
+    `decide` is pure, so it need not be asked again about the same operation in an equal situation, unless it read the
+    clocks: right before a call that is mostly so.
+    """
+    found, situation = driver.found, situation_of(driver, operation)
+    if (last := found.decided) is not None and last[0] is operation and last[1] == situation:
+        return last[2]
+    watched = WatchedNow(now)
+    move = decide(operation, situation, watched)
+    found.decided = None if watched.was_read else (operation, situation, move)
+    return move
+
+
+class WatchedNow:
+    """A moment that notes whether it was read."""
+
+    __slots__ = ("_now", "was_read")
+
+    def __init__(self, now: Now) -> None:
+        self._now = now
+        self.was_read = False
+
+    @property
+    def boot(self) -> str:
+        """The boot whose clock `up` is read on."""
+        self.was_read = True
+        return self._now.boot
+
+    @property
+    def up(self) -> int:
+        """Milliseconds on the clock of the boot."""
+        self.was_read = True
+        return self._now.up
+
+    @property
+    def wall(self) -> int:
+        """Milliseconds on the wall clock."""
+        self.was_read = True
+        return self._now.wall
 
 
 def situation_of(driver: DecidedOperation, operation: OperationState) -> Situation:
@@ -47,34 +85,36 @@ def situation_of(driver: DecidedOperation, operation: OperationState) -> Situati
     settings, identity = process.settings, process.identity
     contract = driver.contract(operation)
     gated = _gate_wanted(driver, contract)  # before `asks`, which reads its findings
-    return Situation(
-        contract=contract,
-        claimed_up=active.claimed_up,
-        tool="gone" if driver.tool is None else "present",
-        distrusted=identity.reason if identity.trust == "distrustful" else "",
-        began_doubtful=identity.trust == "doubtful",
-        blocked=_block(driver, operation),
-        gate="wanted" if gated and found.permission is None else "",
-        policy="" if process.policy is None else _policy(driver, operation, process.policy),
-        permitted=found.permission is not None,
-        asks=driver.asks(operation),
-        hold="" if operation.released else intent.hold,
-        paused=process.pauses.get(intent.tool) or _paused(active),
+    return Situation(  # by position, which takes a sixth of the time
+        contract,  # contract
+        active.claimed_up,  # claimed_up
+        "gone" if driver.tool is None else "present",  # tool
+        identity.reason if identity.trust == "distrustful" else "",  # distrusted
+        identity.trust == "doubtful",  # began_doubtful
+        _block(driver, operation),  # blocked
+        "wanted" if gated and found.permission is None else "",  # gate
+        "" if process.policy is None else _policy(driver, operation, process.policy),  # policy
+        found.permission is not None,  # permitted
+        driver.asks(operation),  # asks
+        "" if operation.released else intent.hold,  # hold
+        process.pauses.get(intent.tool) or _paused(active),  # paused
         # A retry that is on record has taken its token: asked again right before its call, it needs no second one.
-        breaker_ms=process.breakers.wait_ms(intent.tool, retry=driver.started is None and bool(operation.attempts)),
-        limit_ms=process.limits.wait_ms(intent.tool, driver.id) if process.limits.known and found.permit is None else 0,
-        other=found.other,
-        at_hand=driver.arguments is not None,
-        misfit=found.misfit if found.misfit and found.misfit_of is intent.arguments else "",
-        live=frozenset(n for n, call in driver.calls.items() if not call.done()) if driver.calls else _NONE,
-        reading=found.reading,
-        key_age_ms=found.key_age_ms,
-        deaths_allowed=settings.deaths_allowed,
-        clock_error_ms=settings.clock_error_ms,
-        slow_verify_ms=settings.slow_verify_ms if stopped is None else _slow_verify_ms(active, stopped),
-        hung=found.hung,
-        hung_owner_ms=settings.hung_owner_ms,
-        budget=None if active.history.budget is None else _spent_budget(driver, operation, active.history.budget),
+        process.breakers.wait_ms(intent.tool, retry=driver.started is None and bool(operation.attempts)),  # breaker_ms
+        process.limits.wait_ms(intent.tool, driver.id)
+        if process.limits.known and found.permit is None
+        else 0,  # limit_ms
+        found.other,  # other
+        driver.arguments is not None,  # at_hand
+        found.misfit if found.misfit and found.misfit_of is intent.arguments else "",  # misfit
+        frozenset(n for n, call in driver.calls.items() if not call.done()) if driver.calls else _NONE,  # live
+        found.reading,  # reading
+        found.key_age_ms,  # key_age_ms
+        settings.deaths_allowed,  # deaths_allowed
+        settings.clock_error_ms,  # clock_error_ms
+        settings.slow_verify_ms if stopped is None else _slow_verify_ms(active, stopped),  # slow_verify_ms
+        found.hung,  # hung
+        settings.hung_owner_ms,  # hung_owner_ms
+        None if active.history.budget is None else _spent_budget(driver, operation, active.history.budget),  # budget
     )
 
 

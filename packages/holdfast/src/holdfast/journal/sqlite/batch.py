@@ -8,6 +8,7 @@ entries, large bodies, claims) runs in an explicit transaction.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -29,9 +30,9 @@ LARGEST_INLINE = 8 << 10
 POINTER = b'{"payload":"'
 POINTER_SIZE = len(POINTER) + 64 + len(b'"}')
 
-_AT, _UP = b',"at":', b',"up":'
-_ZERO = ord("0")
-_MOST_DIGITS = 18
+_AT = b',"at":'
+_MOMENTS = re.compile(rb',"at":([1-9]\d{0,17}),"up":([1-9]\d{0,17})\}')
+"""The end of a body. Digits that SQLite writes in the same way again: no sign, no leading zero, fewer than 64 bits."""
 
 _SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 
@@ -275,17 +276,8 @@ def _add_values(values: list[Value], write: Write) -> None:
 def parted(body: bytes) -> tuple[bytes, int | None, int | None]:
     """A body as it is stored: up to its two moments, and these. The whole body where joining would not give it back."""
     end = body.rfind(_AT)
-    if end < 0 or body[-1:] != b"}":
-        return body, None, None
-    at, _, up = body[end + len(_AT) : -1].partition(_UP)
-    if _is_number(at) and _is_number(up):
-        return body[:end], int(at), int(up)
-    return body, None, None
-
-
-def _is_number(text: bytes) -> bool:
-    """True for digits that SQLite writes in the same way again: no sign, no leading zero, fewer than 64 bits."""
-    return text.isdigit() and text[0] != _ZERO and len(text) <= _MOST_DIGITS
+    found = _MOMENTS.fullmatch(body, end) if end >= 0 else None
+    return (body, None, None) if found is None else (body[:end], int(found[1]), int(found[2]))
 
 
 def read_body(database: Database, body: bytes) -> bytes:
