@@ -86,15 +86,15 @@ class Breakers:
         self._journal = journal
         self._clock = clock
         self._tools = tools
-        self._states: dict[str, tuple[BreakerState, bytes | None]] = {}
+        self.states: Final[dict[str, tuple[BreakerState, bytes | None]]] = {}
         self.troubled = False
         """True once this process has seen a failure of any tool."""
 
     def wait_ms(self, tool: str, *, retry: bool) -> int:
         """How long an attempt of this tool has to wait now."""
-        if tool not in self._states:
+        if tool not in self.states:
             return 0
-        return wait_ms(self._states[tool][0], self._clock.wall_ms(), retry=retry)
+        return wait_ms(self.states[tool][0], self._clock.wall_ms(), retry=retry)
 
     async def refresh(self) -> None:
         """Read the hints of all tools of this app."""
@@ -111,8 +111,8 @@ class Breakers:
 
     async def succeeded(self, tool: str) -> None:
         """Close the breaker after a call that came back."""
-        if tool in self._states and self._states[tool][0].failures:
-            state, stored = self._states[tool]
+        if tool in self.states and self.states[tool][0].failures:
+            state, stored = self.states[tool]
             closed = msgspec.structs.replace(state, failures=0, open_until_ms=0, opened=0)
             await self._write(tool, closed, stored)
 
@@ -127,12 +127,12 @@ class Breakers:
     async def _read(self, tool: str) -> tuple[BreakerState, bytes | None]:
         stored = await self._journal.hint(f"breaker/{tool}")
         state = _state_in(stored)
-        if stored is not None or tool in self._states:
+        if stored is not None or tool in self.states:
             self._know(tool, state, stored)
         return state, stored
 
     def _know(self, tool: str, state: BreakerState, stored: bytes | None) -> None:
-        self._states[tool] = (state, stored)
+        self.states[tool] = (state, stored)
         self.troubled = True
 
     async def _write(self, tool: str, state: BreakerState, previous: bytes | None) -> bool:

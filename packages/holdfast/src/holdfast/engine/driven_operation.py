@@ -113,7 +113,7 @@ class DrivenOperation(msgspec.Struct, eq=False):
             found.gate
             or found.other
             or operation.approval.asked_digest
-            or operation.edits
+            or operation.editing.called
             or operation.judgement.ruling
         ):
             return ""  # and most operations need none

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from holdfast.model.contract import Contract
 from holdfast.model.decision.decide import decide
 from holdfast.model.decision.moves import Move
-from holdfast.model.decision.situation import Block, Now, Situation, SpentBudget
+from holdfast.model.decision.situation import Block, Now, Situation, SpentBudget, WatchedNow
 from holdfast.model.operation import OperationState
 from holdfast.model.run_budget import OF_EFFECTS, is_effect
 from holdfast.model.system import is_system
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from holdfast.model.messages import Messages
     from holdfast.model.records import RunStoppedRecord
     from holdfast.model.run_budget import BudgetState
+    from holdfast.policies import Gate
 
 _NONE: Final[frozenset[int]] = frozenset()
 
@@ -50,41 +50,13 @@ def next_move(driver: DecidedOperation, operation: OperationState, now: Now) -> 
     return move
 
 
-class WatchedNow:
-    """A moment that notes whether it was read."""
-
-    __slots__ = ("_now", "was_read")
-
-    def __init__(self, now: Now) -> None:
-        self._now = now
-        self.was_read = False
-
-    @property
-    def boot(self) -> str:
-        """The boot whose clock `up` is read on."""
-        self.was_read = True
-        return self._now.boot
-
-    @property
-    def up(self) -> int:
-        """Milliseconds on the clock of the boot."""
-        self.was_read = True
-        return self._now.up
-
-    @property
-    def wall(self) -> int:
-        """Milliseconds on the wall clock."""
-        self.was_read = True
-        return self._now.wall
-
-
 def situation_of(driver: DecidedOperation, operation: OperationState) -> Situation:
     """Everything that `decide` has to know besides the operation."""
     active, found, intent = driver.active, driver.found, operation.intent
     process, stopped = active.process, active.history.lifecycle.stopped
     settings, identity = process.settings, process.identity
     contract = driver.contract(operation)
-    gated = _gate_wanted(driver, contract)  # before `asks`, which reads its findings
+    found.gate = contract.gate is not None and _gate_wanted(driver, contract.gate)  # before `asks`, which reads it
     return Situation(  # by position, which takes a sixth of the time
         contract,  # contract
         active.claimed_up,  # claimed_up
@@ -92,14 +64,16 @@ def situation_of(driver: DecidedOperation, operation: OperationState) -> Situati
         identity.reason if identity.trust == "distrustful" else "",  # distrusted
         identity.trust == "doubtful",  # began_doubtful
         _block(driver, operation),  # blocked
-        "wanted" if gated and found.permission is None else "",  # gate
+        "wanted" if found.gate and found.permission is None else "",  # gate
         "" if process.policy is None else _policy(driver, operation, process.policy),  # policy
         found.permission is not None,  # permitted
         driver.asks(operation),  # asks
         "" if operation.released else intent.hold,  # hold
         process.pauses.get(intent.tool) or _paused(active),  # paused
         # A retry that is on record has taken its token: asked again right before its call, it needs no second one.
-        process.breakers.wait_ms(intent.tool, retry=driver.started is None and bool(operation.attempts)),  # breaker_ms
+        breakers.wait_ms(intent.tool, retry=driver.started is None and bool(operation.attempts))
+        if (breakers := process.breakers).states
+        else 0,  # breaker_ms
         process.limits.wait_ms(intent.tool, driver.id)
         if process.limits.known and found.permit is None
         else 0,  # limit_ms
@@ -135,14 +109,12 @@ def _paused(active: DecidedRun) -> str:
     return "a message" if active.history.messages is not None and active.may_correct() else ""
 
 
-def _gate_wanted(driver: DecidedOperation, contract: Contract) -> bool:
+def _gate_wanted(driver: DecidedOperation, gate: Gate) -> bool:
     """True if the contract requires an approval. The condition is judged once for the same arguments."""
-    gate, found = contract.gate, driver.found
-    if gate is None:
-        found.gate = False
-    elif found.gate is None or found.judged is not driver.operation.intent.arguments:
-        found.judged = driver.operation.intent.arguments
-        found.gate = driver.gated(gate.when)
+    found, arguments = driver.found, driver.operation.intent.arguments
+    if found.gate is None or found.judged is not arguments:
+        found.judged = arguments
+        return driver.gated(gate.when)
     return found.gate
 
 
@@ -176,6 +148,9 @@ def _block(driver: DecidedOperation, operation: OperationState) -> Block:
         return "stopped" if history.lifecycle.cancelled is None else "cancel"
     if intent.confirms and not operation.attempts and history.boundaries.called_off(driver.step) is not None:
         return "aborting"  # effects that are being released are no longer confirmed
+    block = block_of(active)
+    if not (block or history.boundaries.by_name or history.messages is not None or history.given_up):
+        return ""  # mostly
     if intent.serves or operation.released:
         return ""
     if history.boundaries.by_name:
@@ -183,7 +158,6 @@ def _block(driver: DecidedOperation, operation: OperationState) -> Block:
             return "aborting"
         if intent.hold and any(one.phase != "open" for one in around(driver.step, history.boundaries.by_name)):
             return ""
-    block = block_of(active)
     if not block and history.messages is not None:
         block = _blocked_by_message(driver, operation, history.messages)
     if block or not history.given_up:

@@ -26,7 +26,7 @@ from holdfast.model.decision.evidence import (
 )
 from holdfast.model.decision.moves import Done, Move, Park, RequestApproval, Settle, Verify, Wait
 from holdfast.model.decision.send_rules import after_ambiguity, clear_to_send, policy_ruling
-from holdfast.model.decision.situation import Now, Situation
+from holdfast.model.decision.situation import Moment, Situation
 from holdfast.model.decision.verify_rules import (
     look_for_forgotten,
     next_reading,
@@ -43,7 +43,7 @@ from holdfast.model.outcome import EXPIRED, FINAL, INTERRUPTED, RETURNED
 from holdfast.policies import milliseconds
 
 
-def decide(operation: OperationState, situation: Situation, now: Now) -> Move:
+def decide(operation: OperationState, situation: Situation, now: Moment) -> Move:
     """The next move of this operation. Pure; total; every move names its rule."""
     if operation.phase in FINAL:
         return Done("the outcome is final")

@@ -12,7 +12,7 @@ from typing import Final, Literal, TypeAlias
 
 from holdfast.model.contract import remembered_until_ms
 from holdfast.model.decision.moves import Move
-from holdfast.model.decision.situation import Now, Situation
+from holdfast.model.decision.situation import Moment, Situation
 from holdfast.model.operation import Attempt, AttemptStatus, OperationState
 from holdfast.model.outcome import Basis
 from holdfast.policies import milliseconds
@@ -32,7 +32,7 @@ class AttemptEvidence:
 
     __slots__ = ("_of", "_repeat_safety", "ambiguous", "live", "open", "rejected", "returned", "spent", "unsent")
 
-    def __init__(self, operation: OperationState, situation: Situation, now: Now) -> None:
+    def __init__(self, operation: OperationState, situation: Situation, now: Moment) -> None:
         self._of = (operation, situation, now)
         self._repeat_safety: RepeatSafety | None = None
         self.returned: Attempt | None = None
@@ -66,12 +66,12 @@ class AttemptEvidence:
         self.spent += not (excused or attempt.in_progress)
 
 
-def evidence_of(operation: OperationState, situation: Situation, now: Now) -> AttemptEvidence:
+def evidence_of(operation: OperationState, situation: Situation, now: Moment) -> AttemptEvidence:
     """Sort the attempts."""
     return AttemptEvidence(operation, situation, now)
 
 
-def _repeat_safety(operation: OperationState, situation: Situation, now: Now) -> RepeatSafety:
+def _repeat_safety(operation: OperationState, situation: Situation, now: Moment) -> RepeatSafety:
     contract = situation.contract
     if contract.effect == "read":
         return "read"
@@ -87,7 +87,7 @@ def _first_sent(operation: OperationState) -> Attempt | None:
     return next((attempt for attempt in operation.attempts if not attempt.unsent), None)
 
 
-def age_ms(operation: OperationState, now: Now) -> int:
+def age_ms(operation: OperationState, now: Moment) -> int:
     """The largest age the first attempt that may have arrived can have; 0 if there is none."""
     first = _first_sent(operation)
     if first is None:
@@ -96,7 +96,7 @@ def age_ms(operation: OperationState, now: Now) -> int:
     return age if age >= 0 else FOREVER_MS
 
 
-def natural_left_ms(operation: OperationState, situation: Situation, now: Now) -> int:
+def natural_left_ms(operation: OperationState, situation: Situation, now: Moment) -> int:
     """How much longer the effect may be repeated without a reading; zero or less: not any more."""
     natural, first = situation.contract.natural, _first_sent(operation)
     if natural is None:
@@ -105,7 +105,7 @@ def natural_left_ms(operation: OperationState, situation: Situation, now: Now) -
     return milliseconds(natural.within) - age_ms(operation, now) - doubt
 
 
-def key_left_ms(operation: OperationState, situation: Situation, now: Now) -> int:
+def key_left_ms(operation: OperationState, situation: Situation, now: Moment) -> int:
     """How much longer the key is trusted to be remembered; zero or less: it may be forgotten."""
     key = situation.contract.key
     if key is None:
@@ -117,7 +117,7 @@ def key_left_ms(operation: OperationState, situation: Situation, now: Now) -> in
     return until - max(age_ms(operation, now), situation.key_age_ms)
 
 
-def attempt_timeout_ms(operation: OperationState, situation: Situation, now: Now) -> int:
+def attempt_timeout_ms(operation: OperationState, situation: Situation, now: Moment) -> int:
     """How long the next attempt may take to send: its time limit, and no later than its key is remembered.
 
     A key that is forgotten already binds nothing: what is sent then relies on other proof.
@@ -126,7 +126,7 @@ def attempt_timeout_ms(operation: OperationState, situation: Situation, now: Now
     return min(timeout_ms, left) if left > 0 else timeout_ms
 
 
-def elapsed_ms(operation: OperationState, situation: Situation, now: Now) -> int:
+def elapsed_ms(operation: OperationState, situation: Situation, now: Moment) -> int:
     """Time used for attempts, which `Retry.elapsed` limits: the calls, and the pauses drawn between them.
 
     Neither counts for longer than it could last. So no time counts in which nothing could be attempted: between two
@@ -137,23 +137,23 @@ def elapsed_ms(operation: OperationState, situation: Situation, now: Now) -> int
     return calls + operation.pauses_until(now.boot, now.up, now.wall).attempts_ms
 
 
-def in_progress_ms(operation: OperationState, now: Now) -> int:
+def in_progress_ms(operation: OperationState, now: Moment) -> int:
     """Time waited because the system answered that it already works on our key."""
     return operation.pauses_until(now.boot, now.up, now.wall).in_progress_ms
 
 
-def _call_ms(attempt: Attempt, now: Now, unknown: int) -> int:
+def _call_ms(attempt: Attempt, now: Moment, unknown: int) -> int:
     """How long the call of this attempt took, or has taken so far; `unknown` where no one clock saw both ends."""
     boot, up = (now.boot, now.up) if attempt.end is None else (attempt.over_boot, attempt.over_up)
     return unknown if up is None or boot != attempt.boot else max(0, up - attempt.up)
 
 
-def _credited(up: int, boot: str, situation: Situation, now: Now) -> int:
+def _credited(up: int, boot: str, situation: Situation, now: Moment) -> int:
     """Time since `up` on `boot`, as far as this process may count it: on another boot only its own."""
     return max(0, now.up - (up if boot == now.boot else situation.claimed_up))
 
 
-def over_ms(attempt: Attempt, situation: Situation, now: Now) -> int | None:
+def over_ms(attempt: Attempt, situation: Situation, now: Moment) -> int | None:
     """How long the call is known to be over, as far as it may be credited; None: it may still run."""
     if attempt.over_up is None:
         return None
@@ -161,13 +161,13 @@ def over_ms(attempt: Attempt, situation: Situation, now: Now) -> int | None:
     return span if attempt.over_boot == now.boot else max(0, min(span, now.wall - attempt.over_at))
 
 
-def hung_ms(attempts: tuple[Attempt, ...], now: Now) -> int:
+def hung_ms(attempts: tuple[Attempt, ...], now: Moment) -> int:
     """How long the call that was given up first may have run on since; 0 where none can. A reboot ends every call."""
     spans = (now.up - one.given_up for one in attempts if one.end and one.over_up is None and one.over_boot == now.boot)
     return max(spans, default=0)
 
 
-def landing_ms(attempts: tuple[Attempt, ...], window_ms: int, situation: Situation, now: Now) -> int | None:
+def landing_ms(attempts: tuple[Attempt, ...], window_ms: int, situation: Situation, now: Moment) -> int | None:
     """Milliseconds until none of these attempts can land any more; 0: now; None: a call may still run."""
     left = 0
     for attempt in attempts:
@@ -178,7 +178,7 @@ def landing_ms(attempts: tuple[Attempt, ...], window_ms: int, situation: Situati
     return left
 
 
-def quiet_ms(operation: OperationState, situation: Situation, now: Now) -> int | None:
+def quiet_ms(operation: OperationState, situation: Situation, now: Moment) -> int | None:
     """How long every call that may have landed is known to be over; None while one may still run.
 
     Without any such call it is the time since this process took the run.
@@ -194,7 +194,7 @@ def quiet_ms(operation: OperationState, situation: Situation, now: Now) -> int |
     return min(spans, default=max(0, now.up - situation.claimed_up))
 
 
-def until_believable_ms(operation: OperationState, situation: Situation, now: Now) -> int | None:
+def until_believable_ms(operation: OperationState, situation: Situation, now: Moment) -> int | None:
     """Milliseconds until an absence may be believed; 0: now; None: not known, or never.
 
     What is promised for later may land until then, however short the window after it is.
@@ -206,19 +206,19 @@ def until_believable_ms(operation: OperationState, situation: Situation, now: No
     return None if settle is None or quiet is None else max(0, settle - quiet)
 
 
-def checking_ms(operation: OperationState, situation: Situation, now: Now) -> int:
+def checking_ms(operation: OperationState, situation: Situation, now: Moment) -> int:
     """How long the world has been read back since the last attempt."""
     return _credited(operation.verification.checked_up, operation.verification.checked_boot, situation, now)
 
 
-def answer_left_ms(operation: OperationState, now: Now) -> int:
+def answer_left_ms(operation: OperationState, now: Moment) -> int:
     """How long a deferred answer may still take; 0 when its time is over."""
     attempt = operation.attempts[-1]
     assert attempt.over_up is not None, "a deferral says when its answer is due"
     return max(0, attempt.over_up - now.up if attempt.over_boot == now.boot else attempt.over_at - now.wall)
 
 
-def wait_left_ms(operation: OperationState, situation: Situation, now: Now) -> int:
+def wait_left_ms(operation: OperationState, situation: Situation, now: Moment) -> int:
     """The rest of the recorded pause; 0 when there is none or it is over.
 
     On another boot the wall clock may end it early, and waiting here ends it whatever that clock says.
@@ -242,7 +242,7 @@ class Case:
 
     __slots__ = ("contract", "evidence", "now", "operation", "situation")
 
-    def __init__(self, operation: OperationState, situation: Situation, now: Now) -> None:
+    def __init__(self, operation: OperationState, situation: Situation, now: Moment) -> None:
         self.operation = operation
         self.situation = situation
         self.contract = situation.contract

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -19,6 +19,34 @@ class Now(msgspec.Struct, frozen=True, gc=False):
     boot: str
     up: int
     wall: int
+
+
+class WatchedNow(msgspec.Struct, gc=False):
+    """A moment that notes whether a clock of it was read."""
+
+    now: Now
+    was_read: bool = False
+
+    @property
+    def boot(self) -> str:
+        """The boot whose clock `up` is read on."""
+        self.was_read = True
+        return self.now.boot
+
+    @property
+    def up(self) -> int:
+        """Milliseconds on the clock of the boot."""
+        self.was_read = True
+        return self.now.up
+
+    @property
+    def wall(self) -> int:
+        """Milliseconds on the wall clock."""
+        self.was_read = True
+        return self.now.wall
+
+
+Moment: TypeAlias = Now | WatchedNow
 
 
 class OtherEffect(msgspec.Struct, frozen=True, gc=False):
