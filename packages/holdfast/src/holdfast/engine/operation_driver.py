@@ -36,6 +36,14 @@ if TYPE_CHECKING:
 PLAIN_TYPES: Final = frozenset({str, int, bool, float, bytes, type(None)})
 
 
+class Decided(msgspec.Struct, frozen=True, gc=False):
+    """A question and the answer of `decide`."""
+
+    operation: OperationState
+    situation: Situation
+    move: Move
+
+
 class Findings(msgspec.Struct):
     """Unrecorded facts about an operation that this process found out; after a crash they are found out again."""
 
@@ -54,7 +62,7 @@ class Findings(msgspec.Struct):
     key_age_ms: int = 0
     waiting_since: int | None = None  # when it first looked for effects of others
     permit: Permit | None = None  # the permit of its attempt, where the tool has a limit
-    decided: tuple[OperationState, Situation, Move] | None = None  # the last question, if its answer needs no clock
+    decided: Decided | None = None  # the last question, if its answer needed no clock
     hung: str = ""  # the process whose call was given up and may still run, in words; empty: no process is known
 
 

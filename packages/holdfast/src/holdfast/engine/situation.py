@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from holdfast.engine.operation_driver import Decided
 from holdfast.model.decision.decide import decide
 from holdfast.model.decision.moves import Move
 from holdfast.model.decision.situation import Block, Now, Situation, SpentBudget, WatchedNow
@@ -42,11 +43,11 @@ def next_move(driver: DecidedOperation, operation: OperationState, now: Now) -> 
     clocks: right before a call that is mostly so.
     """
     found, situation = driver.found, situation_of(driver, operation)
-    if (last := found.decided) is not None and last[0] is operation and last[1] == situation:
-        return last[2]
+    if (last := found.decided) is not None and last.operation is operation and last.situation == situation:
+        return last.move
     watched = WatchedNow(now)
     move = decide(operation, situation, watched)
-    found.decided = None if watched.was_read else (operation, situation, move)
+    found.decided = None if watched.was_read else Decided(operation, situation, move)
     return move
 
 
