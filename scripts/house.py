@@ -283,8 +283,8 @@ MEASURES: Final = (
     # (15), for readers (30), and for the names of tools that are misspelled (15).
     # From 56,880 for searching the records of an open journal: in the port, both journals and simulated
     # worlds (25), and what journals have to find (20); from 56,925 for silent failures in the inbox and a worker's
-    # rounds of monitors (35).
-    Measure("lines of Python that `pip install holdfast` brings", 56_960, 42_000, lambda: lines(runtime())),
+    # rounds of monitors (35); from 56,960 for the answer of `decide` that is kept (45).
+    Measure("lines of Python that `pip install holdfast` brings", 57_010, 42_000, lambda: lines(runtime())),
     Measure("files of them", 298, 240, lambda: len(runtime())),
     # Raised from 1,600 for the checks of what a model returns and of what a caller passes, for names of calls that are
     # unique within an answer, and for the errors' next steps; from 1,710 for the tokens of summaries; from
