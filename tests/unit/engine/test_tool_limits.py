@@ -1,10 +1,14 @@
 """Limits of tools: at once, by a rate, and after a `Retry-After`, over all processes on one journal."""
 
 import asyncio
+import contextlib
 import itertools
 from datetime import timedelta
 
+import pytest
+
 from holdfast import Key, NotSent, Run, agent, tool
+from holdfast.errors import JournalUnavailable
 from holdfast.journal.port import Permit, PermitRequest, Worker
 from holdfast.model import records as r
 from holdfast.policies import Retry
@@ -234,3 +238,91 @@ async def test_what_waits_is_planned_and_says_for_what(lab: Lab):
         assert [one.waits_for for one in lab.of("r-bob", r.OperationPlanned)] == ["the limit of charge"]
         assert 3_590_000 < line.due_ms - lab.clock.wall_ms() <= 3_600_000
         del waiting
+
+
+@virtual
+async def test_a_call_whose_caller_was_cancelled_keeps_its_slot_until_it_ends(lab: Lab):
+    service = Service(lab, 10)
+
+    @tool(idempotency=Key.forever())
+    async def charge(name: str) -> str:
+        return await service.call(name)
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> str:
+        if name == "hasty":
+            await asyncio.wait_for(charge(name), 1)
+        return await charge(name)
+
+    async with lab.app(desk) as app:
+        await limit(app, at_once=1)
+        app.start(desk, "hasty")
+        await lab.pass_time(seconds=0.5)
+        assert await app.run(desk, "ann") == "charged ann"
+        assert service.most == 1
+        assert service.began[1] >= 10
+
+
+@pytest.mark.parametrize("moment", [f"{number / 20}" for number in range(12)])
+@virtual
+async def test_a_caller_that_is_cancelled_at_any_moment_leaves_neither_a_permit_nor_a_call_above_the_limit(
+    lab: Lab, moment: str
+):
+    lab.lag_s = 0.1  # the permit, the attempt, the call and its end each take a while
+    service = Service(lab, 0.1)
+
+    @tool(idempotency=Key.forever())
+    async def charge(name: str) -> str:
+        return await service.call(name)
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> str:
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(charge(name), float(moment))
+        return await charge(f"{name} again")
+
+    async with lab.app(desk) as app:
+        await limit(app, at_once=1)
+        running = [app.start(desk, f"{number}") for number in range(3)]
+        assert [await one.result() for one in running] == [f"charged {number} again" for number in range(3)]
+        assert service.most == 1
+        await lab.pass_time(seconds=5)
+        assert [use.permits for use in await lab.journal.permits()] == [()]
+
+
+@virtual
+async def test_an_app_that_closes_keeps_the_permits_of_calls_that_run_on(lab: Lab):
+    service = Service(lab, 100)
+    desk = charging(service)
+    async with lab.app(desk, grace_ms=1_000) as app:
+        await limit(app, at_once=2)
+        for name in ("ann", "bob", "cid"):
+            app.start(desk, name)
+        await lab.pass_time(seconds=99.5)
+        service.seconds = 10**6
+        await lab.pass_time(seconds=1)
+    held = [one.operation for use in await lab.journal.permits() for one in use.permits]
+    assert held == ["r-cid/charge#1"]
+    lab.journal.kill(lab.processes[-1].worker)
+    assert [use.permits for use in await lab.journal.permits()] == [()]
+
+
+@virtual
+async def test_a_permit_that_could_not_be_released_is_released_later(lab: Lab):
+    service = Service(lab)
+    desk = charging(service)
+    async with lab.app(desk) as app:
+        await limit(app, at_once=1)
+        release = lab.journal.release
+        failures = [JournalUnavailable("the disk is full")] * 3
+
+        async def failing(permit: Permit) -> None:
+            if failures:
+                raise failures.pop()
+            await release(permit)
+
+        lab.journal.release = failing
+        await app.run(desk, "ann")
+        assert await app.run(desk, "bob") == "charged bob"
+        await lab.pass_time(seconds=10)
+        assert [use.permits for use in await lab.journal.permits()] == [()]

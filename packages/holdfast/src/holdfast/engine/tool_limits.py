@@ -11,6 +11,8 @@ import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+import msgspec
+
 from holdfast.errors import JournalUnavailable, LimitsChanged
 from holdfast.journal.port import Permit, PermitRequest
 from holdfast.queues.tool_limits import opens_in_ms
@@ -41,19 +43,38 @@ class LimitsInForce(Protocol):
         ...
 
 
+class _Waiter(msgspec.Struct, eq=False):
+    """One operation that waits. `until_ms` is when it looks again; `called`: it was woken, and is about to ask."""
+
+    wake: Callable[[], None]
+    until_ms: int
+    called: bool = False
+
+
 class _Queue:
-    """The waiters of one tool here, in order, each with its way to be woken and when it looks again."""
+    """The waiters of one tool here, in order."""
 
     def __init__(self) -> None:
         self.opens_ms = 0  # by its rate, or by its service
         self.full_ms = 0  # until when its slots are believed to be taken
-        self.waiting: Final[dict[str, tuple[Callable[[], None], int]]] = {}
+        self.waiting: Final[dict[str, _Waiter]] = {}
 
     def ahead(self, operation: str, now: int) -> int:
-        """How many waiters are in front of this operation."""
-        for name in [name for name, (_, until) in self.waiting.items() if until + _SLACK_MS < now]:
+        """How many waiters are in front of this operation; 0 for one that was called."""
+        for name in [name for name, one in self.waiting.items() if one.until_ms + _SLACK_MS < now]:
             del self.waiting[name]
-        return list(self.waiting).index(operation) if operation in self.waiting else len(self.waiting)
+        mine = self.waiting.get(operation)
+        if mine is None:
+            return len(self.waiting)
+        return 0 if mine.called else list(self.waiting).index(operation)
+
+    def call_next(self) -> None:
+        """Wake the first waiter that was not called yet."""
+        for one in self.waiting.values():
+            if not one.called:
+                one.called = True
+                one.wake()
+                return
 
 
 class Tasks(Protocol):
@@ -110,7 +131,7 @@ class ToolLimits:
     def waits(self, tool: str, operation: str, ms: int, wake: Callable[[], None]) -> None:
         """Note that this operation waits, and how to wake it. It keeps its place where it has one."""
         queue = self.known.setdefault(tool, _Queue())
-        queue.waiting[operation] = wake, self._journal.now().ms + ms
+        queue.waiting[operation] = _Waiter(wake, self._journal.now().ms + ms)
 
     async def take(self, tool: str, operation: str) -> Permit | None:
         """A permit for one call of this tool; None: it has to wait, and `wait_ms` says for how long."""
@@ -156,11 +177,10 @@ class ToolLimits:
         queue = self.known.get(tool)
         if queue is None or max(queue.opens_ms, queue.full_ms) > self._journal.now().ms:
             return
-        if not queue.waiting:
+        if queue.waiting:
+            queue.call_next()
+        else:
             del self.known[tool]
-            return
-        wake, _ = next(iter(queue.waiting.values()))
-        wake()
 
     def release(self, permit: Permit, call: asyncio.Future[Any] | None = None) -> None:
         """Release a permit when this call has ended; without one at once."""
@@ -184,11 +204,12 @@ class ToolLimits:
         self._outside.copy().run(tasks.background, work(), "holdfast-permit")
 
     async def _forget(self, permit: Permit) -> None:
-        await self._journal.release(permit)
-        self._held.pop(permit, None)
+        # The next one is woken first. Its request follows the release into the journal, mostly in the same commit.
         if (queue := self.known.get(permit.tool)) is not None:
             queue.full_ms = 0
         self._wake_next(permit.tool)
+        await self._journal.release(permit)
+        self._held.pop(permit, None)
 
     async def release_rest(self) -> None:
         """Release what this process still holds, except for calls that run on after it is closed."""
