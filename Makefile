@@ -4,7 +4,7 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo test check e2e hosts bench bench-hosts bench-queues scale instructions soak-live examples sim differential mutants soak mutation year house docs fmt audit sbom lock
+.PHONY: help demo test check e2e hosts bench bench-hosts bench-queues scale instructions soak-live examples sim differential mutants nights soak mutation year house docs fmt audit sbom lock
 
 IN := @sh scripts/python scripts/environment.py
 
@@ -69,6 +69,9 @@ sim: ## simulate SEEDS=2000 seeds and check every invariant, or tell the story o
 
 differential: ## simulate SEEDS=2000 seeds with the fast path and without it, and compare; or show SEED=42
 	$(IN) dev python -m simulator differential $(if $(SEED),$(SEED),--seeds $(or $(SEEDS),2000)) $(ARGS)
+
+nights: ## draw 100 bad nights of 5,000 runs and print what the monitors find of them, as a page (40 minutes)
+	$(IN) dev python -m examples.night $(ARGS)
 
 mutants: ## plant bugs in the product and let the simulator find each; fails on a miss (20 minutes)
 	$(IN) dev python -m simulator.mutations.planting $(ARGS)

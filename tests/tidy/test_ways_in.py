@@ -11,6 +11,7 @@ from tests.tidy.tree import ROOT
 TARGETS = {
     "help",
     "demo",
+    "nights",
     "test",
     "e2e",
     "hosts",

@@ -266,7 +266,7 @@ async def _of_now(reader: JournalReader, now_ms: int, settings: MonitorSettings)
     """The findings of the rules over the present."""
     return [
         *without_progress([one async for one in _driven_now(reader, now_ms)], settings),
-        *late_schedules([one async for one in _missed(reader, now_ms)], now_ms, settings),
+        *late_schedules([one async for one in _missed(reader, now_ms - settings.late_ms - 1)], now_ms, settings),
         *aged_queues([one async for one in _waiting(reader)], now_ms, settings),
         *undriven([one async for one in _due(reader)], now_ms, settings),
     ]
@@ -287,14 +287,14 @@ async def _driven_now(reader: JournalReader, now_ms: int) -> AsyncIterator[Silen
             yield Silence(row.agent, row.run, newest[-1].at, now_ms, type(newest[-1]).__name__.removesuffix("Record"))
 
 
-async def _missed(reader: JournalReader, now_ms: int) -> AsyncIterator[MissedFiring]:
-    """The schedules whose last moment has not fired."""
+async def _missed(reader: JournalReader, until_ms: int) -> AsyncIterator[MissedFiring]:
+    """The schedules whose last moment up to that wall clock has not fired."""
     for name, known in (await read_schedules(reader.journal)).schedules.items():
         if known.paused:
             continue
         fired = await reader.journal.fired(name)
         after = known.since_ms if fired is None else max(known.since_ms, fired.moment_ms)
-        missed = last_moment(known.schedule, after, now_ms)
+        missed = last_moment(known.schedule, after, until_ms)
         if missed is not None:
             yield MissedFiring(name, known.schedule.agent, missed)
 
