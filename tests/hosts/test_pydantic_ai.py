@@ -1,6 +1,7 @@
 """The adapter of Pydantic AI, against the library itself."""
 
 import asyncio
+import contextlib
 import json
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from pydantic_ai import (
     DeferredToolRequests,
     DeferredToolResults,
     ExternalToolset,
+    FunctionToolset,
     ModelRetry,
     RunContext,
     Tool,
@@ -32,6 +34,7 @@ from pydantic_ai.messages import (
     ToolReturnPart,
 )
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
+from pydantic_ai.toolsets import DynamicToolset
 from pydantic_ai.usage import RequestUsage, UsageLimits
 
 from holdfast import Ambiguous, Holdfast, Rejected, Run, RunSuspended, agent, tool
@@ -369,6 +372,44 @@ def test_limits_of_the_host_and_a_second_engine_work_as_without(tmp_path: Path):
     assert asyncio.run(main()) == "limited"
     with pytest.raises(UserError, match="durable execution engine"):
         Agent(Script().model, capabilities=[HoldfastDurability(), HoldfastDurability()])
+
+
+@pytest.mark.parametrize("given", ["to the agent", "by the decorator", "to the run"])
+def test_toolsets_are_recorded_or_refused(tmp_path: Path, given: str):
+    sent: list[int] = []
+
+    def pay(cents: int) -> str:
+        sent.append(cents)
+        return f"paid {cents}"
+
+    def toolset(_: Any) -> FunctionToolset[None]:
+        return FunctionToolset([pay], id="payments")
+
+    toolsets = [DynamicToolset(toolset, id="desk")] if given == "to the agent" else []
+    model = Script([("pay", {"cents": 5})]).model
+    payer = Agent(model, name="desk", toolsets=toolsets, capabilities=[HoldfastDurability()])
+    if given == "by the decorator":
+        payer.toolset(toolset)
+
+    @agent
+    async def desk(run: Run, task: str) -> str:
+        late = [toolset(None)] if given == "to the run" else []
+        with (
+            contextlib.nullcontext()
+            if given == "to the agent"
+            else pytest.raises(UserError, match="cannot be added at runtime")
+        ):
+            return (await payer.run(task, toolsets=late)).output
+        return "refused"
+
+    async def main() -> str:
+        async with Holdfast(tmp_path / "desk.db", agents=[desk]) as app:
+            said = await app.run(desk, "go", run_id="r1")
+            steps = list((await app.service.history("r1")).operations)
+            assert len(steps) == len(sent), steps
+            return said
+
+    assert [asyncio.run(main()), sent] == (["paid 5", [5]] if given == "to the agent" else ["refused", []])
 
 
 def test_outside_a_run_the_agent_works_as_without(tmp_path: Path):

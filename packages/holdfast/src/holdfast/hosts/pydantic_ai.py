@@ -80,6 +80,8 @@ class HoldfastDurability(BaseDurabilityCapability[Deps]):
         durable_unit_noun="step",
         durable_container_noun="run",
         codec=JSON_CODEC,
+        # Toolsets that are added after the agent was made are not wrapped: their calls would be in no record.
+        unsupported_runtime_toolset_kinds=frozenset({"function", "mcp", "dynamic"}),
         toolset_lifecycles={"function": "enter-always", "mcp": "enter-in-durable-unit", "dynamic": "enter-never"},
     )
 
