@@ -38,7 +38,13 @@ from tests.hosts.script import Call, Script
 QUIET = RunConfig(tracing_disabled=True)
 STATES: list[Any] = []
 """The state that another process stored, if this one continues it."""
-OTHERWISE = {"an agent behind a handoff object", "a model of the run", "durable twice", "a session on disk"}
+OTHERWISE = {
+    "an agent behind a handoff object",
+    "a model of the run",
+    "durable twice",
+    "a late tool",
+    "a session on disk",
+}
 
 
 class Scripted(Model):
@@ -110,6 +116,9 @@ async def converse_otherwise(task: str) -> str:
             settings["run_config"] = RunConfig(tracing_disabled=True, model=Following(Script([FIVE])))
         case "durable twice":
             desk = durable(desk)
+        case "a late tool":
+            desk = durable(Agent(name="desk", model=Following(Script([FIVE]))))
+            desk.tools.append(pay)
         case "a session on disk":
             settings["session"] = SQLiteSession("s1", DIRECTORY / "sessions.db")
     return str((await Runner.run(durable(desk), task, **settings)).final_output)
@@ -155,6 +164,8 @@ async def otherwise() -> None:
             assert [asked, SENT] == [['{"assistant": "desk"}; paid 5'] * 2, ["5"]], (asked, SENT)
         case "a model of the run":
             await refused("RunConfig(model=...) replaces the model")
+        case "a late tool":
+            await refused("got the tool pay after durable(agent)")
         case "durable twice":
             assert 'may pay {"cents":5} be sent?' in await run(approve)
             assert [await run(), SENT] == ["paid 5", ["5"]]

@@ -11,7 +11,7 @@ CASES = [
     "approval", "an exception is no success", "arguments that do not fit", "a stream", "outside a run",
     "servers and local tools", "tools of holdfast, and a handoff", "an id that cannot name a step", "a stream with such an id",
     "clauses of no tool", "approval outside a run", "a stored state",
-    "explored", "an agent behind a handoff object", "a model of the run", "durable twice", "a session on disk",
+    "explored", "an agent behind a handoff object", "a model of the run", "durable twice", "a late tool", "a session on disk",
     "what was used",
 ]  # fmt: skip
 

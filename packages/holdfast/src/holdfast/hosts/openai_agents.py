@@ -110,10 +110,12 @@ class _Durable:
     def _tool(self, one: Any) -> Any:
         if isinstance(one, Tool):
             (described,) = ToolBox({one.name: one}).schemas()
-            return FunctionTool(
+            made = FunctionTool(
                 name=one.name, description=described["description"], params_json_schema=described["parameters"],
                 on_invoke_tool=functools.partial(_call_declared, one), strict_json_schema=False,
             )  # fmt: skip
+            made.__class__ = mixed(_AskedInRun, FunctionTool)
+            return made
         if type(one).__name__ in _LOCAL:
             raise UsageError(
                 f"{type(one).__name__} acts on this machine, and its calls cannot be recorded",
@@ -157,7 +159,7 @@ class _Durable:
 
 
 class _AskedInRun:
-    """Lets the host ask for its approvals outside a run. In a run the gate of the operation asks."""
+    """A recorded tool. The host asks for its approvals outside a run. In a run the gate of the operation asks."""
 
     @property
     def needs_approval(self) -> Any:
@@ -190,6 +192,18 @@ async def _call_declared(tool: AnyTool, context: Any, sent: str) -> Any:
         _check_model(context)
         outcome = await hosted.call_checked(context.tool_call_id, tool, sent)
     return outcome.value if has_own_result(outcome) else outcome.as_text()
+
+
+def _check_tools(tools: list[Any]) -> None:
+    """Raise `UsageError` for a tool that came after `durable(agent)`: no record would hold its calls."""
+    acts = (one for one in tools if isinstance(one, FunctionTool) or type(one).__name__ in _LOCAL)
+    late = [one.name for one in acts if not isinstance(one, _AskedInRun)]
+    if late:
+        raise UsageError(
+            f"the agent got the tool {late[0]} after durable(agent), so its calls are not recorded",
+            known="nothing was sent for this turn",
+            next_step="call durable(agent) when the agent has all its tools",
+        )
 
 
 def _check_model(context: Any) -> None:
@@ -248,6 +262,7 @@ class _DurableModel(Model):  # type: ignore[misc]  # the checkers do not know th
         name = hosted.begin("turn")
         seen = _seen(args, kwargs)
         with hosted.stopping():
+            _check_tools(_QUESTION.bind(None, *args, **kwargs).arguments["tools"])
             stored = await self._turn(hosted, name, seen, model)
         before = [one["call_id"] for one in seen["input"] if isinstance(one, dict) and "call_id" in one]
         name_calls(name, [one for one in stored["output"] if one["type"] == "function_call"], "call_id", before=before)
