@@ -243,6 +243,7 @@ NEXT: Final[dict[str, str]] = {
     "Deferred": "Raise it in a tool where the system answers later. `holdfast pending` lists what is awaited.",
     "DecisionFailed": "Catch it to ask another model. Where it stopped the run: `holdfast resume RUN` asks again.",
     "BudgetExceeded": "Catch it to end with what is there, or raise it: `holdfast budget RUN --raise tokens=9000`.",
+    "BudgetSpent": "Nothing: the run waits for the next day or a higher limit, or its agent gets `BudgetExceeded`.",
     "OperationFailed": "Nothing landed. Go another way, or let it stop the run: `holdfast why OPERATION`.",
     "Rejected": "Raise it in a tool, catch it in an agent. A fallback is safe: nothing landed.",
     "OutcomePending": "`run.wait_pending(error.outcome)` waits for it. `tool.options(again=REASON)` sends on purpose.",

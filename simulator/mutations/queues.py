@@ -152,7 +152,7 @@ QUEUE_BUGS: Final = (
     Mutant(
         "old limits hold",
         "limits that were replaced give slots and store runs",
-        "holdfast.journal.sqlite.queues:check_newest",
+        "holdfast.journal.sqlite.ledger:check_limits",
         always(None),
         queued=True,
     ),

@@ -82,3 +82,32 @@ def test_only_a_limit_that_the_run_has_is_raised(desk: Desk):
         refused = desk("budget", "ann", "--raise", amounts)
         assert (refused.returncode, says in refused.stderr) == (2, True), refused.stderr
     assert desk("budget", "nope").returncode == 2
+
+
+def test_shared_budgets_are_listed_with_the_runs_that_wait(desk: Desk, tmp_path: Path):
+    limits = tmp_path / "queues.yaml"
+    limits.write_text(
+        "budgets:\n  support: {agent: desk, tokens: 50000, zone: Europe/Berlin}\n  x: {agent: des, tokens: 1}"
+    )
+    (tmp_path / "pyproject.toml").write_text(f'[tool.holdfast]\nqueues = "{limits}"\n')
+
+    def call(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "holdfast", *arguments, "--journal", desk.journal]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path)
+
+    assert call("run", desk.target, '"ann"', "--budget", "effects=1").returncode == 3
+    report = json.loads(call("budget", "--json").stdout)["budgets"]
+    assert [(one["budget"], one["agent"], one["zone"], one["waiting"]) for one in report] == [
+        ("support", "desk", "Europe/Berlin", 1),
+        ("x", "des", "UTC", 0),
+    ]
+    assert report[0]["limits"][0] == {"limit": "tokens", "most": 50_000, "used": 84_000, "reserved": 0, "over": 34_000}
+    shown = call("budget")
+    assert "support  agent desk; " in shown.stdout
+    assert "1 run waiting" in shown.stdout
+    assert "the limit of agent des concerns no run" in shown.stderr
+    refused = call("budget", "--raise", "tokens=1")
+    assert (refused.returncode, "--raise needs a run" in refused.stderr) == (2, True)
+    limits.write_text("budgets:\n  support: {agent: desk, tokens: 500000}\n")
+    assert call("worker", desk.target, "--once").returncode == 0
+    assert "completed" in call("ps").stdout

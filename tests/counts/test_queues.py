@@ -10,7 +10,7 @@ import pytest
 
 from holdfast import Holdfast, Run, agent
 from holdfast.journal.port import TakeRequest
-from holdfast.journal.sqlite import queues
+from holdfast.journal.sqlite import ledger, queues
 from holdfast.queues.limits import DeclaredLimits, QueueLimits
 
 FEW, MANY = 40, 2_000
@@ -66,7 +66,7 @@ LOOKS = {
     "begun, in a paused queue": (queues.BEGUN, ("mail", 2**52, "mail", 2**52)),
     "slots": (queues.SLOTS, ()),
     "holders": (queues.HOLDERS, ("mail", "k1")),
-    "limits": (queues.NEWEST_LIMITS, ("queues",)),
+    "limits": (ledger.NEWEST, ("queues",)),
     "served": (queues.SERVED, ("mail", "t1")),
     "oldest": (queues.OLDEST, LANE),
     "depth": ("select waiting from queue where name = ?", ("mail",)),

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from holdfast.journal.record_codec import decode, encode
 from holdfast.model import records as r
-from holdfast.model.run_budget import BudgetState
+from holdfast.model.run_budget import BudgetState, reservation
 from holdfast.model.run_history import RunHistory
 from holdfast.model.usage import Usage
 from holdfast.policies import RunBudget
@@ -50,7 +50,7 @@ class Witness:
         if self.budget.refusal(step, before):
             return
         self.end(step, before, record=False)
-        reserved, self.since = self.budget.reservation(question), 0
+        reserved, self.since = reservation(self.budget.largest, question), 0
         self.add(r.DecisionStarted(step=step, function="ask", before=before, reserved=reserved))
         self.flying[step] = reserved
 

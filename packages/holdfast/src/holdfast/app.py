@@ -41,6 +41,7 @@ from holdfast.engine.housekeeping import Loop
 from holdfast.engine.recovery import Recovery
 from holdfast.engine.run_driver import Conclusion, drive_run
 from holdfast.engine.settings import Settings
+from holdfast.engine.shared_budgets import wake_waiting
 from holdfast.engine.tool_protocol import Input
 from holdfast.errors import (
     HoldfastError,
@@ -205,6 +206,7 @@ class Holdfast:
                 strange = await strange_agents(engine.journal, self._declared.limits, self.agents)
                 for remark in [*strange, *misspelled_tools(self._declared.limits, self.tools)]:
                     LOG.warning("queues: %s", remark)
+            await wake_waiting(engine)
             if self._declared.schedules is not None:
                 await declare_schedules(engine, self._declared.schedules, self.agents)
             if self.judge is not None:

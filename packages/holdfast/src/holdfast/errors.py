@@ -8,6 +8,7 @@ from holdfast.model.errors import (
     Ambiguous,
     AmbiguousStep,
     ArgumentError,
+    BudgetSpent,
     ChainBroken,
     ClaimUnproven,
     ContractError,
@@ -132,6 +133,7 @@ __all__ = [  # noqa: RUF022  # in the order of the reference, which takes its se
     "Unreadable",
     "LeaseLost",
     "LedgerTaken",
+    "BudgetSpent",
     "LimitsChanged",
     "RecordRefused",
     # --- signals that user code must not swallow -----------------------------------------------------------

@@ -24,6 +24,7 @@ from holdfast.engine.exceptions.call_end import describe, storable
 from holdfast.engine.exceptions.classify import classify
 from holdfast.engine.exceptions.http import retry_after, status_code
 from holdfast.engine.sealing import refuse, replay_timeout, sealing
+from holdfast.engine.shared_budgets import budgets_of, reserve
 from holdfast.engine.suspension import Ending, Pause
 from holdfast.engine.transactions import may_begin
 from holdfast.errors import (
@@ -38,6 +39,7 @@ from holdfast.errors import (
 from holdfast.model import records as r
 from holdfast.model.canonical.encode import digest
 from holdfast.model.outcome import EXCEEDED, Outcome
+from holdfast.model.run_budget import reservation
 from holdfast.model.usage import Usage, finite, usage_of
 from holdfast.model.values import codec_for, json_form
 from holdfast.policies import DECISION_RETRY, Retry, milliseconds
@@ -175,7 +177,7 @@ async def _begun(scope: Scope, question: ModelQuestion, patience: RetryBudget) -
     a person to raise the limit.
     """
     active, step = scope.active, question.step
-    budget, reserved = active.history.budget, 0
+    budget, shared, reserved = active.history.budget, budgets_of(active), 0
     if budget is not None:
         while why := budget.refusal(step, patience.usage):
             if budget.limits.then == "stop":
@@ -183,11 +185,19 @@ async def _begun(scope: Scope, question: ModelQuestion, patience: RetryBudget) -
                 return False
             watchers = active.waiters.watchers.setdefault(BUDGET, [])
             await active.waiters.wait(scope, watchers, Pause("budget", step, asks=f"{active.run}/{step}: {why}"))
-        reserved = budget.reservation(len(question.seen))
+    if budget is not None or shared:
+        seen_before = (active.history.budget, active.history.shared)
+        largest = max((one.largest for one in seen_before if one is not None), default=0)
+        reserved = reservation(largest, len(question.seen))
     started = r.DecisionStarted(
         step=step, function=question.name, number=patience.tries, before=patience.usage, reserved=reserved,
         **active.log.stamp(),
     )  # fmt: skip
+    if shared:
+        if why := await reserve(scope, started):
+            patience.why, patience.code = why, EXCEEDED
+            return False
+        return True
     active.log.buffer(started)
     if budget is not None and budget.limits_models:
         await active.log.flush()

@@ -1,4 +1,4 @@
-"""`holdfast budget`: what a run may use, what it has used, and raising its limits."""
+"""`holdfast budget`: what a run may use and has used, raising its limits, and the budgets that runs share."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import click
 import msgspec
 
 from holdfast.cli.common import CommandCall, by_option, command
+from holdfast.cli.shared_budgets import budget_cells, show_shared
 from holdfast.control.budgets import BudgetLine, budget_lines, written_amounts, written_budget
+from holdfast.errors import UsageError
 from holdfast.inspect.text import count, safe
 from holdfast.model.run_budget import words_of
 
@@ -33,13 +35,15 @@ class BudgetReport(msgspec.Struct, frozen=True):
 @command(
     "budget",
     examples=(
+        "holdfast budget",
+        "holdfast budget --json | jq '.budgets[] | select(.waiting > 0)'",
         "holdfast budget ticket-17",
         "holdfast budget ticket-17 --raise tokens=20000",
         "holdfast budget ticket-17 --raise tokens=20000,effects=1 --why 'a long case'",
         "holdfast budget ticket-17 --json | jq '.limits[] | select(.over > 0)'",
     ),
 )
-@click.argument("run")
+@click.argument("run", default="")
 @click.option(
     "--raise", "amounts", metavar="LIMIT=AMOUNT,...", help="Raise these limits: tokens, model_calls, effects."
 )
@@ -48,10 +52,22 @@ class BudgetReport(msgspec.Struct, frozen=True):
 def budget(call: CommandCall, run: str, amounts: str | None, why: str, by: str) -> Coroutine[Any, Any, None] | None:
     """Show what RUN may use and what it has used, or raise its limits.
 
+    Without RUN it shows the budgets that runs share, as queues.yaml declares them:
+    what is used and reserved of each today, and how many runs wait for it.
+
     A model call reserves what it may use before it is sent. What a lost call used is
     not known, so its reservation counts as used. A run that its budget has stopped
     continues once the limit is raised.
     """
+    if not run:
+        if amounts is not None:
+            raise UsageError(
+                "--raise needs a run; the limits of shared budgets are declared",
+                known="nothing was changed",
+                next_step="holdfast budget RUN --raise LIMIT=AMOUNT, or a higher limit under budgets in queues.yaml",
+            )
+        show_shared(call)
+        return None
     if amounts is not None:
         return _raise(call, run, written_amounts(amounts), by=by, why=why)
     _show(call, call.read(_history(call, run)))
@@ -78,11 +94,12 @@ def _show(call: CommandCall, history: RunHistory) -> None:
         screen.document(found)
         return
     if not found.limits:
-        screen.line(safe(f"{found.run} has no budget: nothing limits it."))
+        screen.line(safe(f"{found.run} has no budget of its own."))
+        screen.next("holdfast budget lists the budgets that runs share")
         return
     at_limit = "the run stops, and a person is asked" if found.then == "ask" else "the agent gets BudgetExceeded"
     screen.line((safe(found.run), "bold"), f" {found.status}; at a limit {at_limit}")
-    screen.columns([*map(_cells, found.limits)])
+    screen.columns([*map(budget_cells, found.limits)])
     if found.unknown:
         screen.line(f"{count(found.unknown, 'call')} did not state the usage: the reservation counts as used.")
     for line in found.limits:
@@ -103,18 +120,6 @@ def _report(history: RunHistory) -> BudgetReport:
     if lifecycle.status == "running":
         step = f"a worker continues it, or: holdfast resume {run}"
     return BudgetReport(run, lifecycle.status, state.limits.then, budget_lines(state), state.unknown, stopped, step)
-
-
-def _cells(line: BudgetLine) -> tuple[str, ...]:
-    mark = "failed" if line.over else "asks" if line.used == line.most else "ok"
-    reserved = f"{line.reserved:,} reserved" if line.reserved else ""
-    return (
-        mark,
-        words_of(line.limit),
-        f"{line.used:,} used",
-        reserved,
-        "no limit" if line.most is None else f"limit {line.most:,}",
-    )
 
 
 def budget_option(function: Callable[..., Any]) -> Callable[..., Any]:

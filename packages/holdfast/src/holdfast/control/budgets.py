@@ -22,9 +22,9 @@ _FINAL: Final = frozenset({"completed", "undone"})
 
 
 class BudgetLine(msgspec.Struct, frozen=True):
-    """One limit of a run. `over` is what calls used that were in flight when the limit was reached."""
+    """One limit of a budget. `over` is what calls used that were in flight when the limit was reached."""
 
-    limit: BudgetLimit
+    limit: str
     most: int | None
     used: int
     reserved: int
@@ -65,9 +65,9 @@ def raised_budget(history: RunHistory, amounts: Mapping[str, int], *, by: str, n
     run, budget = history.run, history.budget
     if budget is None:
         raise UsageError(
-            f"run {run} has no budget, so nothing limits it",
+            f"run {run} has no budget of its own",
             known="the budget of a run is set when it is started",
-            next_step=f"holdfast show {run}",
+            next_step="holdfast budget lists the budgets that runs share",
         )
     if history.lifecycle.status in _FINAL:
         raise UsageError(f"run {run} is {history.lifecycle.status}", next_step=f"holdfast budget {run}")

@@ -160,7 +160,8 @@ async def steer_queue(engine: Engine, queue: str, word: QueueWord, *, by: str, w
 async def strange_agents(journal: Journal, limits: DeclaredLimits, here: Iterable[str] = ()) -> list[str]:
     """One remark for each limited agent that is not `here`, and that no app over this journal has ever had."""
     known = set(here)
-    strange = [name for name in limits.agents if name not in known and not await was_opened_with(journal, name)]
+    named = dict.fromkeys((*limits.agents, *(one.agent for one in limits.budgets.values() if one.agent)))
+    strange = [name for name in named if name not in known and not await was_opened_with(journal, name)]
     return [
         f"the limit of agent {name} concerns no run: this journal was never opened with an agent of that name"
         + (f"; did you mean {near}?" if (near := nearest(name, known)) else "")

@@ -37,6 +37,7 @@ from holdfast.model.names import is_among
 from holdfast.model.operation import OperationState
 from holdfast.model.run_history import RunHistory, members_of
 from holdfast.model.seeded_cases import SeededCaseEnd, ending, ending_text
+from holdfast.model.shared_use import Charge, charges_of
 from holdfast.model.stop_reasons import reason_of
 from holdfast.model.system import is_planted
 from holdfast.model.transaction import TRANSACTION_TRANSITIONS, WHOLE_RUN
@@ -239,6 +240,7 @@ async def _apply_idle(
     codes = AnswerContext(process.tools, process.identity.secret)
     bodies: list[bytes] = []
     posts: list[Post] = []
+    charges: list[Charge] = []
     refused: list[str] = []
     lacking = ""
     for entry in entries:
@@ -247,12 +249,13 @@ async def _apply_idle(
         records = records_for(history, entry, _stamp(process), codes)
         posts.extend(posts_for(history, records))
         for record in records:
+            charges += charges_of(history.shared, [record])
             history.add(record)
             bodies.append(encode(record))
             if isinstance(record, r.CommandApplied) and record.refused:
                 refused.append(f"the answer of {record.by} was {record.summary}" if record.by else record.summary)
     change = _after(process, row, history, answered)
-    await log.append(bodies, change, tuple(posts))
+    await log.append(bodies, change, tuple(posts), tuple(charges))
     if change.status == "running" or (change.status == "suspended" and change.due_ms is not None):
         process.came_due.set()
     return lacking, "; ".join(refused)

@@ -13,12 +13,14 @@ from weakref import WeakSet
 from holdfast.engine import breaker
 from holdfast.engine.active_run.run import ActiveRun
 from holdfast.engine.active_run.scopes import number_tasks, stop_numbering
+from holdfast.engine.active_run.waiters import BUDGET
 from holdfast.engine.calls import remember_calls
 from holdfast.engine.commands import take_commands
 from holdfast.engine.environment import GARBAGE
 from holdfast.engine.housekeeping import Loop
 from holdfast.engine.process import Process
 from holdfast.engine.sealing import waiting_place
+from holdfast.engine.shared_budgets import wake_waiting
 from holdfast.engine.suspension import Ending
 from holdfast.errors import JournalError
 from holdfast.journal.port import Identity
@@ -196,6 +198,9 @@ class Engine(Process):
                 case queues.STREAM:
                     await self.queues.refresh(self.journal)
                     self.came_due.set()  # limits were raised, or a queue was resumed: others may start at once
+                    for active in self.active_runs.values():
+                        active.waiters.settled(BUDGET)
+                    await wake_waiting(self)
                 case schedules.STREAM:
                     self.schedules_changed.set()  # they are read by the task that fires them
                 case breaker.PAUSES:

@@ -269,7 +269,8 @@ async def newest_limits(journal: Journal) -> Declaration | None:
     found = [(entry.key, limits) for entry, limits in await readable(journal, declarations, DeclaredLimits)]
     declared = [limits for key, limits in found if not key] or [limits for _, limits in found]
     modes = await _modes(journal, [entry for entry in entries if queue_of(entry.key)])
-    return Declaration(declared[-1], entries[-1].id, modes) if declared else None
+    budgeted = any(limits.budgets for limits in declared)
+    return Declaration(declared[-1], entries[-1].id, modes, budgeted) if declared else None
 
 
 async def _modes(journal: Journal, commands: Iterable[LedgerEntry]) -> Mapping[str, QueueMode]:

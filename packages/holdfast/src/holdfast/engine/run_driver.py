@@ -55,6 +55,7 @@ from holdfast.errors import (
     JournalError,
     LeaseLost,
     LedgerTaken,
+    LimitsChanged,
     ReplayDiverged,
     ResultLost,
     RunBusy,
@@ -421,9 +422,11 @@ async def _suspended(active: ActiveRun, ending: Ending) -> Conclusion:
     record = r.RunSuspendedRecord(reason=ending.reason or ending.kind, **active.log.stamp())
     new = active.waiters.listing.new(ending.waits) if ending.waits else ()
     notices = active.process.outbox.posts(active.history, "run.waits_for_person", ending.reason, new)
+    posts = release_post(active.run, active.lease.token), *notices
+    declared = min((wait.declared for wait in ending.waits if wait.declared is not None), default=None)
     try:
-        await active.log.append(record, change=change, posts=(release_post(active.run, active.lease.token), *notices))
-    except LedgerTaken:  # a command or event came meanwhile: the next owner applies it at once
+        await active.log.append(record, change=change, posts=posts, declared=declared)
+    except (LedgerTaken, LimitsChanged):  # something came meanwhile: the next owner takes it into account at once
         due = msgspec.structs.replace(change, due_ms=active.process.environment.clock.wall_ms())
         await active.log.append(record, change=due)
     return Conclusion(active.run, "suspended", ending.reason, due=ending.due, waits=ending.waits)

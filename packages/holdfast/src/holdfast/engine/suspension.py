@@ -47,9 +47,11 @@ class Pause(msgspec.Struct, frozen=True):
     then: Then = ""  # and what happens at that moment
     shown: str = ""  # the digest of exactly what a person is asked to approve
     result: bool = False  # whether an answer that it happened has to bring what the call returned
+    budget: str = ""  # the shared budget that is spent
+    declared: int | None = None  # the ledger entry of the limits under which it is; under others the wait is over
 
 
-PLACED = ("queue", "tool", "then", "shown", "result")
+PLACED = ("queue", "tool", "then", "shown", "result", "budget")
 
 
 def encode_waits(pauses: Iterable[Pause], others: Iterable[ListedWait] = ()) -> bytes:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from holdfast.errors import ArgumentError, LimitsChanged, QueueDraining, QueueFull, RecordRefused
-from holdfast.journal.port import Lease, NewRun, Post, Row, RunRow, StatusFilter, Trust, WorkerState, Write
+from holdfast.errors import ArgumentError, BudgetSpent, LimitsChanged, QueueDraining, QueueFull, RecordRefused
+from holdfast.journal.port import BudgetUse, Lease, NewRun, Post, Row, RunRow, StatusFilter, Trust, WorkerState, Write
+from holdfast.policies import MOST
+
+if TYPE_CHECKING:
+    from holdfast.model.shared_use import Charge
 
 MAX_BODY = 64 << 20
 """Largest size of one record in bytes. Larger results belong into a file whose name is recorded."""
@@ -126,6 +130,19 @@ def call_is_over(worker: WorkerState, pause_bound_ms: int) -> bool:
 def limits_changed() -> LimitsChanged:
     """The error of a process that has not read the newest limits of queues."""
     return LimitsChanged("other limits of queues are in force", next_step="read them, and try again")
+
+
+def charged(charges: Sequence[Charge], stored: Callable[[Charge], BudgetUse]) -> list[BudgetUse]:
+    """The counters after these charges, each once. Raises `BudgetSpent` where one has come to its limit before."""
+    after: dict[tuple[str, str, str], BudgetUse] = {}
+    for charge in charges:
+        key = charge.budget, charge.period, charge.limit
+        now = after.get(key) or stored(charge)
+        if charge.most is not None and now.used + now.reserved >= charge.most:
+            raise BudgetSpent(charge.budget, charge.limit, now.used, now.reserved)
+        used, reserved = min(MOST, now.used + charge.used), max(0, min(MOST, now.reserved + charge.reserved))
+        after[key] = BudgetUse(*key, used, reserved)
+    return list(after.values())
 
 
 def queue_full(queue: str, waiting: int) -> QueueFull:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -17,12 +17,21 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from holdfast.errors import JournalUnavailable, LeaseLost, LedgerTaken, RecordRefused, UsageError
+from holdfast.errors import (
+    BudgetSpent,
+    JournalUnavailable,
+    LeaseLost,
+    LedgerTaken,
+    LimitsChanged,
+    RecordRefused,
+    UsageError,
+)
 from holdfast.journal import host
 from holdfast.journal.backend_rules import (
     FOREVER_MS,
     NEWS_PAGE,
     call_is_over,
+    charged,
     check_extras,
     check_post,
     check_size,
@@ -42,6 +51,7 @@ from holdfast.journal.port import (
     EVERY_BODY,
     AgentKey,
     BodyFilter,
+    BudgetUse,
     Busy,
     Firing,
     FoundRecord,
@@ -74,6 +84,7 @@ from holdfast.journal.port import (
     Write,
 )
 from holdfast.model.heads import Head, first_head, over_entries, over_records
+from holdfast.model.shared_use import Charge
 from holdfast.queues.choose import Candidate, Lane, Snapshot, choose
 from holdfast.queues.limits import STREAM
 from holdfast.queues.schedules import STREAM as SCHEDULES
@@ -127,6 +138,7 @@ class MemoryJournal:
         self._fired: dict[str, LastFiring] = {}
         self._permits: dict[Permit, None] = {}
         self._paces: dict[str, ToolPace] = {}
+        self._uses: dict[tuple[str, str, str], BudgetUse] = {}
         self._workers: dict[str, tuple[Worker, int]] = {}
         self._dead: set[str] = set()
         self._riding: list[tuple[int, Write]] = []
@@ -412,6 +424,13 @@ class MemoryJournal:
         self._call("fired")()
         return self._fired.get(schedule)
 
+    async def budget_uses(self, periods: Mapping[str, str]) -> list[BudgetUse]:
+        done = self._call("budget_uses")
+        self._riding_due()
+        done()
+        found = [use for use in self._uses.values() if periods.get(use.budget) == use.period]
+        return sorted(found, key=lambda use: (use.budget, use.limit))
+
     def _may_fire(self, firing: Firing) -> bool:
         last = self._fired.get(firing.schedule)
         newest = next((entry.id for entry in reversed(self._ledger) if entry.stream == SCHEDULES), 0)
@@ -536,7 +555,7 @@ class MemoryJournal:
         for _, write in riding:
             try:
                 self._commit(write)
-            except (LeaseLost, LedgerTaken, RecordRefused) as error:
+            except (BudgetSpent, LeaseLost, LedgerTaken, LimitsChanged, RecordRefused) as error:
                 self._refused.setdefault((write.lease.row, write.lease.token), error)
 
     def _commit(self, write: Write) -> None:
@@ -549,6 +568,9 @@ class MemoryJournal:
                 next_step=f"the new owner continues the run: holdfast show {lease.run}",
             )
         self._check_free(write.posts)
+        if write.declared is not None:
+            self._check_newest(write.declared)
+        uses = charged(write.charges, self._use)
         for seq, row in enumerate(write.rows, len(found.rows) + 1):
             if row.seq != seq:
                 raise RecordRefused(f"{lease.run}: record {row.seq} came where {seq} is next")
@@ -556,6 +578,7 @@ class MemoryJournal:
         self._stored += [(number, lease.row, row) for number, row in enumerate(write.rows, len(self._stored) + 1)]
         for post in write.posts:
             self._insert(post)
+        self._uses |= {(use.budget, use.period, use.limit): use for use in uses}
         if write.change is not None:
             change = write.change
             found.listing = replace(
@@ -569,6 +592,10 @@ class MemoryJournal:
                 updated_ms=self._wall(),
             )
             found.holds = found.holds and change.status in {"running", "suspended"}
+
+    def _use(self, charge: Charge) -> BudgetUse:
+        key = charge.budget, charge.period, charge.limit
+        return self._uses.get(key) or BudgetUse(*key)
 
     def _check_free(self, posts: tuple[Post, ...]) -> None:
         """Raise `LedgerTaken` for the first of these whose key is taken."""

@@ -3,11 +3,12 @@
 Four kinds of table implement it: *records* (per run, append-only, chained), the *ledger*
 (append-only streams that belong to no run), *projections* (the `runs` listing, rebuildable from
 records) and *hints* (losable). Every implementation passes `holdfast.testing.conformance`.
+A long file, since it is the whole port in one piece.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, Protocol, TypeAlias
 
@@ -16,6 +17,7 @@ import msgspec
 from holdfast.model.heads import Head
 
 if TYPE_CHECKING:  # commands that only read import no queues
+    from holdfast.model.shared_use import Charge
     from holdfast.queues.limits import Declaration
     from holdfast.queues.tool_limits import ToolLimit, ToolPace
 
@@ -166,12 +168,18 @@ class LedgerNews(msgspec.Struct, frozen=True):
 
 
 class Write(msgspec.Struct, frozen=True, gc=False):
-    """A set of changes committed together: records of one run, its listing, and ledger entries that must be new."""
+    """A set of changes committed together: records of one run, its listing, and ledger entries that must be new.
+
+    `charges` change the counters of shared budgets. With `declared` it is refused where other limits of queues are in
+    force than those of that ledger entry.
+    """
 
     lease: Lease
     rows: tuple[Row, ...] = ()
     change: RunChange | None = None
     posts: tuple[Post, ...] = ()
+    charges: tuple[Charge, ...] = ()
+    declared: int | None = None
 
 
 class RunRow(msgspec.Struct, frozen=True, gc=False):
@@ -340,6 +348,16 @@ class Busy(msgspec.Struct, frozen=True):
     owner: Worker
 
 
+class BudgetUse(msgspec.Struct, frozen=True):
+    """One counter of a shared budget: how much of a limit was used in a period, and how much is reserved."""
+
+    budget: str
+    period: str
+    limit: str
+    used: int = 0
+    reserved: int = 0
+
+
 class KnownHead(msgspec.Struct, frozen=True):
     """A head that was kept elsewhere. `origin` names it in a sentence, `remark` is added to that name."""
 
@@ -412,8 +430,8 @@ class Journal(Protocol):
     async def append(self, write: Write) -> None:
         """Commit, and return when it is durable.
 
-        Raises `LeaseLost`, `LedgerTaken` or `RecordRefused` for this write alone: other writes of the
-        same group commit are not affected. Everything that rode before it is durable too.
+        Raises `LeaseLost`, `LedgerTaken`, `LimitsChanged`, `BudgetSpent` or `RecordRefused` for this write alone: other
+        writes of the same group commit are not affected. Everything that rode before it is durable too.
         """
         ...
 
@@ -510,6 +528,10 @@ class Journal(Protocol):
 
     async def fired(self, schedule: str) -> LastFiring | None:
         """The last firing of a schedule; None: it has not fired. It outlives the declaration of the schedule."""
+        ...
+
+    async def budget_uses(self, periods: Mapping[str, str]) -> list[BudgetUse]:
+        """The counters of shared budgets, each in the period that is named for it. One never charged has none."""
         ...
 
     async def counts(self) -> dict[tuple[str, RunStatus], int]:

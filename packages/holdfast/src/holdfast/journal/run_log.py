@@ -9,9 +9,25 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Iterable, Sequence
 from hashlib import sha256
+from typing import TYPE_CHECKING, Final
 
-from holdfast.errors import HoldfastError, JournalUnavailable, LeaseLost, LedgerTaken, RecordRefused
+from msgspec.structs import replace
+
+from holdfast.errors import (
+    BudgetSpent,
+    HoldfastError,
+    JournalUnavailable,
+    LeaseLost,
+    LedgerTaken,
+    LimitsChanged,
+    RecordRefused,
+)
 from holdfast.journal.port import Journal, Lease, NewRun, Post, Row, RunChange, Write
+
+if TYPE_CHECKING:
+    from holdfast.model.shared_use import Charge
+
+_REFUSALS: Final = (BudgetSpent, LedgerTaken, LimitsChanged, RecordRefused)
 
 
 def genesis(namespace: str, run: str) -> bytes:
@@ -52,8 +68,8 @@ class RunLog:
     """Appends to one run. Knows the lease, the last number and the head of the chain.
 
     After an error that leaves open what is stored (lost lease, journal unavailable) every later call
-    raises it again: the run has to be claimed anew. A refused write alone (`LedgerTaken`,
-    `RecordRefused`) leaves the log usable.
+    raises it again: the run has to be claimed anew. A refused write alone (`LedgerTaken`, `LimitsChanged`,
+    `BudgetSpent`, `RecordRefused`) leaves the log usable.
     """
 
     def __init__(self, journal: Journal, lease: Lease, last: Row | None, start: bytes) -> None:
@@ -64,7 +80,7 @@ class RunLog:
         self._broken: HoldfastError | None = None
         self.alone: asyncio.Future[None] | None = None
         """Set while an append that may be refused is under way: writers that keep an order wait for it."""
-        self._held: list[bytes] = []  # what rode meanwhile, not yet chained
+        self._held: list[tuple[Sequence[bytes], tuple[Charge, ...]]] = []  # what rode meanwhile, not yet chained
 
     def rows(self, bodies: Sequence[bytes]) -> tuple[Row, ...]:
         """Number and chain `bodies`, which must then be written in this order."""
@@ -74,25 +90,32 @@ class RunLog:
         return rows
 
     def append(
-        self, bodies: Sequence[bytes], change: RunChange | None = None, posts: tuple[Post, ...] = ()
+        self,
+        bodies: Sequence[bytes],
+        change: RunChange | None = None,
+        posts: tuple[Post, ...] = (),
+        charges: tuple[Charge, ...] = (),
+        declared: int | None = None,
     ) -> Coroutine[None, None, tuple[Row, ...]]:
-        """Commit records, the run's new state and ledger entries together; durable on return.
+        """Commit records, and together with them what else a `Write` holds; durable on return.
 
-        Raises `LedgerTaken` when a post's key is taken; nothing of this append is stored then.
+        Raises `LedgerTaken` when a post's key is taken, `LimitsChanged` and `BudgetSpent`; nothing of this append is
+        stored then.
         """
-        if self.alone is not None or posts or self._broken is not None:
-            return self._append_in_turn(bodies, change, posts)
-        return self._write(bodies, change, ())
+        write = Write(self.lease, (), change, posts, charges, declared)
+        if self.alone is not None or posts or declared is not None or self._broken is not None:
+            return self._append_in_turn(bodies, write)
+        return self._write(bodies, write)
 
-    def ride(self, bodies: Sequence[bytes]) -> None:
+    def ride(self, bodies: Sequence[bytes], charges: tuple[Charge, ...] = ()) -> None:
         """Store with the next append of any run, or within a few milliseconds; order is kept.
 
         An error is raised by the next `append` or `flush`.
         """
         if self.alone is not None:
-            self._held.extend(bodies)
+            self._held.append((bodies, charges))
         elif self._broken is None:
-            self.journal.ride(Write(self.lease, self.rows(bodies)))
+            self.journal.ride(Write(self.lease, self.rows(bodies), charges=charges))
 
     async def flush(self) -> None:
         """Return when everything that rode is durable."""
@@ -108,15 +131,13 @@ class RunLog:
         if self._broken is not None:
             raise self._broken  # an error is raised once, and another flush raised it
 
-    async def _write(
-        self, bodies: Sequence[bytes], change: RunChange | None, posts: tuple[Post, ...]
-    ) -> tuple[Row, ...]:
+    async def _write(self, bodies: Sequence[bytes], write: Write) -> tuple[Row, ...]:
         seq, head = self.seq, self.head
         rows = self.rows(bodies)
         after = self.seq
         try:
-            await self.journal.append(Write(self.lease, rows, change, posts))
-        except (LedgerTaken, RecordRefused) as error:
+            await self.journal.append(replace(write, rows=rows))
+        except _REFUSALS as error:
             if self.seq != after:  # another write chained on to the refused rows
                 self._broken = error
             else:
@@ -129,26 +150,22 @@ class RunLog:
             raise
         return rows
 
-    async def _append_in_turn(
-        self, bodies: Sequence[bytes], change: RunChange | None, posts: tuple[Post, ...]
-    ) -> tuple[Row, ...]:
+    async def _append_in_turn(self, bodies: Sequence[bytes], write: Write) -> tuple[Row, ...]:
         while self.alone is not None:
             await asyncio.shield(self.alone)
         if self._broken is not None:
             raise self._broken
-        if posts:
-            return await self._append_alone(bodies, change, posts)
-        return await self._write(bodies, change, ())
+        if write.posts or write.declared is not None:
+            return await self._append_alone(bodies, write)
+        return await self._write(bodies, write)
 
-    async def _append_alone(
-        self, bodies: Sequence[bytes], change: RunChange | None, posts: tuple[Post, ...]
-    ) -> tuple[Row, ...]:
-        """Nothing may chain on to rows that the ledger can still refuse, so all other writes wait.
+    async def _append_alone(self, bodies: Sequence[bytes], write: Write) -> tuple[Row, ...]:
+        """Nothing may chain on to rows that the journal can still refuse, so all other writes wait.
 
         The write is a task of its own: a cancelled caller must not admit other writes before its end is known.
         """
         alone = self.alone = asyncio.get_running_loop().create_future()
-        writing = asyncio.ensure_future(self._write(bodies, change, posts))
+        writing = asyncio.ensure_future(self._write(bodies, write))
 
         def ended(task: asyncio.Future[tuple[Row, ...]]) -> None:
             self.alone = None
@@ -156,8 +173,8 @@ class RunLog:
             if not task.cancelled():
                 task.exception()  # retrieved, so that asyncio does not warn for a cancelled caller
             held, self._held = self._held, []
-            if held:
-                self.ride(held)
+            for some, charges in held:
+                self.ride(some, charges)
 
         writing.add_done_callback(ended)
         return await asyncio.shield(writing)

@@ -439,6 +439,14 @@ class LimitsChanged(JournalError):
     """Other limits of queues were declared since this process read them; no slot was given, and nothing was stored."""
 
 
+class BudgetSpent(JournalError):
+    """A limit of a budget that runs share is reached: `used` and `reserved` come to it. Nothing was written."""
+
+    def __init__(self, budget: str, limit: str, used: int, reserved: int) -> None:
+        super().__init__(f"the limit of {limit} of the budget {budget} is reached")
+        self.budget, self.limit, self.used, self.reserved = budget, limit, used, reserved
+
+
 class RecordRefused(JournalError):
     """One record of a batch cannot be stored; the rest of the batch is not affected."""
 

@@ -45,10 +45,6 @@ class BudgetState(msgspec.Struct, eq=False):
         """True if a limit is about calls of models, which then are durable before they are sent."""
         return any(getattr(self.limits, name) is not None for name in _OF_MODELS)
 
-    def reservation(self, question: int) -> int:
-        """The tokens that a call reserves: those of the largest call so far, or those of a question of this size."""
-        return max(self.largest, -(-question // _BYTES_OF_TOKEN))
-
     def used(self, limit: BudgetLimit) -> int:
         """How much of a limit was used."""
         return {"tokens": self.tokens, "model_calls": self.model_calls, "effects": self.effects}[limit]
@@ -98,17 +94,30 @@ class BudgetState(msgspec.Struct, eq=False):
 
     def settle(self, step: str, usage: Usage) -> None:
         reserved = self.open.pop(step, None)
-        used = usage.input_tokens + usage.output_tokens
-        if reserved is None or (usage.refused and not used):
+        if reserved is None:
             return
-        self.model_calls += 1
-        self.tokens += used if usage.known else reserved
-        self.unknown += not usage.known
-        self.largest = max(self.largest, used)
+        calls, tokens = settled(usage, reserved)
+        self.model_calls += calls
+        self.tokens += tokens
+        self.unknown += calls and not usage.known
+        self.largest = max(self.largest, usage.input_tokens + usage.output_tokens)
 
     def change(self, before: OperationState | None, after: OperationState | None) -> None:
         """An operation went from one state to another."""
         self.effects += is_effect(after) - is_effect(before)
+
+
+def reservation(largest: int, question: int) -> int:
+    """The tokens that a call reserves: those of the largest call so far, or those of a question of so many bytes."""
+    return max(largest, -(-question // _BYTES_OF_TOKEN))
+
+
+def settled(usage: Usage, reserved: int) -> tuple[int, int]:
+    """The calls and tokens that a call with this usage counts for, which had reserved so many tokens."""
+    used = usage.input_tokens + usage.output_tokens
+    if usage.refused and not used:
+        return 0, 0
+    return 1, used if usage.known else reserved
 
 
 def is_effect(operation: OperationState | None) -> bool:

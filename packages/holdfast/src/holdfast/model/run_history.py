@@ -23,6 +23,7 @@ from holdfast.model.operation import OperationState
 from holdfast.model.outcome import FINAL, SETTLED, WITHHELD
 from holdfast.model.records.transaction import TransactionRecord
 from holdfast.model.run_budget import BudgetState
+from holdfast.model.shared_use import SharedUse
 from holdfast.model.stop_reasons import STOP_REASONS, reason_of
 from holdfast.model.transaction import WHOLE_RUN, TransactionState, around, base_of, encloses, follow
 from holdfast.model.transitions import TRANSITIONS, apply, ended_at_once, is_only_start
@@ -252,7 +253,7 @@ class RunHistory:
 
     __slots__ = (
         "boundaries", "budget", "contracts", "delivered", "entry_seen", "given_up", "lifecycle", "messages",
-        "operations", "ownership", "partial", "records", "run", "steps", "whole",
+        "operations", "ownership", "partial", "records", "run", "shared", "steps", "whole",
     )  # fmt: skip
 
     def __init__(self, run: str, *, whole: bool = False) -> None:
@@ -271,6 +272,8 @@ class RunHistory:
         self.contracts: dict[str, r.ContractStored] = {}
         self.messages: Messages | None = None
         self.budget: BudgetState | None = None
+        self.shared: SharedUse | None = None
+        """Its reservations of budgets that it shares with other runs; None where no call was charged to one."""
         self.entry_seen = 0
         self.records = 0
 
@@ -297,6 +300,8 @@ class RunHistory:
                 self.delivered.drop(record.step)
         else:
             self._run(record)  # type: ignore[arg-type]  # what is neither is about the run
+        if self.shared is not None:
+            self.shared.take(record)
 
     def add_all(self, records: Iterable[r.Record]) -> None:
         """Take records of the past: the same as `add` for each in turn, in less than half the time for ordinary writes.
@@ -407,6 +412,8 @@ class RunHistory:
     def _decision(self, record: r.DecisionStarted | r.DecisionRecorded) -> None:
         if isinstance(record, r.DecisionStarted):
             self.steps.decisions_begun[record.step] = record.number
+            if record.shared and self.shared is None:
+                self.shared = SharedUse()
         else:
             self.steps.answers[record.step] = record
             self.delivered.deliver(record.step)
@@ -643,7 +650,7 @@ class RunHistory:
         self.lifecycle.command(record)
 
 
-_PARTS: Final = (Lifecycle, Ownership, Steps, Deliveries, Boundaries, Messages, BudgetState)
+_PARTS: Final = (Lifecycle, Ownership, Steps, Deliveries, Boundaries, Messages, BudgetState, SharedUse)
 
 
 def _own(part: Any) -> Any:

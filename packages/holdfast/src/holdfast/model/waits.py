@@ -26,6 +26,8 @@ SHOWN: Final = 300
 HALT: Final = "halted"
 """The kind of wait of a run that stopped and cannot go on by itself. It is about the whole run: it has no step."""
 
+SHARED_BUDGET: Final = "shared_budget"
+"""The kind of wait of a model call that a spent budget keeps from beginning; it ends by itself."""
 UNREADABLE: Final = "unreadable"
 """The kind of wait of a run that stopped because something that it needs cannot be read. It has no step."""
 
@@ -149,6 +151,7 @@ class ListedWait(msgspec.Struct, frozen=True, gc=False):
     shown: str = ""
     unsent: bool = False
     result: bool = False
+    budget: str = ""  # the shared budget that is spent
 
 
 _WAITS: Final = msgspec.json.Decoder(list[ListedWait])

@@ -16,6 +16,7 @@ import msgspec
 
 from holdfast.model.errors import UsageError
 from holdfast.queues.limits import DEFAULT
+from holdfast.queues.zones import zone_of
 
 if TYPE_CHECKING:
     from zoneinfo import ZoneInfo
@@ -101,19 +102,6 @@ def one_time(schedule: Schedule) -> int:
     """The moment of a schedule that fires once. A time that clocks skip is counted on from before they do."""
     local = datetime.fromisoformat(schedule.at)
     return _ms(local if local.tzinfo is not None else local.replace(tzinfo=zone_of(schedule.zone)))
-
-
-def zone_of(name: str) -> ZoneInfo:
-    """The time zone of that name. Raises `UsageError` where this machine does not know it."""
-    from zoneinfo import ZoneInfo  # noqa: PLC0415 - a tenth of the time that it takes to import an app
-
-    try:
-        return ZoneInfo(name)
-    except (LookupError, ValueError, OSError, TypeError) as error:
-        raise UsageError(
-            f"this machine does not know the time zone {str(name)[:40]!r}",
-            next_step="pip install 'holdfast[schedules]' brings all time zones",
-        ) from error
 
 
 def _until(schedule: Schedule, after_ms: int, until_ms: int) -> Iterator[int]:

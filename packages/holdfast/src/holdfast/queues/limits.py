@@ -1,18 +1,19 @@
-"""The limits of queues, agents, tenants and tools, as declared in `queues.yaml`, and the check that they fit."""
+"""The contents of `queues.yaml`: limits of queues, agents, tenants and tools, and shared budgets; their check."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, cast
+from typing import Any, Final, Literal, TypeAlias, cast
 
 import msgspec
 
 from holdfast.model.alike import nearest, unknown_fields
 from holdfast.model.errors import UsageError
 from holdfast.model.ids import can_name
-from holdfast.policies import milliseconds, written_duration
+from holdfast.policies import MOST, milliseconds, written_duration
 from holdfast.queues.modes import OPEN, QueueMode
 from holdfast.queues.tool_limits import ToolLimit
+from holdfast.queues.zones import zone_fault
 
 DEFAULT: Final = "default"
 """The queue of a run that is submitted without one. It needs no declaration."""
@@ -48,6 +49,34 @@ class ConcurrencyLimit(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     concurrency: int | None = None
 
 
+SHARED_LIMITS: Final = ("tokens", "model_calls")
+
+
+class SharedBudget(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The use that is permitted to all runs of an agent, a tenant, or both together, in one day of a time zone.
+
+    Without an agent and a tenant it covers every run. A limit that is None does not hold. Once a limit is reached, no
+    model is called: with `then="wait"` the run is suspended until the day is over or the limit is raised, and with
+    `then="stop"` the call raises `BudgetExceeded`.
+    """
+
+    agent: str = ""
+    tenant: str = ""
+    tokens: int | None = None
+    model_calls: int | None = None
+    per: Literal["day"] = "day"
+    zone: str = "UTC"
+    then: Literal["wait", "stop"] = "wait"
+
+    def covers(self, agent: str, tenant: str) -> bool:
+        """True if it covers the runs of this agent for this tenant."""
+        return self.agent in {"", agent} and self.tenant in {"", tenant}
+
+    def most(self, limit: str) -> int | None:
+        """How much of this limit the runs may use together; None for one that does not hold."""
+        return {"tokens": self.tokens, "model_calls": self.model_calls}[limit]
+
+
 class DeclaredLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """All declared limits: the contents of `queues.yaml`."""
 
@@ -55,6 +84,7 @@ class DeclaredLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     agents: dict[str, ConcurrencyLimit] = {}
     tenants: dict[str, ConcurrencyLimit] = {}
     tools: dict[str, ToolLimit] = {}
+    budgets: dict[str, SharedBudget] = {}
 
     def queue(self, name: str) -> QueueLimits:
         """The limits of a queue; those of one that is no longer declared are the defaults."""
@@ -68,6 +98,10 @@ class DeclaredLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
         """How many runs of this tenant may be driven at once."""
         return (self.tenants.get(name) or self.tenants.get(ANY, _NO_SHARE)).concurrency
 
+    def budgets_of(self, agent: str, tenant: str) -> dict[str, SharedBudget]:
+        """The shared budgets that cover a run of this agent for this tenant."""
+        return {name: one for name, one in self.budgets.items() if one.covers(agent, tenant)}
+
     def check_names(self, queue: str, tenant: str) -> None:
         """Raise `UsageError` for a queue, or where tenants are declared a tenant, that does not exist."""
         if queue != DEFAULT and queue not in self.queues:
@@ -80,11 +114,13 @@ class Declaration(msgspec.Struct, frozen=True):
     """The limits and modes in force. `entry` is the newest ledger entry of `STREAM`, or 0 before the first one.
 
     A journal compares it in the transaction that gives slots or stores a run, so limits hold from their commit on.
+    `budgeted`: budgets are, or once were, among the limits, so runs may wait for one.
     """
 
     limits: DeclaredLimits = DeclaredLimits()
     entry: int = 0
     modes: Mapping[str, QueueMode] = {}
+    budgeted: bool = False
 
     def mode(self, queue: str) -> QueueMode:
         """The mode of a queue."""
@@ -103,11 +139,13 @@ class Declaration(msgspec.Struct, frozen=True):
 
 _UNLIMITED: Final = QueueLimits()
 _NO_SHARE: Final = ConcurrencyLimit()
-_SECTIONS: Final[dict[str, type[QueueLimits | ConcurrencyLimit | ToolLimit]]] = {
+_Entry: TypeAlias = type[QueueLimits | ConcurrencyLimit | ToolLimit | SharedBudget]
+_SECTIONS: Final[Mapping[str, _Entry]] = {
     "queues": QueueLimits,
     "agents": ConcurrencyLimit,
     "tenants": ConcurrencyLimit,
     "tools": ToolLimit,
+    "budgets": SharedBudget,
 }
 
 
@@ -125,7 +163,7 @@ class LimitsError(UsageError):
 def read_limits(given: object, where: str) -> DeclaredLimits:
     """DeclaredLimits from the plain values of a file. Raises `LimitsError` naming every fault."""
     if not isinstance(given, dict):
-        raise LimitsError(where, ("it holds no mapping with queues, agents, tenants or tools",))
+        raise LimitsError(where, ("it holds no mapping with queues, agents, tenants, tools or budgets",))
     whole = cast("dict[str, Any]", given)
     faults = list(unknown_fields(whole, (*DeclaredLimits.__struct_fields__, "schedules"), ""))
     sections: dict[str, dict[str, object]] = {}
@@ -148,7 +186,7 @@ def contradictions(limits: DeclaredLimits) -> list[str]:
     """Every limit that is out of range, or that another one makes useless."""
     found: list[str] = []
     for section in _SECTIONS:
-        names: dict[str, object] = getattr(limits, section)
+        names: Mapping[str, object] = getattr(limits, section)
         found += [f"{section}.{name[:40]!r} cannot be a name" for name in names if not can_name(name)]
     for name, queue in limits.queues.items():
         counts = {field: getattr(queue, field) for field in ("concurrency", "per_tenant", "per_key", "capacity")}
@@ -165,7 +203,28 @@ def contradictions(limits: DeclaredLimits) -> list[str]:
         counts = {name: share.concurrency for name, share in shares.items()}
         found += [f"{section}.{name}.concurrency={count}: it is at least 1" for name, count in _below_one(counts)]
     found += [f"tools.{name}{fault}" for name, tool in limits.tools.items() for fault in tool.faults()]
+    found += [f"budgets.{name}{fault}" for name, one in limits.budgets.items() for fault in _faults(one, limits)]
     return found
+
+
+def _faults(one: SharedBudget, limits: DeclaredLimits) -> Iterator[str]:
+    """Every fault of a shared budget."""
+    for field, name in (("agent", one.agent), ("tenant", one.tenant)):
+        if name and (not can_name(name) or name == ANY):
+            yield f".{field}={name[:40]!r}: it names one {field}; leave it out to cover every {field}"
+    if one.tenant and limits.tenants and one.tenant not in limits.tenants and ANY not in limits.tenants:
+        near = nearest(one.tenant, limits.tenants)
+        yield f".tenant={one.tenant[:40]!r}: it is not declared under tenants" + (
+            f"; did you mean {near}?" if near else ""
+        )
+    declared = {limit: one.most(limit) for limit in SHARED_LIMITS}
+    if all(most is None for most in declared.values()):
+        yield f": it needs a limit: {', '.join(SHARED_LIMITS)}"
+    for limit, most in declared.items():
+        if most is not None and not 0 <= most <= MOST:
+            yield f".{limit}={most}: a limit is a whole number from 0 to {MOST}"
+    if (fault := zone_fault(one.zone)) is not None:
+        yield f".zone: {fault}"
 
 
 def _below_one(counts: Mapping[str, int | None]) -> Iterator[tuple[str, int]]:
@@ -174,9 +233,7 @@ def _below_one(counts: Mapping[str, int | None]) -> Iterator[tuple[str, int]]:
             yield name, count
 
 
-def _entry(
-    given: object, kind: type[QueueLimits | ConcurrencyLimit | ToolLimit], where: str, faults: list[str]
-) -> object:
+def _entry(given: object, kind: _Entry, where: str, faults: list[str]) -> object:
     """The fields of one entry, with its duration in milliseconds."""
     if given is None:
         return {}

@@ -17,8 +17,9 @@ from holdfast.model.alike import nearest, unknown_fields
 from holdfast.model.errors import UsageError
 from holdfast.model.ids import can_name
 from holdfast.policies import milliseconds, written_duration
-from holdfast.queues.firing_times import MissedRule, Schedule, next_moment, one_time, zone_of
+from holdfast.queues.firing_times import MissedRule, Schedule, next_moment, one_time
 from holdfast.queues.limits import HIGHEST, LOWEST, DeclaredLimits, LimitsError, read_limits
+from holdfast.queues.zones import zone_fault
 
 STREAM: Final = "schedules"
 """The ledger stream of declarations, and of commands that pause and resume a schedule."""
@@ -151,7 +152,7 @@ def _faults(name: str, one: Schedule, limits: DeclaredLimits | None) -> Iterator
         yield ".agent: it names the agent that runs"
     if sum(map(bool, (one.cron, one.every_ms, one.at))) != 1:
         yield ": give one of cron, every and at"
-    elif (fault := _zone_fault(one.zone)) is not None:
+    elif (fault := zone_fault(one.zone)) is not None:
         yield f".zone: {fault}"
     elif (fault := _timing_fault(one)) is not None:
         yield fault
@@ -201,21 +202,6 @@ def _cron_fault(one: Schedule) -> str | None:
         text = str(error) or type(error).__name__
         return f".cron: {one.cron!r} never fires, or cannot be read: {text}"
     return f".cron: {one.cron!r} never fires" if never else None
-
-
-def _zone_fault(zone: str) -> str | None:
-    try:
-        zone_of(zone)
-    except UsageError:
-        from zoneinfo import available_timezones  # noqa: PLC0415 - as in `zone_of`
-
-        known = available_timezones()
-        if not known:
-            return "this system has no time zones; pip install 'holdfast[schedules]' brings them"
-        near = nearest(str(zone), known)
-        meant = f"did you mean {near}?" if near else "write one as Europe/Berlin or UTC"
-        return f"time zone {str(zone)[:40]!r} does not exist; {meant}"
-    return None
 
 
 def _read(name: str, given: object, faults: list[str]) -> dict[str, Schedule]:

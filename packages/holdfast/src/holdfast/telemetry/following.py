@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, Protocol, cast
 
 from holdfast.engine.environment import Environment
 from holdfast.engine.tool_protocol import Tracing
-from holdfast.errors import JournalError, LedgerTaken, RecordRefused, UsageError
+from holdfast.errors import BudgetSpent, JournalError, LedgerTaken, LimitsChanged, RecordRefused, UsageError
 from holdfast.inspect.text import short
 from holdfast.journal.port import Busy, Identity, Journal, LeaseGranted, NewRun, Row, Write
 from holdfast.journal.record_codec import decode_all
@@ -140,7 +140,7 @@ class FollowedJournal:
         began = loop.time()
         try:
             await self._journal.append(write)
-        except (LedgerTaken, RecordRefused):
+        except (BudgetSpent, LedgerTaken, LimitsChanged, RecordRefused):
             raise
         except JournalError as error:
             self._riding.pop(drive, None)

@@ -36,8 +36,8 @@ from holdfast.journal.port import (
     Write,
 )
 from holdfast.journal.run_log import RunLog, beginning, genesis, verify_chain
+from holdfast.testing.budget_conformance import BudgetConformance
 from holdfast.testing.queue_conformance import ALICE, LONG_MS, OVER_MS, requirement
-from holdfast.testing.schedule_conformance import ScheduleConformance
 
 DESK = NewRun("desk")
 
@@ -63,7 +63,7 @@ async def fails(call: Awaitable[object], kind: type[Exception]) -> bool:
     return False
 
 
-class ListingConformance(ScheduleConformance):
+class ListingConformance(BudgetConformance):
     """The requirements on the listing of runs, one test each."""
 
     # --- the listing ---------------------------------------------------------------------------------

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Final, TypeGuard
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.engine.caches import StoredHistory
 from holdfast.engine.environment import Stamp
@@ -23,6 +24,8 @@ from holdfast.model import records as r
 from holdfast.model.decision.situation import Now
 from holdfast.model.operation import OperationState
 from holdfast.model.run_history import RunHistory, is_about_operation
+from holdfast.model.shared_use import Charge, charges_of
+from holdfast.queues.limits import SharedBudget
 
 _MAY_BLOCK: Final = {r.OperationSettled, r.OperationParked, r.CallerLeft}
 
@@ -72,8 +75,17 @@ class RunRecorder:
 
     # --- records ---------------------------------------------------------------------------------------------
 
-    async def append(self, *records: r.Record, change: RunChange | None = None, posts: tuple[Post, ...] = ()) -> None:
-        """Record durably. Raises `LedgerTaken` where a post is refused: then nothing was recorded."""
+    async def append(
+        self,
+        *records: r.Record,
+        change: RunChange | None = None,
+        posts: tuple[Post, ...] = (),
+        declared: int | None = None,
+    ) -> None:
+        """Record durably. Raises `LedgerTaken` where a post is refused: then nothing was recorded.
+
+        With `declared`, the entry of the limits of queues, `LimitsChanged` if others are in force.
+        """
         while self.journal_log.alone is not None:
             await asyncio.shield(self.journal_log.alone)
         records = self.masks.records(records)
@@ -81,14 +93,14 @@ class RunRecorder:
             if posts:
                 records = self._buffer_plan(records)
                 # In a task of its own: a cancelled caller must not lose track of what the ledger answered.
-                checked = asyncio.ensure_future(self._append_checked(records, change, posts))
+                checked = asyncio.ensure_future(self._append_checked(records, change, posts, declared))
                 self.checking.add(checked)
                 checked.add_done_callback(self._checked)
                 await asyncio.shield(checked)
             else:
-                bodies = tuple(map(encode, records))
+                bodies, charges = tuple(map(encode, records)), self._charges(records)
                 self._add(records)
-                await self.journal_log.append(bodies, change)
+                await self.journal_log.append(bodies, change, (), charges)
         except (LeaseLost, JournalUnavailable) as error:
             self._on_failure(error)
             raise
@@ -107,15 +119,50 @@ class RunRecorder:
         return records
 
     async def _append_checked(
-        self, records: tuple[r.Record, ...], change: RunChange | None, posts: tuple[Post, ...]
+        self,
+        records: tuple[r.Record, ...],
+        change: RunChange | None,
+        posts: tuple[Post, ...],
+        declared: int | None,
     ) -> None:
         self.history.check(records)
         try:
-            await self.journal_log.append(list(map(encode, records)), change, posts)
+            bodies, charges = list(map(encode, records)), self._charges(records)
+            await self.journal_log.append(bodies, change, posts, charges, declared)
         except LedgerTaken:
             self._stored_contracts &= self.history.contracts.keys()  # what came with them was not stored either
             raise
         self._add(records)
+
+    async def reserve(self, started: r.DecisionStarted, budgets: Mapping[str, SharedBudget], declared: int) -> None:
+        """Record a model call that is charged to these budgets, durably. `declared` is the entry of their limits.
+
+        Raises `BudgetSpent` and `LimitsChanged`: then nothing was recorded.
+        """
+        # In a task of its own, as a write with posts: a cancelled caller must not lose track of the answer.
+        reserving = asyncio.ensure_future(self._reserve(started, budgets, declared))
+        self.checking.add(reserving)
+        reserving.add_done_callback(self._checked)
+        try:
+            await asyncio.shield(reserving)
+        except (LeaseLost, JournalUnavailable) as error:
+            self._on_failure(error)
+            raise
+
+    async def _reserve(self, started: r.DecisionStarted, budgets: Mapping[str, SharedBudget], declared: int) -> None:
+        (record,) = self.masks.records((started,))
+        while self.journal_log.alone is not None:  # first: what is added meanwhile may settle what this reserves over
+            await asyncio.shield(self.journal_log.alone)
+        charges = tuple(
+            replace(charge, most=budgets[charge.budget].most(charge.limit)) if charge.reserved > 0 else charge
+            for charge in charges_of(self.history.shared, (record,))
+        )
+        await self.journal_log.append([encode(record)], None, (), charges, declared)
+        self._add((record,))
+
+    def _charges(self, records: tuple[r.Record, ...]) -> tuple[Charge, ...]:
+        """The charges of these records to shared budgets. A run that never reserved of one settles nothing."""
+        return () if self.history.shared is None else charges_of(self.history.shared, records)
 
     def _checked(self, future: asyncio.Future[None]) -> None:
         """Retrieve the ledger's answer: asyncio would log a refusal that a cancelled caller no longer awaits."""
@@ -139,8 +186,9 @@ class RunRecorder:
         """Record with the next commit; the order is kept."""
         records = self.masks.records(records)
         bodies = list(map(encode, records))  # first: what cannot be read back must not be in the history either
+        charges = self._charges(records)
         self._add(records)  # then: a record that does not fit must never reach the journal
-        self.journal_log.ride(bodies)
+        self.journal_log.ride(bodies, charges)
 
     def _add(self, records: Iterable[r.Record]) -> None:
         for record in records:

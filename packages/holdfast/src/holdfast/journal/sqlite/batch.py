@@ -18,7 +18,7 @@ import msgspec
 from holdfast.errors import HoldfastError, LeaseLost, LedgerTaken, RecordRefused
 from holdfast.journal.backend_rules import check_extras, check_size
 from holdfast.journal.port import Lease, LeaseGranted, Row, RunChange, Write
-from holdfast.journal.sqlite import ledger
+from holdfast.journal.sqlite import budgets, ledger
 from holdfast.journal.sqlite.driver import Database, Value
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class CommitItem(msgspec.Struct, eq=False):
 
 def item_of(write: Write) -> CommitItem:
     """A write as an item of the queue. Raises `RecordRefused` for a record that no journal accepts."""
-    plain = write.change is None and not write.posts and bool(write.rows)
+    plain = bool(write.rows) and not (write.change or write.posts or write.charges or write.declared is not None)
     if not plain:
         check_extras(write)
     for row in write.rows:
@@ -210,14 +210,19 @@ class BatchWriter:
     def _write(self, item: CommitItem, write: Write, ahead: _Places) -> None:
         database, run = self._database, write.lease.row
         # Rows that are stored as they are check the token by themselves, and come first; all else is checked here.
-        if (write.posts or not write.rows or _spills(write)) and not self._holds(write.lease):
+        extras = write.posts or write.charges or write.declared is not None
+        if (extras or not write.rows or _spills(write)) and not self._holds(write.lease):
             raise lease_lost(write)
         taken = ledger.first_taken(database, write.posts)
         if taken is not None:
             raise LedgerTaken(taken.stream, taken.key, taken.body)
+        if write.declared is not None:
+            ledger.check_limits(database, write.declared)
+        uses = budgets.uses_after(database, write.charges)
         if write.rows and not self._in_order(item, write, ahead):
             return
         store(database, write, self._wall_ms())
+        budgets.store_uses(database, uses)
         if write.change is not None and write.change.release:
             ahead.pop(run, None)
             self._next.pop(run, None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,6 +18,7 @@ from holdfast.journal.port import (
     EVERY_BODY,
     AgentKey,
     BodyFilter,
+    BudgetUse,
     Busy,
     FoundRecord,
     Identity,
@@ -46,7 +47,7 @@ from holdfast.journal.port import (
     Write,
 )
 from holdfast.journal.sqlite import anchor as anchor_file
-from holdfast.journal.sqlite import firings, ledger, permits, runs
+from holdfast.journal.sqlite import budgets, firings, ledger, permits, runs
 from holdfast.journal.sqlite.driver import Database, DatabaseFailure, sidecar
 from holdfast.journal.sqlite.failures import explain, inherited
 from holdfast.journal.sqlite.group_commit import CommitPace, Committer, GroupCommit
@@ -203,6 +204,9 @@ class SqliteJournal:
 
     async def fired(self, schedule: str) -> LastFiring | None:
         return self._read(lambda database: firings.last_firing(database, schedule))
+
+    async def budget_uses(self, periods: Mapping[str, str]) -> list[BudgetUse]:
+        return self._read(lambda database: budgets.uses(database, periods))
 
     async def counts(self) -> dict[tuple[str, RunStatus], int]:
         return self._read(runs.counts)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from typing import Final, cast
 
 from holdfast.errors import LedgerTaken
-from holdfast.journal.backend_rules import NEWS_PAGE, ledger_hash
+from holdfast.journal.backend_rules import NEWS_PAGE, ledger_hash, limits_changed
 from holdfast.journal.port import LedgerEntry, LedgerNews, Post
 from holdfast.journal.sqlite.driver import Database, Value
+from holdfast.queues.limits import STREAM
 
 _COLUMNS = "id, stream, key, cast(body as blob), at_ms"
 _PAGE = 1000
+NEWEST: Final = "select id from ledger where stream = ? order by id desc limit 1"
 
 
 def insert(database: Database, post: Post, at_ms: int) -> LedgerEntry:
@@ -36,6 +38,13 @@ def standing(database: Database, post: Post) -> LedgerEntry | None:
         (post.stream, post.key),
     )
     return _entry(found[0], fresh=False) if found else None
+
+
+def check_limits(database: Database, declared: int) -> None:
+    """Raise `LimitsChanged` where this is not the ledger entry of the limits in force."""
+    found = database.rows(NEWEST, (STREAM,))
+    if declared != (found[0][0] if found else 0):
+        raise limits_changed()
 
 
 def first_taken(database: Database, posts: Sequence[Post]) -> LedgerEntry | None:

@@ -7,7 +7,7 @@ from typing import Final, cast
 from holdfast.journal.backend_rules import call_is_over
 from holdfast.journal.port import Instant, Permit, PermitAnswer, PermitRequest, ToolUse
 from holdfast.journal.sqlite.driver import Database
-from holdfast.journal.sqlite.queues import check_newest
+from holdfast.journal.sqlite.ledger import check_limits
 from holdfast.journal.sqlite.runs import RunTables
 from holdfast.queues.tool_limits import ToolPace, judge, slowed
 
@@ -18,7 +18,7 @@ _KEEP: Final = "insert or replace into pace (tool, boot, due_us, closed_ms) valu
 
 def grant(database: Database, roll: RunTables, request: PermitRequest, now: Instant) -> PermitAnswer:
     """Judge the request, and store what was granted. Permits of processes that are proven dead are deleted."""
-    check_newest(database, request.declared)
+    check_limits(database, request.declared)
     asked, before = request.permit, _pace(database, request.permit.tool)
     for (worker,) in database.rows("select distinct worker from permit where tool = ?", (asked.tool,)):
         if worker != asked.worker and roll.fate(database, str(worker)).fate == "dead":

@@ -12,12 +12,13 @@ from typing import Final, cast
 
 import msgspec
 
-from holdfast.journal.backend_rules import limits_changed, queue_draining, queue_full
+from holdfast.journal.backend_rules import queue_draining, queue_full
 from holdfast.journal.port import AgentKey, LeaseGranted, QueuePlace, QueueState, TakeRequest
+from holdfast.journal.sqlite import ledger
 from holdfast.journal.sqlite.driver import Database, Value
 from holdfast.journal.sqlite.runs import RunTables, find, granted
 from holdfast.queues.choose import Candidate, Choice, Lane, Snapshot, choose
-from holdfast.queues.limits import LOWEST, STREAM
+from holdfast.queues.limits import LOWEST
 
 # Spelled as in the partial indexes, which are only used for what they know.
 _WAITS: Final = "queue <> '' and owner is null and behind = 0 and status in ('queued', 'running', 'suspended')"
@@ -49,7 +50,6 @@ LEFT_BEHIND: Final = (
     "select id, updated_ms, about, holds, name, queue, agent, program, tenant, priority from run"  # noqa: S608 -- constants
     f" where {_HELD} and +status in ('running', 'suspended') and owner = ?"
 )
-NEWEST_LIMITS: Final = "select id from ledger where stream = ? order by id desc limit 1"
 HOLDERS: Final = "select count(*) from run where holds = 1 and queue = ? and about = ?"
 SERVED: Final = (
     "select max(served_ms) from run where queue = ? and tenant = ? and queue <> '' and served_ms is not null"
@@ -66,16 +66,9 @@ _START: Final = (
 )
 
 
-def check_newest(database: Database, declared: int) -> None:
-    """Raise `LimitsChanged` where this is not the ledger entry of the limits in force."""
-    found = database.rows(NEWEST_LIMITS, (STREAM,))
-    if declared != (found[0][0] if found else 0):
-        raise limits_changed()
-
-
 def check_room(database: Database, place: QueuePlace) -> None:
     """Raise `QueueFull` where as many runs wait to begin as the queue takes, `QueueDraining`, or `LimitsChanged`."""
-    check_newest(database, place.declared)
+    ledger.check_limits(database, place.declared)
     if place.draining:
         raise queue_draining(place.queue)
     found = database.rows("select waiting from queue where name = ?", (place.queue,))
@@ -103,7 +96,7 @@ class QueueTables:
 
         The limits are compared there too: a process that has not heard of stricter ones gives no slot under the old.
         """
-        check_newest(database, request.newest.entry)
+        ledger.check_limits(database, request.newest.entry)
         started: list[LeaseGranted] = []
         marked = 0
         while (room := request.room - len(started)) > 0:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import AsyncIterator, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
@@ -19,6 +19,7 @@ from holdfast.journal.port import (
     EVERY_BODY,
     AgentKey,
     BodyFilter,
+    BudgetUse,
     Busy,
     FoundRecord,
     Identity,
@@ -181,6 +182,11 @@ class SqliteReader:
         from holdfast.journal.sqlite.firings import last_firing  # noqa: PLC0415 - as above
 
         return self._read(lambda database: last_firing(database, schedule))
+
+    async def budget_uses(self, periods: Mapping[str, str]) -> list[BudgetUse]:
+        from holdfast.journal.sqlite.budgets import uses  # noqa: PLC0415 - as above
+
+        return self._read(lambda database: uses(database, periods))
 
     async def counts(self) -> dict[tuple[str, RunStatus], int]:
         return self._read(runs.counts)

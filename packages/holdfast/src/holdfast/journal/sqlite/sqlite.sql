@@ -119,6 +119,17 @@ create table pace (
   closed_ms integer not null
 ) without rowid;
 
+-- budget_use -- What runs used and reserve of each limit of a budget that they share, by period. Each record that reserves
+-- or settles changes it in its own commit, so it is the sum over all records.
+create table budget_use (
+  budget   text not null,
+  period   text not null,
+  what     text not null,
+  used     integer not null,
+  reserved integer not null,
+  primary key (budget, period, what)
+) without rowid;
+
 -- record -- Append-only. `hash` is sha256(hash of the row before, body); the run's first row chains to
 -- its genesis. A rowid table grows at its end; clustering by run would dirty a page per run and batch.
 -- Each body ends with its two moments, under the chain. As numbers, in `at` and `up`, they take a third of the space:

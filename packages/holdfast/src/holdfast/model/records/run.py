@@ -78,8 +78,9 @@ class ReadRecorded(Stamped, frozen=True):
 class DecisionStarted(Stamped, frozen=True):
     """A model call started. The record is buffered: losing it costs one more call of the model.
 
-    In a run with a budget it is durable before the model is called, and `reserved` are the tokens that the call
-    reserves. `before` is the usage of the call before it, whose answer was not used.
+    Under a budget it is durable before the model is called, and `reserved` are the tokens that the call reserves.
+    `shared` are the budgets that it is charged to beside other runs, each with its period. `before` is the usage of the
+    call before it, whose answer was not used.
     """
 
     step: str
@@ -87,6 +88,7 @@ class DecisionStarted(Stamped, frozen=True):
     number: int = 1
     before: Usage = Usage()
     reserved: int = 0
+    shared: tuple[tuple[str, str], ...] = ()
 
 
 class DecisionRecorded(Stamped, frozen=True):

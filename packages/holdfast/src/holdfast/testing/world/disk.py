@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Final, NamedTuple, Protocol
 
 import msgspec
@@ -19,6 +19,7 @@ from holdfast.journal.port import (
     EVERY_BODY,
     AgentKey,
     BodyFilter,
+    BudgetUse,
     Busy,
     FoundRecord,
     Identity,
@@ -99,6 +100,7 @@ class Backup(NamedTuple):
     runs: dict[str, tuple[RunRow, list[Row]]]
     ledger: list[LedgerEntry]
     hints: dict[str, bytes]
+    uses: dict[tuple[str, str, str], BudgetUse]
 
 
 class Store(MemoryJournal):
@@ -109,7 +111,7 @@ class Store(MemoryJournal):
     def backup(self) -> Backup:
         """A copy, made while processes go on writing."""
         runs = {name: (run.listing, list(run.rows)) for name, run in self._runs.items()}
-        return Backup(runs, list(self._ledger), dict(self._hints))
+        return Backup(runs, list(self._ledger), dict(self._hints), dict(self._uses))
 
     def restore(self, backup: Backup) -> None:
         """Replace the content by a copy. The next process that opens it detects this, and no longer trusts it."""
@@ -123,6 +125,7 @@ class Store(MemoryJournal):
         self._ledger = list(backup.ledger)
         self._keys = {(entry.stream, entry.key): entry for entry in backup.ledger if entry.key}
         self._hints = dict(backup.hints)
+        self._uses = dict(backup.uses)
         self.identity = msgspec.structs.replace(
             self.identity, trust="distrustful", reason="it is older than what was known of it"
         )
@@ -213,6 +216,10 @@ class FaultyJournal(ABC):
     async def fired(self, schedule: str) -> LastFiring | None:
         await self._reach("fired")
         return await self._stored.fired(schedule)
+
+    async def budget_uses(self, periods: Mapping[str, str]) -> list[BudgetUse]:
+        await self._reach("budget_uses")
+        return await self._stored.budget_uses(periods)
 
     async def counts(self) -> dict[tuple[str, RunStatus], int]:
         await self._reach("counts")

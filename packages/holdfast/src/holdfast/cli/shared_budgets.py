@@ -1,0 +1,103 @@
+"""The budgets that runs share, as `holdfast budget` lists them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from holdfast.control.budgets import BudgetLine
+from holdfast.inspect.text import count, moment, safe
+from holdfast.journal.host import wall_ms
+from holdfast.model.run_budget import words_of
+
+if TYPE_CHECKING:
+    from holdfast.cli.common import CommandCall
+
+_THEN: Final = {"wait": "runs wait", "stop": "agents get BudgetExceeded"}
+
+
+class ListedBudget(msgspec.Struct, frozen=True):
+    """One shared budget on its present day, which ends at `end_ms`. `waiting` runs are suspended until then."""
+
+    budget: str
+    agent: str
+    tenant: str
+    per: str
+    zone: str
+    then: str
+    period: str
+    end_ms: int
+    limits: list[BudgetLine]
+    waiting: int
+
+
+def show_shared(call: CommandCall) -> None:
+    """Show all shared budgets."""
+    listed, remarks = call.read(_found(call))
+    if call.screen.as_json:
+        call.screen.document({"budgets": listed})
+        return
+    if not listed:
+        call.screen.line("No budget is shared by runs.")
+        call.screen.next("declare them under budgets in queues.yaml, or name a run: holdfast budget RUN")
+        return
+    for one in listed:
+        text = f"{_scope(one)}; {one.period} in {one.zone}, until {moment(one.end_ms)}; at a limit {_THEN[one.then]}"
+        call.screen.line((safe(one.budget), "bold"), f"  {safe(text)}")
+        call.screen.columns([*map(budget_cells, one.limits)])
+        for line in one.limits:
+            if line.over:
+                call.screen.line(f"{line.over:,} {words_of(line.limit)} above the limit: calls were in flight.")
+        if one.waiting:
+            call.screen.line((f"{count(one.waiting, 'run')} waiting", "yellow"))
+    for remark in remarks:
+        call.screen.note((remark, "yellow"))
+
+
+async def _found(call: CommandCall) -> tuple[list[ListedBudget], list[str]]:
+    from holdfast.control.queues import strange_agents  # noqa: PLC0415 - the budget of a run needs no engine
+    from holdfast.engine.process import newest_limits  # noqa: PLC0415 - as above
+    from holdfast.engine.shared_budgets import uses_now, waited_for  # noqa: PLC0415 - as above
+    from holdfast.queues.zones import day_of  # noqa: PLC0415 - as above
+
+    async with call.reader() as reader:
+        newest, now = await newest_limits(reader.journal), wall_ms()
+        if newest is None or not newest.limits.budgets:
+            return [], []
+        uses = await uses_now(reader.journal, newest.limits, now)
+        waiting = Counter(budget for _, budgets in await waited_for(reader.journal) for budget in budgets)
+        listed: list[ListedBudget] = []
+        for name, one in newest.limits.budgets.items():
+            day = day_of(one.zone, now)
+            lines = [
+                BudgetLine(use.limit, most, use.used, use.reserved, 0 if most is None else max(0, use.used - most))
+                for use in uses[name]
+                for most in [one.most(use.limit)]
+            ]
+            listed.append(
+                ListedBudget(
+                    name, one.agent, one.tenant, one.per, one.zone, one.then, day.name, day.end_ms, lines, waiting[name]
+                )
+            )
+        return listed, await strange_agents(reader.journal, newest.limits)
+
+
+def _scope(one: ListedBudget) -> str:
+    parts = [f"agent {one.agent}"] if one.agent else []
+    parts += [f"tenant {one.tenant}"] if one.tenant else []
+    return ", ".join(parts) or "all runs"
+
+
+def budget_cells(line: BudgetLine) -> tuple[str, ...]:
+    """One limit as a row of a table."""
+    mark = "failed" if line.over else "asks" if line.used == line.most else "ok"
+    reserved = f"{line.reserved:,} reserved" if line.reserved else ""
+    return (
+        mark,
+        words_of(line.limit),
+        f"{line.used:,} used",
+        reserved,
+        "no limit" if line.most is None else f"limit {line.most:,}",
+    )

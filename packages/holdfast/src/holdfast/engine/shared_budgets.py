@@ -1,0 +1,150 @@
+"""Budgets that runs share, on the side of one process: reserving for a model call, waiting, and waking what waits.
+
+A run whose budget is spent waits in this process, or is suspended until the day of the budget is over: then it is due,
+like after any other wait. When other limits are declared, every process looks (`wake_waiting`): a run that is suspended
+becomes due at once if its budgets have room. A suspension is refused where limits were declared since the run was
+refused, so none falls between the two.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+from msgspec.structs import replace
+
+from holdfast.engine.active_run.waiters import BUDGET
+from holdfast.engine.process import unchanged_listing
+from holdfast.engine.suspension import Pause
+from holdfast.engine.tool_protocol import wake
+from holdfast.errors import BudgetSpent, LimitsChanged
+from holdfast.journal.port import BudgetUse, Journal, LeaseGranted, Write
+from holdfast.model import records as r
+from holdfast.model.run_budget import words_of
+from holdfast.model.system import is_system
+from holdfast.model.waits import SHARED_BUDGET, decode_waits
+from holdfast.queues.limits import SHARED_LIMITS, SharedBudget
+from holdfast.queues.zones import Period, day_of
+
+if TYPE_CHECKING:
+    from holdfast.engine.active_run.run import ActiveRun
+    from holdfast.engine.active_run.scopes import Scope
+    from holdfast.engine.process import Process
+    from holdfast.queues.limits import Declaration, DeclaredLimits
+
+_MARK: Final = f'"{SHARED_BUDGET}"'.encode()
+_LOOK_AGAIN_MS: Final = 1_000
+"""How often a call asks again that only the reservations of calls in flight keep from beginning."""
+
+
+def budgets_of(active: ActiveRun) -> Mapping[str, SharedBudget]:
+    """The shared budgets that cover this run, by name."""
+    limits, started = active.process.queues.limits, active.history.lifecycle.started
+    if limits is None or not limits.budgets or started is None or is_system(started.agent):
+        return {}
+    return limits.budgets_of(started.agent, started.tenant)
+
+
+async def reserve(scope: Scope, started: r.DecisionStarted) -> str:
+    """Record that a model is called, and what it reserves of the shared budgets that cover the run, in one commit.
+
+    Empty once that is durable; the reason where a spent budget ends the call with an error.
+    """
+    active, queues = scope.active, scope.active.process.queues
+    while True:
+        budgets, newest = budgets_of(active), queues.newest
+        if not budgets or newest is None:  # no limit is declared any more
+            await active.log.append(started)
+            return ""
+        days = {name: day_of(one.zone, active.process.wall_ms()) for name, one in budgets.items()}
+        made = replace(started, shared=tuple((name, day.name) for name, day in days.items()), **active.log.stamp())
+        try:
+            await active.log.reserve(made, budgets, newest.entry)
+        except LimitsChanged:
+            await queues.refresh(active.process.journal)
+        except BudgetSpent as spent:
+            budget = budgets[spent.budget]
+            if budget.then == "stop":
+                return _reason(spent, budget, days[spent.budget])
+            await _wait(scope, started.step, spent, budget, days[spent.budget], newest)
+        else:
+            active.check()
+            return ""
+        active.check()
+
+
+def _reason(spent: BudgetSpent, budget: SharedBudget, day: Period) -> str:
+    reserved = f", {spent.reserved:,} reserved" if spent.reserved else ""
+    return (
+        f"the limit of {words_of(spent.limit)} of the budget {spent.budget} is reached for {day.name} "
+        f"({budget.zone}): {spent.used:,} of {budget.most(spent.limit):,} used{reserved}"
+    )
+
+
+async def _wait(
+    scope: Scope, step: str, spent: BudgetSpent, budget: SharedBudget, day: Period, newest: Declaration
+) -> None:
+    """Wait until the day is over or limits are declared; for calls in flight only, ask again soon."""
+    active, process = scope.active, scope.active.process
+    most, now = budget.most(spent.limit) or 0, process.wall_ms()
+    due = now + _LOOK_AGAIN_MS if spent.used < most else day.end_ms
+    until = datetime.fromtimestamp(day.end_ms / 1000, UTC)
+    asks = f"run {active.run} waits until {until:%Y-%m-%d %H:%M} UTC: {_reason(spent, budget, day)}"
+    pause = Pause(SHARED_BUDGET, step, due, asks, budget=spent.budget, declared=newest.entry)
+    loop = asyncio.get_running_loop()
+    waiting: asyncio.Future[None] = loop.create_future()
+    watchers = active.waiters.watchers.setdefault(BUDGET, [])
+    watchers.append(waiting)
+    slice_ms = min(max(0, due - now), process.settings.slice_ms)
+    timer = loop.call_later(slice_ms / 1000, wake, waiting)
+    try:
+        await active.waiters.wait_for(scope, waiting, pause)
+    finally:
+        timer.cancel()
+        if waiting in watchers:
+            watchers.remove(waiting)
+
+
+async def uses_now(journal: Journal, limits: DeclaredLimits, now_ms: int) -> dict[str, list[BudgetUse]]:
+    """The counters of each shared budget on its present day."""
+    days = {name: day_of(one.zone, now_ms).name for name, one in limits.budgets.items()}
+    found = {(use.budget, use.limit): use for use in await journal.budget_uses(days)} if days else {}
+    return {
+        name: [found.get((name, limit)) or BudgetUse(name, day, limit) for limit in SHARED_LIMITS]
+        for name, day in days.items()
+    }
+
+
+def is_spent(budget: SharedBudget, uses: Iterable[BudgetUse]) -> bool:
+    """True if a limit of the budget is reached by what was used."""
+    return any((most := budget.most(use.limit)) is not None and use.used >= most for use in uses)
+
+
+async def wake_waiting(process: Process) -> None:
+    """Make the suspended runs due whose shared budgets have room, after other limits were declared."""
+    newest, journal = process.queues.newest, process.journal
+    if newest is None or not newest.budgeted:
+        return
+    limits, now = newest.limits, process.wall_ms()
+    spent = {
+        name for name, uses in (await uses_now(journal, limits, now)).items() if is_spent(limits.budgets[name], uses)
+    }
+    for run, waits in await waited_for(journal):
+        if not waits <= spent and isinstance(claimed := await process.leases.claim(run), LeaseGranted):
+            try:  # giving the lease back leaves a run that waits due, and a worker takes it up
+                await journal.append(Write(claimed.lease, (), unchanged_listing(claimed.row, process.wall_ms())))
+            finally:
+                process.leases.let_go(run)
+            process.came_due.set()
+
+
+async def waited_for(journal: Journal) -> list[tuple[str, set[str]]]:
+    """The suspended runs that wait for shared budgets, and for which."""
+    found = [
+        (line.run, {wait.budget for wait in decode_waits(line.waits) if wait.kind == SHARED_BUDGET})
+        for line in await journal.waiting("suspended")
+        if _MARK in line.waits
+    ]
+    return [(run, waits) for run, waits in found if waits]

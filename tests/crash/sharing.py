@@ -1,0 +1,49 @@
+"""A process whose run shares a budget: `python -m tests.crash.sharing JOURNAL MODEL POINT COUNT NAME`.
+
+It kills itself at that occurrence of a point (`-`: it does not), and prints how many answers its run got.
+"""
+
+import asyncio
+import sys
+import urllib.request
+
+from holdfast import Holdfast, Run, agent
+from holdfast.engine.settings import Settings
+from holdfast.errors import BudgetExceeded
+from holdfast.queues.limits import DeclaredLimits, SharedBudget
+from tests.crash.points import Points, WatchedJournal
+
+JOURNAL, MODEL, POINT, COUNT, NAME = sys.argv[1:6]
+LIMIT = 9
+LIMITS = DeclaredLimits(budgets={"support": SharedBudget(agent="talk", model_calls=LIMIT, then="stop")})
+
+
+async def ask(question: str) -> dict[str, object]:
+    def post() -> str:
+        with urllib.request.urlopen(f"{MODEL}/{question}", timeout=20) as answer:
+            return answer.read().decode()
+
+    return {"text": await asyncio.to_thread(post), "usage": {"input_tokens": 7, "output_tokens": 3}}
+
+
+@agent(run_id="talk-{name}")
+async def talk(run: Run, name: str) -> int:
+    answered = 0
+    try:
+        await run.gather(*(run.decide(ask, f"{name}-both-{number}") for number in range(2)))
+        answered += 2
+        while True:
+            await run.decide(ask, f"{name}-one-{answered}")
+            answered += 1
+    except BudgetExceeded:
+        return answered
+
+
+async def main() -> None:
+    journal = WatchedJournal(JOURNAL, Points((POINT, int(COUNT))))
+    settings = Settings(lease_ms=3000, margin_ms=500)
+    async with Holdfast(journal, agents=[talk], settings=settings, recover=False, queues=LIMITS) as app:
+        print(await app.run(talk, NAME), flush=True)
+
+
+asyncio.run(main())

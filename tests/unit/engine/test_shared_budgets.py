@@ -1,0 +1,238 @@
+"""Budgets that runs share: one counter for all processes and runs, exact over crashes, and runs that wait for it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Any
+
+import pytest
+
+from holdfast import Run, RunSuspended, agent
+from holdfast.errors import BudgetExceeded, JournalUnavailable, RunStopped
+from holdfast.journal.port import BudgetUse
+from holdfast.model import records as r
+from holdfast.model.shared_use import SharedUse
+from holdfast.queues.limits import DeclaredLimits, SharedBudget
+from holdfast.queues.zones import day_of
+from holdfast.testing.clock import EPOCH_MS
+from tests.unit.engine.lab import Lab, virtual
+from tests.unit.engine.test_crashes import DiesAt
+from tests.unit.engine.test_run_budgets import asking
+
+
+def limits(**budget: Any) -> DeclaredLimits:
+    return DeclaredLimits(budgets={"support": SharedBudget(**budget)})
+
+
+def counted(lab: Lab) -> dict[tuple[str, str], tuple[int, int]]:
+    """What the journal counts, over all days: used and reserved by budget and limit."""
+    lab.journal._settle()
+    found: dict[tuple[str, str], tuple[int, int]] = {}
+    for use in lab.journal._uses.values():
+        used, reserved = found.get((use.budget, use.limit), (0, 0))
+        found[use.budget, use.limit] = used + use.used, reserved + use.reserved
+    return found
+
+
+def check_sums(lab: Lab) -> None:
+    """The invariant: each counter is the sum over the records of all runs."""
+    lab.journal._settle()
+    sums: dict[tuple[str, str, str], list[int]] = {}
+    for run in lab.journal._runs:
+        use = SharedUse()
+        for record in lab.records(run):
+            for charge in use.take(record):
+                one = sums.setdefault((charge.budget, charge.period, charge.limit), [0, 0])
+                one[0] += charge.used
+                one[1] += charge.reserved
+    assert {key: BudgetUse(*key, *both) for key, both in sums.items()} == lab.journal._uses
+
+
+@virtual
+async def test_runs_share_one_limit_of_calls_and_the_rest_wait_for_the_next_day(lab: Lab):
+    desk = asking(lab, calls=2)
+    async with lab.app(desk, queues=limits(agent="desk", model_calls=3), recover=True) as app:
+        assert await app.run(desk, "ann") == 2
+        with pytest.raises(RunSuspended, match="the budget support is reached") as waits:
+            await app.run(desk, "bob")
+        assert "3 of 3 used" in waits.value.message
+        assert len(lab.sent) == 3
+        assert counted(lab)["support", "model_calls"] == (3, 0)
+        await lab.pass_time(days=1, minutes=1)
+        assert (await app.engine.journal.runs(run="r-bob"))[0].status == "completed"
+        assert len(lab.sent) == 4
+    check_sums(lab)
+
+
+@virtual
+async def test_tokens_are_settled_and_no_call_begins_above_the_limit(lab: Lab):
+    desk = asking(lab, 60, 70, 80)
+    async with lab.app(desk, queues=limits(tokens=100)) as app:
+        with pytest.raises(RunSuspended, match="130 of 100 used"):
+            await app.run(desk, "ann")
+    assert len(lab.sent) == 2
+    assert counted(lab)["support", "tokens"] == (130, 0)
+    check_sums(lab)
+
+
+@virtual
+async def test_a_run_that_no_budget_covers_is_neither_counted_nor_slowed(lab: Lab):
+    desk = asking(lab)
+    async with lab.app(desk, queues=limits(agent="other", model_calls=0)) as app:
+        assert await app.run(desk, "ann") == 4
+    assert counted(lab) == {}
+    assert all(started.shared == () for started in lab.of("r-ann", r.DecisionStarted))
+
+
+@virtual
+async def test_a_budget_that_stops_raises_and_the_refusal_is_on_record(lab: Lab):
+    ask_once = asking(lab, calls=2)
+    async with lab.app(ask_once, queues=limits(model_calls=1, then="stop")) as app:
+        with pytest.raises(BudgetExceeded, match="the budget support is reached"):
+            await app.run(ask_once, "ann")
+        with pytest.raises(RunStopped):
+            await app.run(ask_once, "ann")
+    assert lab.of("r-ann", r.RunStoppedRecord)[-1].reason == "budget"
+    check_sums(lab)
+
+
+@virtual
+async def test_higher_limits_wake_the_runs_that_wait_whichever_process_declares_them(lab: Lab):
+    desk = asking(lab, calls=2)
+    async with lab.app(desk, queues=limits(model_calls=1)) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+    async with lab.app(desk, recover=True) as worker:
+        await lab.pass_time(minutes=5)
+        assert (await worker.engine.journal.runs(run="r-ann"))[0].status == "suspended"
+        async with lab.app(desk, queues=limits(model_calls=1, agent="desk")):
+            await lab.pass_time(minutes=1)
+        assert (await worker.engine.journal.runs(run="r-ann"))[0].status == "suspended", "it is spent all the same"
+        async with lab.app(desk, queues=limits(model_calls=2)):
+            await lab.pass_time(minutes=1)
+        assert (await worker.engine.journal.runs(run="r-ann"))[0].status == "completed"
+    assert lab.sent == ["ask ann 0", "ask ann 1"]
+    check_sums(lab)
+
+
+@virtual
+async def test_a_run_that_waits_for_a_budget_that_is_declared_no_more_goes_on(lab: Lab):
+    desk = asking(lab, calls=2)
+    async with lab.app(desk, queues=limits(model_calls=1)) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+    async with lab.app(desk, queues=DeclaredLimits(), recover=True) as app:
+        await lab.pass_time(minutes=1)
+        assert (await app.engine.journal.runs(run="r-ann"))[0].status == "completed"
+    check_sums(lab)
+
+
+@virtual
+async def test_a_call_in_flight_reserves_and_others_ask_again_once_it_is_settled(lab: Lab):
+    entered = 0
+
+    async def ask(question: str) -> dict[str, Any]:
+        nonlocal entered
+        entered += 1
+        await asyncio.sleep(5)
+        refused = question == "ann"
+        return {"text": question, "usage": {"input_tokens": 0 if refused else 10, "refused": refused}}
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> str:
+        await run.decide(ask, name)
+        return name
+
+    async with lab.app(desk, queues=limits(model_calls=1)) as app:
+        first = asyncio.create_task(app.run(desk, "ann"))
+        await lab.pass_time(seconds=1)
+        second = asyncio.create_task(app.run(desk, "bob"))
+        await lab.pass_time(seconds=2)
+        assert entered == 1
+        assert counted(lab)["support", "model_calls"] == (0, 1)
+        assert [await first, await second] == ["ann", "bob"], "a request that was refused has used nothing"
+    assert counted(lab)["support", "model_calls"] == (1, 0)
+    check_sums(lab)
+
+
+@virtual
+async def test_what_a_lost_call_reserved_counts_as_used_once(lab: Lab):
+    async def ask(question: str) -> str:
+        if len(lab.sent) == 0:
+            lab.sent.append(question)
+            await asyncio.get_running_loop().create_future()
+        lab.sent.append(question)
+        return question
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> str:
+        return await run.decide(ask, name)
+
+    app = lab.make(desk, queues=limits(model_calls=5))
+    await app.open()
+    task = asyncio.create_task(app.run(desk, "ann"))
+    await lab.pass_time(seconds=1)
+    assert counted(lab)["support", "model_calls"] == (0, 1)
+    await lab.bury(app, lab.processes[-1])
+    assert task.done()
+    check_sums(lab)
+    async with lab.app(desk) as again:
+        assert await again.run(desk, "ann") == "ann"
+    assert counted(lab)["support", "model_calls"] == (2, 0)
+    check_sums(lab)
+
+
+@pytest.mark.parametrize("number", range(1, 40))
+@virtual
+async def test_a_journal_that_fails_at_any_call_leaves_the_counters_at_the_sum_of_the_records(lab: Lab, number: int):
+    desk = asking(lab, 10, 20, calls=2)
+    for stored in (False, True):
+        app = lab.make(desk, queues=limits(model_calls=50, tokens=5000))
+        await app.open()
+        lab.journal.fail_next(number, stored=stored)
+        with contextlib.suppress(JournalUnavailable):
+            await app.run(desk, f"ann-{stored}")
+        check_sums(lab)
+        lab.journal._faults.clear()
+        await app.aclose()
+        async with lab.app(desk) as again:
+            assert await again.run(desk, f"ann-{stored}") == 2
+        check_sums(lab)
+    assert all(reserved == 0 for _, reserved in counted(lab).values())
+
+
+@pytest.mark.parametrize("point", ["before_claim", "after_claim", "before_end", "after_end"])
+@virtual
+async def test_a_process_that_dies_leaves_the_counters_at_the_sum_of_the_records(lab: Lab, point: str):
+    desk = asking(lab, 10, 20, calls=2)
+    crash = DiesAt(point, 1)
+    app = lab.make(desk, queues=limits(model_calls=50), crash=crash)
+    crash.process = lab.processes[-1]
+    await app.open()
+    task = asyncio.create_task(app.run(desk, "ann"))
+    await lab.pass_time(seconds=10)
+    task.cancel()
+    await lab.bury(app, crash.process)
+    check_sums(lab)
+    async with lab.app(desk) as again:
+        assert await again.run(desk, "ann") == 2
+    check_sums(lab)
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "America/Santiago", "Pacific/Auckland"])
+@virtual
+async def test_a_day_ends_at_the_midnight_of_its_zone(lab: Lab, zone: str):
+    desk = asking(lab, calls=2)
+    end_ms = day_of(zone, EPOCH_MS).end_ms
+    async with lab.app(desk, queues=limits(model_calls=1, zone=zone), recover=True) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+        row = (await app.engine.journal.runs(run="r-ann"))[0]
+        assert row.due_ms == end_ms
+        await asyncio.sleep((end_ms - lab.clock.wall_ms()) / 1000 - 10)
+        assert len(lab.sent) == 1
+        await lab.pass_time(seconds=60)
+        assert len(lab.sent) == 2
+    assert len({use.period for use in lab.journal._uses.values()}) == 2
+    check_sums(lab)
