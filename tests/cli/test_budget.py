@@ -84,6 +84,25 @@ def test_only_a_limit_that_the_run_has_is_raised(desk: Desk):
     assert desk("budget", "nope").returncode == 2
 
 
+def test_a_run_that_a_shared_budget_stopped_says_how_it_continues(desk: Desk, tmp_path: Path):
+    limits = tmp_path / "queues.yaml"
+    limits.write_text("budgets:\n  support: {agent: desk, model_calls: 1, then: stop}\n")
+    (tmp_path / "pyproject.toml").write_text(f'[tool.holdfast]\nqueues = "{limits}"\n')
+
+    def call(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "holdfast", *arguments, "--journal", desk.journal]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path)
+
+    stopped = call("run", desk.target, '"ann"')
+    assert "budget ann" in stopped.stderr
+    assert "resume ann" in call("budget", "ann").stdout
+    assert json.loads(call("budget", "ann", "--json").stdout)["next_step"] == "holdfast resume ann"
+    limits.write_text("budgets:\n  support: {agent: desk, model_calls: 100, then: stop}\n")
+    assert call("resume", "ann").returncode == 0
+    assert call("worker", desk.target, "--once").returncode == 0
+    assert "completed" in call("ps").stdout
+
+
 def test_shared_budgets_are_listed_with_the_runs_that_wait(desk: Desk, tmp_path: Path):
     limits = tmp_path / "queues.yaml"
     limits.write_text(

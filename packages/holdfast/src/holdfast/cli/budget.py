@@ -16,6 +16,7 @@ from holdfast.inspect.text import count, safe
 from holdfast.model.run_budget import words_of
 
 if TYPE_CHECKING:
+    from holdfast.cli.screen import Screen
     from holdfast.model.run_history import RunHistory
     from holdfast.policies import RunBudget
 
@@ -95,7 +96,7 @@ def _show(call: CommandCall, history: RunHistory) -> None:
         return
     if not found.limits:
         screen.line(safe(f"{found.run} has no budget of its own."))
-        screen.next("holdfast budget lists the budgets that runs share")
+        _show_next(found, screen)
         return
     at_limit = "the run stops, and a person is asked" if found.then == "ask" else "the agent gets BudgetExceeded"
     screen.line((safe(found.run), "bold"), f" {found.status}; at a limit {at_limit}")
@@ -107,6 +108,13 @@ def _show(call: CommandCall, history: RunHistory) -> None:
             screen.line(
                 f"{line.over:,} {words_of(line.limit)} above the limit: calls were in flight when it was reached."
             )
+    _show_next(found, screen)
+
+
+def _show_next(found: BudgetReport, screen: Screen) -> None:
+    """End with the next step; for a run without a reached limit of its own that is a limit which runs share."""
+    if found.stopped and found.next_step.startswith("holdfast resume"):
+        screen.line("A limit that runs share stopped it: raise that one in queues.yaml (holdfast budget lists it).")
     screen.next(found.next_step)
 
 
@@ -114,9 +122,12 @@ def _report(history: RunHistory) -> BudgetReport:
     run, lifecycle, state = history.run, history.lifecycle, history.budget
     stopped = lifecycle.status == "stopped" and lifecycle.stopped is not None and lifecycle.stopped.reason == "budget"
     if state is None:
-        return BudgetReport(run, lifecycle.status, "", [], 0, stopped=False, next_step=f"holdfast show {run}")
+        step = f"holdfast resume {run}" if stopped else "holdfast budget"
+        return BudgetReport(run, lifecycle.status, "", [], 0, stopped, step)
     reached = [one.limit for one in budget_lines(state) if one.most is not None and one.used >= one.most]
-    step = f"holdfast budget {run} --raise {reached[0]}=AMOUNT" if stopped and reached else f"holdfast show {run}"
+    step = f"holdfast resume {run}" if stopped else f"holdfast show {run}"
+    if stopped and reached:
+        step = f"holdfast budget {run} --raise {reached[0]}=AMOUNT"
     if lifecycle.status == "running":
         step = f"a worker continues it, or: holdfast resume {run}"
     return BudgetReport(run, lifecycle.status, state.limits.then, budget_lines(state), state.unknown, stopped, step)

@@ -66,8 +66,8 @@ STOP_REASONS: Final[Mapping[StopReason, StopRule]] = {
     "budget": StopRule(
         "a limit of its budget is reached, and nothing was sent since",
         _KNOWN,
-        "holdfast budget {run} --raise LIMIT=AMOUNT: the run continues by itself",
-        advice="raise its budget (holdfast budget RUN --raise LIMIT=AMOUNT): then it continues; or cancel it",
+        "holdfast budget {run} shows the limit and how to raise it",
+        advice="raise the limit that holdfast budget RUN shows: then it continues; or cancel it",
     ),
     "cancelled": StopRule(
         "a person cancelled it",
