@@ -133,7 +133,7 @@ async def test_two_processes_that_count_at_once_lose_no_count(lab: Lab):
     async with lab.app(desk) as app, lab.app(desk) as other:
         await asyncio.gather(*(one.engine.breakers.failed("send") for one in (app, other) * 2))
         await app.engine.breakers.refresh()
-        assert app.engine.breakers._states["send"][0].failures == 4
+        assert app.engine.breakers.states["send"][0].failures == 4
 
 
 @virtual
