@@ -328,10 +328,10 @@ MEASURES: Final = (
     Measure("lines of telemetry, beside these", 1_315, 800, lambda: lines(of_telemetry())),
     # Raised from 380 for budgets that runs share: their fold (70), reserving, waiting and waking (130), counters in
     # SQLite (50), the requirements on journals (140), and their list (110).
-    Measure("lines of budgets, beside these", 930, 350, lambda: lines(of_budgets())),
+    Measure("lines of budgets, beside these", 940, 350, lambda: lines(of_budgets())),
     # Raised from 8,130 for the console inside a server of the user's own; from 8,155 for submitting runs over HTTP;
     # from 8,237 for their budgets.
-    Measure("lines of Python that `holdfast-console` adds", 8_250, 7_500, lambda: lines(product()) - lines(sources())),
+    Measure("lines of Python that `holdfast-console` adds", 8_270, 7_500, lambda: lines(product()) - lines(sources())),
     Measure("files of these", 60, 50, lambda: len(product()) - len(sources())),
     # Raised from 49 for submitted runs and the slots of queues; from 50 for limits of tools, and for shared budgets.
     Measure("files of the engine", 52, 35, lambda: len(list((PACKAGE / "engine").rglob("*.py")))),

@@ -37,7 +37,7 @@ HEAVY = {
     "tomllib": "the journal is named",
 }
 MOST_OF_OURS = 53
-MOST_OF_STORIES = {"show": 85, "why": 101}
+MOST_OF_STORIES = {"show": 87, "why": 103}  # raised by two for the use of shared budgets
 """The same for one run, whose records are read and folded, and for one operation, which is decided about as well."""
 DRIVES = {
     "asyncio",

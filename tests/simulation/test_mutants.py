@@ -12,7 +12,7 @@ import pytest
 
 from simulator.generator.hosts import HOSTED
 from simulator.generator.plans import draw
-from simulator.generator.queues import QUEUED
+from simulator.generator.queues import LIMITED, QUEUED
 from simulator.mutations.catalogue import MUTANTS
 from simulator.mutations.mutation import Mutant, planted
 from simulator.mutations.planting import hunt
@@ -83,6 +83,7 @@ def _inside(value: Any) -> Iterator[object]:
 # One needs an answer that comes while another run holds the key of the same thing: few seeds draw that.
 SEEDS: tuple[tuple[int, Journal], ...] = (
     *((seed, "sqlite") for seed in range(QUEUED, QUEUED + 12)),
+    *((seed, "sqlite") for seed in range(LIMITED, LIMITED + 8)),
     *((seed, "memory") for seed in (278, *range(HOSTED, HOSTED + 4), *range(500))),
 )
 

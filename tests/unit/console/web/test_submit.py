@@ -143,7 +143,7 @@ REFUSED: dict[str, tuple[dict[str, Any], int, str]] = {
     "unknown field": ({"tenat": "acme"}, 422, "the body does not fit"),
     "unknown limit": ({"budget": {"tokens": 5, "efects": 1}}, 422, "the body does not fit"),
     "negative limit": ({"budget": {"effects": -1}}, 422, "the body does not fit"),
-    "budget without a limit": ({"budget": {}}, 422, "the body does not fit"),
+    "broken limit": ({"budget": {"effects": 1.5}}, 422, "the body does not fit"),
 }
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import msgspec
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from holdfast.inspect.reader import waits_of
 from holdfast.journal.port import RunRow, RunStatus
 from holdfast.model.waits import ListedWait
 from holdfast.people import answers as a
-from holdfast.policies import RunBudget
+from holdfast.policies import BUDGET_LIMITS, MOST, RunBudget
 from holdfast.queues.limits import DEFAULT
 from holdfast_console.auth.authorize import Principal, Role
 
@@ -77,8 +77,25 @@ class RunSummary(msgspec.Struct, frozen=True):
     contradicted: list[str] = []
 
 
-class SubmittedBudget(RunBudget, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The limits of a run: a limit that is null does not hold. At a limit, `then` asks a person or stops the call."""
+BudgetAmount = Annotated[float, Meta(ge=0, le=MOST, multiple_of=1)]
+"""A whole number: JSON may write one as 5.0."""
+
+
+class SubmittedBudget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The limits of a run: a limit that is left out does not hold. At a limit, `then` asks a person or stops the call.
+
+    Without any limit it says nothing: then the budget of the agent holds.
+    """
+
+    tokens: BudgetAmount | UnsetType = UNSET
+    model_calls: BudgetAmount | UnsetType = UNSET
+    effects: BudgetAmount | UnsetType = UNSET
+    then: Literal["ask", "stop"] = "ask"
+
+    def limits(self) -> RunBudget | None:
+        """The budget of the run; None without a limit."""
+        given = {name: int(amount) for name in BUDGET_LIMITS if (amount := getattr(self, name)) is not UNSET}
+        return RunBudget(**given, then=self.then) if given else None
 
 
 class SubmitRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -8,8 +8,6 @@ from functools import cache
 from http import HTTPStatus
 from typing import Final, cast
 
-import msgspec
-
 from holdfast.agent.agent import Agent, AnyAgent
 from holdfast.control.approvals import checked_proof
 from holdfast.control.queues import Submission, Submitted, submit
@@ -27,7 +25,6 @@ from holdfast.people.answers import OneOf, answer_all
 from holdfast.people.assignments import handed
 from holdfast.people.dossier import Dossier, dossier_of
 from holdfast.people.loaded_item import LoadedItem, checked_shown, load_item
-from holdfast.policies import RunBudget
 from holdfast_console.auth.authenticator import Authenticator
 from holdfast_console.auth.authorize import Permission, PermissionScope, Principal, may
 from holdfast_console.reviews.report import ReviewReport
@@ -115,7 +112,7 @@ class UseCases:
                 known="nothing was submitted",
                 next_step="name its file when the server is started: holdfast serve FILE.py:AGENT",
             )
-        budget = msgspec.convert(asked.budget, RunBudget | None, from_attributes=True)
+        budget = None if asked.budget is None else asked.budget.limits()
         how = Submission(asked.queue, asked.priority, asked.at, asked.tenant, budget)
         try:
             agent = cast("AnyAgent", found)  # type: ignore[redundant-cast]  # pyright does not know its parameters

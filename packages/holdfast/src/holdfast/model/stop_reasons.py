@@ -66,7 +66,7 @@ STOP_REASONS: Final[Mapping[StopReason, StopRule]] = {
     "budget": StopRule(
         "a limit of its budget is reached, and nothing was sent since",
         _KNOWN,
-        "holdfast budget {run} shows the limit and how to raise it",
+        "holdfast budget {run} --raise LIMIT=AMOUNT: the run continues by itself (holdfast budget {run} lists them)",
         advice="raise the limit that holdfast budget RUN shows: then it continues; or cancel it",
     ),
     "cancelled": StopRule(

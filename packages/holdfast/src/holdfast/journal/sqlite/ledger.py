@@ -9,7 +9,6 @@ from holdfast.errors import LedgerTaken
 from holdfast.journal.backend_rules import NEWS_PAGE, ledger_hash, limits_changed
 from holdfast.journal.port import LedgerEntry, LedgerNews, Post
 from holdfast.journal.sqlite.driver import Database, Value
-from holdfast.queues.limits import STREAM
 
 _COLUMNS = "id, stream, key, cast(body as blob), at_ms"
 _PAGE = 1000
@@ -42,6 +41,8 @@ def standing(database: Database, post: Post) -> LedgerEntry | None:
 
 def check_limits(database: Database, declared: int) -> None:
     """Raise `LimitsChanged` where this is not the ledger entry of the limits in force."""
+    from holdfast.queues.limits import STREAM  # noqa: PLC0415 - commands that only read import no queues
+
     found = database.rows(NEWEST, (STREAM,))
     if declared != (found[0][0] if found else 0):
         raise limits_changed()

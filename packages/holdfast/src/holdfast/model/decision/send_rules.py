@@ -180,7 +180,8 @@ def _send(case: Case) -> Move:
     for obstacle in _OBSTACLES if attempts else _OBSTACLES_AT_FIRST:
         if (move := obstacle(case)) is not None:
             return _verify_meanwhile(case, move)
-    for rule in _WAITS_LIMITED if case.situation.limit_ms else _WAITS:  # a tool without a limit pays nothing
+    limited = case.situation.limit_ms > 0  # a tool without a limit pays nothing
+    for rule in (_backoff, _breaker, _limit, _preconditions) if limited else (_backoff, _breaker, _preconditions):
         if (move := rule(case)) is not None:
             return move
     if case.situation.misfit:  # the executor finds it out after the first Send, and asks again
@@ -345,5 +346,3 @@ _OBSTACLES_AT_FIRST: Final[tuple[Rule, ...]] = (
     _pause,
     _arguments,
 )  # the others are about attempts
-_WAITS: Final[tuple[Rule, ...]] = (_backoff, _breaker, _preconditions)
-_WAITS_LIMITED: Final[tuple[Rule, ...]] = (_backoff, _breaker, _limit, _preconditions)
