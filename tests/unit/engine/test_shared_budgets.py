@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from holdfast import Run, RunSuspended, agent
 from holdfast.errors import BudgetExceeded, JournalUnavailable, RunStopped
-from holdfast.journal.port import BudgetUse
+from holdfast.journal.port import BudgetUse, Write
 from holdfast.model import records as r
 from holdfast.model.shared_use import SharedUse
 from holdfast.queues.limits import DeclaredLimits, SharedBudget
@@ -181,6 +182,64 @@ async def test_what_a_lost_call_reserved_counts_as_used_once(lab: Lab):
         assert await again.run(desk, "ann") == "ann"
     assert counted(lab)["support", "model_calls"] == (2, 0)
     check_sums(lab)
+
+
+@virtual
+async def test_reserving_begins_no_branch_of_the_agent(lab: Lab):
+    """What a branch does after a call is found again in a replay, in which nothing is reserved."""
+
+    async def ask(question: str) -> str:
+        lab.sent.append(question)
+        return question
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> str:
+        await run.decide(ask, "first")
+        found = [await asyncio.create_task(run.decide(ask, f"{name}-{number}")) for number in range(3)]
+        await run.sleep(timedelta(minutes=1))
+        return " ".join([*found, await asyncio.create_task(run.decide(ask, "last"))])
+
+    async with lab.app(desk, queues=limits(model_calls=9)) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+    await lab.pass_time(minutes=2)
+    async with lab.app(desk, queues=limits(model_calls=9)) as app:
+        assert await app.run(desk, "ann") == "ann-0 ann-1 ann-2 last"
+    assert lab.sent == ["first", "ann-0", "ann-1", "ann-2", "last"]
+    assert counted(lab)["support", "model_calls"] == (5, 0)
+
+
+@pytest.mark.parametrize("wait_ms", [0, 3])
+@pytest.mark.parametrize("turns", range(20))
+@virtual
+async def test_a_branch_that_the_agent_leaves_behind_while_it_reserves_is_settled_with_the_run(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, turns: int, wait_ms: int
+):
+    """Its reservation is refused, or counts with the end of the run; neither keeps the run from completing."""
+    append = lab.journal.append
+
+    async def slow(write: Write) -> None:
+        await asyncio.sleep(wait_ms / 1000)
+        await append(write)
+        await asyncio.sleep(wait_ms / 1000)
+
+    monkeypatch.setattr(lab.journal, "append", slow)
+
+    async def ask(question: str) -> str:
+        return question
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> str:
+        left = asyncio.create_task(run.decide(ask, "left behind"))
+        for _ in range(turns):
+            await asyncio.sleep(wait_ms / 2000)
+        return f"{name} {left.done()}"
+
+    for most in (0, 5):
+        async with lab.app(desk, queues=limits(model_calls=most, then="stop")) as app:
+            assert (await app.run(desk, f"ann-{most}")).startswith("ann")
+        assert all(reserved == 0 for _, reserved in counted(lab).values())
+        check_sums(lab)
 
 
 @pytest.mark.parametrize("number", range(1, 40))

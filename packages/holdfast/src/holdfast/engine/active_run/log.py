@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Final, TypeGuard
 
@@ -86,6 +86,8 @@ class RunRecorder:
 
         With `declared`, the entry of the limits of queues, `LimitsChanged` if others are in force.
         """
+        while change is not None and self.checking:  # a run that ends settles what it has reserved
+            await asyncio.wait(self.checking)
         while self.journal_log.alone is not None:
             await asyncio.shield(self.journal_log.alone)
         records = self.masks.records(records)
@@ -93,10 +95,7 @@ class RunRecorder:
             if posts:
                 records = self._buffer_plan(records)
                 # In a task of its own: a cancelled caller must not lose track of what the ledger answered.
-                checked = asyncio.ensure_future(self._append_checked(records, change, posts, declared))
-                self.checking.add(checked)
-                checked.add_done_callback(self._checked)
-                await asyncio.shield(checked)
+                await asyncio.shield(self._check(self._append_checked(records, change, posts, declared)))
             else:
                 bodies, charges = tuple(map(encode, records)), self._charges(records)
                 self._add(records)
@@ -140,29 +139,33 @@ class RunRecorder:
         Raises `BudgetSpent` and `LimitsChanged`: then nothing was recorded.
         """
         # In a task of its own, as a write with posts: a cancelled caller must not lose track of the answer.
-        reserving = asyncio.ensure_future(self._reserve(started, budgets, declared))
-        self.checking.add(reserving)
-        reserving.add_done_callback(self._checked)
+        (started,) = self.masks.records((started,))
         try:
-            await asyncio.shield(reserving)
+            await asyncio.shield(self._check(self._reserve(started, budgets, declared)))
         except (LeaseLost, JournalUnavailable) as error:
             self._on_failure(error)
             raise
 
     async def _reserve(self, started: r.DecisionStarted, budgets: Mapping[str, SharedBudget], declared: int) -> None:
-        (record,) = self.masks.records((started,))
         while self.journal_log.alone is not None:  # first: what is added meanwhile may settle what this reserves over
             await asyncio.shield(self.journal_log.alone)
         charges = tuple(
             replace(charge, most=budgets[charge.budget].most(charge.limit)) if charge.reserved > 0 else charge
-            for charge in charges_of(self.history.shared, (record,))
+            for charge in charges_of(self.history.shared, (started,))
         )
-        await self.journal_log.append([encode(record)], None, (), charges, declared)
-        self._add((record,))
+        await self.journal_log.append([encode(started)], None, (), charges, declared)
+        self._add((started,))
 
     def _charges(self, records: tuple[r.Record, ...]) -> tuple[Charge, ...]:
         """The charges of these records to shared budgets. A run that never reserved of one settles nothing."""
         return () if self.history.shared is None else charges_of(self.history.shared, records)
+
+    def _check(self, append: Coroutine[None, None, None]) -> asyncio.Future[None]:
+        """Begin an append that may be refused. It is no branch of agent code, and not cancelled with one."""
+        checked = asyncio.get_running_loop().create_task(append, context=contextvars.Context())
+        self.checking.add(checked)
+        checked.add_done_callback(self._checked)
+        return checked
 
     def _checked(self, future: asyncio.Future[None]) -> None:
         """Retrieve the ledger's answer: asyncio would log a refusal that a cancelled caller no longer awaits."""
