@@ -4,10 +4,11 @@ import asyncio
 import threading
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 from opentelemetry import baggage, context, propagate, trace
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
 
@@ -247,6 +248,30 @@ async def test_no_run_fails_for_a_processor_that_raises(lab: Lab, caplog: pytest
     async with lab.app(shop, telemetry=follower) as app:
         assert await app.run(shop, "mug") == "charged mug"
     assert sum("the collector is down" in message for message in caplog.messages) == 1
+
+
+@virtual
+async def test_what_is_committed_while_the_last_batch_was_given_is_not_left_behind(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch
+):
+    """The event loop may run a commit between the last look at the queue and the end of the task that looked."""
+    traced = Traced()
+    async with lab.app(shop, telemetry=traced.follower()) as app:
+        journal = cast("following.FollowedJournal", app.engine.journal)
+        note, later = journal._note, list[Any]()
+
+        class Threads:
+            async def call(self, work: Any) -> None:
+                work()
+                while later:
+                    asyncio.get_running_loop().call_soon(note, later.pop())
+
+        monkeypatch.setattr(journal, "_environment", replace(journal._environment, threads=Threads()))
+        monkeypatch.setattr(journal, "_note", later.append)
+        assert await app.run(shop, "mug") == "charged mug"
+        note(later.pop(0))
+        await lab.pass_time(seconds=1)
+    assert len(traced.spans("invoke_agent")) == 1
 
 
 @virtual

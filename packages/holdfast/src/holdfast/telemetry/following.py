@@ -180,19 +180,21 @@ class FollowedJournal:
             self._giving.add_done_callback(self._given)
 
     def _given(self, task: asyncio.Task[None]) -> None:
-        self._giving = None
         if not task.cancelled() and (error := task.exception()) is not None:
             self._warn(error)
 
     async def _give_on(self) -> None:
         """Give on what waits, after a while or when the process ends."""
-        await self._environment.clock.sleep(DELAY_S)
-        while self._queue:
-            batch, self._queue = self._queue, []
-            whole = [await self._with_missing(noted) for noted in batch]
-            await self._environment.threads.call(partial(self._give, whole))
-            self._waiting -= sum(len(noted.rows) for noted in batch)
-            self._dropped = self._dropped if self._waiting else 0
+        try:
+            await self._environment.clock.sleep(DELAY_S)
+            while self._queue:
+                batch, self._queue = self._queue, []
+                whole = [await self._with_missing(noted) for noted in batch]
+                await self._environment.threads.call(partial(self._give, whole))
+                self._waiting -= sum(len(noted.rows) for noted in batch)
+                self._dropped = self._dropped if self._waiting else 0
+        finally:
+            self._giving = None  # with the last look at the queue: what is noted from here on begins another
 
     async def _with_missing(self, noted: _Noted) -> _Noted:
         """With the rows before these that were not noted: those of earlier owners, and what was dropped."""
