@@ -251,6 +251,30 @@ async def test_no_run_fails_for_a_processor_that_raises(lab: Lab, caplog: pytest
 
 
 @virtual
+async def test_giving_on_begins_no_branch_of_the_agent(lab: Lab):
+    """A branch that begins after a commit of agent code is found again in a replay, which commits nothing."""
+
+    async def answer(question: str) -> str:
+        return question
+
+    @agent(run_id="t-{name}")
+    async def desk(run: Run, name: str) -> str:
+        await asyncio.sleep(1)  # what was noted before is given on by then
+        await run.sleep(timedelta(milliseconds=300))
+        await asyncio.sleep(1)
+        first = await asyncio.create_task(run.decide(answer, name))
+        await run.sleep(timedelta(minutes=1))
+        return f"{first} {await asyncio.create_task(run.decide(answer, 'last'))}"
+
+    async with lab.app(desk, telemetry=Traced().follower()) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+    await lab.pass_time(minutes=2)
+    async with lab.app(desk, telemetry=Traced().follower()) as app:
+        assert await app.run(desk, "ann") == "ann last"
+
+
+@virtual
 async def test_what_is_committed_while_the_last_batch_was_given_is_not_left_behind(
     lab: Lab, monkeypatch: pytest.MonkeyPatch
 ):

@@ -8,6 +8,7 @@ exporter holds back neither the journal nor the event loop. A backlog is bounded
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 from collections.abc import Collection, Iterable, Sequence
 from functools import partial
@@ -176,7 +177,10 @@ class FollowedJournal:
         elif noted.over is not None:
             self._follower.forget(noted.drive)
         if self._giving is None:
-            self._giving = asyncio.get_running_loop().create_task(self._give_on(), name="holdfast-telemetry")
+            # In a context of its own: a commit may come from agent code, and this is no branch of it.
+            self._giving = asyncio.get_running_loop().create_task(
+                self._give_on(), name="holdfast-telemetry", context=contextvars.Context()
+            )
             self._giving.add_done_callback(self._given)
 
     def _given(self, task: asyncio.Task[None]) -> None:
