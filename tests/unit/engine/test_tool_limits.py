@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from holdfast import Key, NotSent, Run, agent, tool
+from holdfast import Key, NotSent, Run, RunSuspended, agent, tool
 from holdfast.errors import JournalUnavailable
 from holdfast.journal.port import Permit, PermitRequest, Worker
 from holdfast.model import records as r
@@ -326,3 +326,48 @@ async def test_a_permit_that_could_not_be_released_is_released_later(lab: Lab):
         assert await app.run(desk, "bob") == "charged bob"
         await lab.pass_time(seconds=10)
         assert [use.permits for use in await lab.journal.permits()] == [()]
+
+
+@virtual
+async def test_calls_of_a_cancelled_run_hold_up_no_later_one(lab: Lab):
+    """Forty calls of a cancelled run were waited for, each for its minute, while no call was made."""
+    service = Service(lab)
+
+    @tool(idempotency=Key.forever())
+    async def charge_many(name: str) -> str:
+        return await service.call(name)
+
+    @agent(run_id="m-{name}", tools=[charge_many])
+    async def many(run: Run, name: str) -> str:
+        await run.gather(*(charge_many(f"{name}-{number}") for number in range(40)))
+        return "left"
+
+    @agent(run_id="o-{name}", tools=[charge_many])
+    async def single(run: Run, name: str) -> str:
+        return await charge_many(name)
+
+    declared = DeclaredLimits(tools={"charge_many": ToolLimit(rate="1/minute")})
+    async with lab.app(many, single, queues=declared, recover=True) as app:
+        with pytest.raises(RunSuspended, match="the limit of its tool"):
+            await app.run(many, "ann")
+        await app.service.cancel("m-ann", by="eve")
+        await lab.pass_time(seconds=20)
+        assert (await app.engine.journal.runs(run="m-ann"))[0].status == "stopped"
+        later = asyncio.create_task(app.run(single, "bob"))
+        await lab.pass_time(minutes=3)
+        assert later.done()
+    assert len(service.began) == 2
+
+
+@virtual
+async def test_calls_that_wait_go_on_as_soon_as_a_higher_rate_is_declared(lab: Lab):
+    service = Service(lab)
+    desk = charging(service)
+    async with lab.app(desk) as app:
+        await limit(app, rate="1/hour")
+        runs = [asyncio.create_task(app.run(desk, str(number))) for number in range(6)]
+        await lab.pass_time(minutes=1)
+        assert len(service.began) == 1
+        await limit(app, rate="10/second")
+        await lab.pass_time(minutes=1)
+        assert all(task.done() for task in runs)

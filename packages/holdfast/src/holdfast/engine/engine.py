@@ -198,6 +198,7 @@ class Engine(Process):
                 case queues.STREAM:
                     await self.queues.refresh(self.journal)
                     self.came_due.set()  # limits were raised, or a queue was resumed: others may start at once
+                    self.limits.look_again()
                     for active in self.active_runs.values():
                         active.waiters.settled(BUDGET)
                     await wake_waiting(self)

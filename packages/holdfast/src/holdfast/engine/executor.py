@@ -125,8 +125,8 @@ def _caller_is_answered(driver: DrivenOperation, operation: OperationState) -> b
 async def _take_from_caller(driver: DrivenOperation) -> None:
     """Wait for the records of a cancelled caller, and resume the attempt that it left in flight."""
     active = driver.active
-    if active.log.checking:
-        await asyncio.wait(active.log.checking)  # they may be on their way to the journal
+    if checks := active.log.checks(driver.step):
+        await asyncio.wait(checks)  # they may be on their way to the journal
         active.waiters.settled(driver.step)  # a commit that waits for it is notified that it is held now
     if driver.started is not None:
         await _resume_attempt(driver, driver.started)
@@ -464,6 +464,7 @@ async def _record_outcome(
             start_driver(driver.of(part))
     else:
         await driver.record(*first, *entries, record, *news, ride=_rides(driver, move, operation, end), posts=posts)
+    driver.active.process.limits.leave(operation.intent.tool, driver.id)  # a cancelled run settles what waits
     driver.active.waiters.settled(driver.step)
 
 

@@ -133,6 +133,19 @@ class ToolLimits:
         queue = self.known.setdefault(tool, _Queue())
         queue.waiting[operation] = _Waiter(wake, self._journal.now().ms + ms)
 
+    def look_again(self) -> None:
+        """Let all that wait compute their turn anew: other limits were declared."""
+        for queue in self.known.values():
+            queue.opens_ms = 0
+            for one in queue.waiting.values():
+                one.wake()
+
+    def leave(self, tool: str, operation: str) -> None:
+        """Let the next one ask instead of this operation, which waits no longer."""
+        queue = self.known.get(tool)
+        if queue is not None and (mine := queue.waiting.pop(operation, None)) is not None and mine.called:
+            self._wake_next(tool)
+
     async def take(self, tool: str, operation: str) -> Permit | None:
         """A permit for one call of this tool; None: it has to wait, and `wait_ms` says for how long."""
         permit = Permit(tool, self._worker, next(self._numbers), operation)
