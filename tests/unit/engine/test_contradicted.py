@@ -110,14 +110,14 @@ async def test_an_answer_that_is_contradicted_while_code_receives_it_is_an_item(
 
         def hold_commands_back(step: str) -> None:
             if not attempt_checked.done():
-                active.log.checking.add(attempt_checked)
+                active.log.checking[attempt_checked] = set()
             settled(step)
 
         monkeypatch.setattr(active.waiters, "settled", hold_commands_back)
         await clerk.service.deliver("P-ann", ArrivedAnswer("m1", result=result("R-1")))
         await clerk.service.deliver("P-ann", ArrivedAnswer("m2", "failed", why="bounced"))
         await received.wait()
-        active.log.checking.discard(attempt_checked)
+        active.log.checking.pop(attempt_checked, None)
         attempt_checked.set_result(None)
         await asyncio.sleep(1)
         found = await items(app.service.reader)

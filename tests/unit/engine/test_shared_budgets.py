@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Run, RunSuspended, agent
+from holdfast import Natural, Operation, Run, RunSuspended, agent, tool
 from holdfast.errors import BudgetExceeded, JournalUnavailable, RunStopped
 from holdfast.journal.port import BudgetUse, Write
 from holdfast.model import records as r
@@ -294,4 +294,152 @@ async def test_a_day_ends_at_the_midnight_of_its_zone(lab: Lab, zone: str):
         await lab.pass_time(seconds=60)
         assert len(lab.sent) == 2
     assert len({use.period for use in lab.journal._uses.values()}) == 2
+    check_sums(lab)
+
+
+def refused_once(lab: Lab, used: dict[str, int], fails: tuple[str, ...], long: dict[str, int]) -> Any:
+    """An agent that asks one question of so many bytes; the first call of each name in `fails` is refused."""
+
+    async def ask(question: str) -> dict[str, Any]:
+        name = question.rstrip("x").strip()
+        lab.sent.append(name)
+        await asyncio.sleep(3)
+        if name in fails and lab.sent.count(name) == 1:
+            raise Limited("429 rate limited")
+        return {"text": name, "usage": {"input_tokens": used.get(name, 10), "output_tokens": 0}}
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> str:
+        await run.decide(ask, f"{name} {'x' * long.get(name, 0)}")
+        return name
+
+    return desk
+
+
+class Limited(Exception):
+    status_code = 429
+
+
+@virtual
+async def test_calls_that_fail_keep_nothing_reserved_while_they_wait_for_their_next_try(lab: Lab):
+    """Two runs whose first calls were refused would otherwise wait for each other until midnight."""
+    desk = refused_once(lab, {"ann": 500}, ("bob", "eve"), {"bob": 2600, "eve": 2600})
+    async with lab.app(desk, queues=limits(tokens=1000)) as app:
+        runs = [asyncio.create_task(app.run(desk, name)) for name in ("ann", "bob", "eve")]
+        await lab.pass_time(minutes=1)
+        assert [task.done() and task.result() for task in runs] == ["ann", "bob", "eve"]
+    assert counted(lab)["support", "tokens"] == (520, 0)
+    check_sums(lab)
+
+
+@virtual
+async def test_a_refused_call_counts_nothing_if_its_run_is_suspended_before_the_next_try(lab: Lab):
+    desk = refused_once(lab, {"bob": 2000}, ("ann",), {"ann": 2000, "bob": 2000})
+    async with lab.app(desk, queues=limits(tokens=1000)) as app:
+        runs = [asyncio.create_task(app.run(desk, name)) for name in ("ann", "bob")]
+        with pytest.raises(RunSuspended):
+            await runs[0]
+        assert await runs[1] == "bob"
+    assert counted(lab) == {("support", "model_calls"): (1, 0), ("support", "tokens"): (2000, 0)}
+    check_sums(lab)
+
+
+@pytest.mark.parametrize("after_ms", [*range(12), 5000])
+@virtual
+async def test_a_call_that_its_agent_cancels_holds_nothing_back(lab: Lab, after_ms: int):
+    """One that was sent counts as used, and one that was cancelled before counts nothing."""
+    lab.lag_s = 0.004
+
+    async def ask(question: str) -> str:
+        lab.sent.append(question)
+        await asyncio.sleep(3600 if question == "slow" else 1)
+        return question
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> str:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(after_ms / 1000):
+                await run.decide(ask, "slow")
+        await asyncio.sleep(600)
+        return await run.decide(ask, name)
+
+    async with lab.app(desk, queues=limits(model_calls=2)) as app:
+        task = asyncio.create_task(app.run(desk, "ann"))
+        await lab.pass_time(minutes=5)
+        sent = len(lab.sent)
+        assert counted(lab).get(("support", "model_calls"), (0, 0)) == (sent, 0)
+        check_sums(lab)
+        assert await task == "ann"
+    assert counted(lab)["support", "model_calls"] == (sent + 1, 0)
+    check_sums(lab)
+
+
+def busy(lab: Lab, *, seconds: float, others: int = 8, gap: float = 1.0) -> Any:
+    """An agent of which `others` branches reserve all the time while one uses a tool."""
+
+    async def ask(question: str) -> str:
+        await asyncio.sleep(0.004)
+        return question
+
+    @tool(idempotency=Natural())
+    async def close(ticket: str) -> str:
+        lab.sent.append(ticket)
+        return "closed"
+
+    @close.observe
+    async def state(op: Operation[str], ticket: str) -> str:
+        await asyncio.sleep(0.2)
+        return "open"
+
+    async def asks(run: Run, number: int) -> None:
+        began = lab.loop.time()
+        for turn in range(5000):
+            if lab.loop.time() - began > seconds:
+                break
+            await run.decide(ask, f"{number}-{turn}")
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> str:
+        async def closes() -> str:
+            try:
+                async with asyncio.timeout(gap):
+                    return await close(name)
+            except TimeoutError:
+                return "late"
+
+        found, *_ = await run.gather(closes(), *(asks(run, number) for number in range(others)))
+        return str(found)
+
+    return desk, close
+
+
+@pytest.mark.parametrize("step", range(8))
+@virtual
+async def test_a_tool_call_is_left_beside_branches_that_reserve(lab: Lab, step: int):
+    """Its `CallerLeft` was missing where another branch reserved at that moment, and the run diverged."""
+    lab.lag_s = 0.002
+    desk, close = busy(lab, seconds=0.5, others=3, gap=0.1 + step * 0.0007)
+    async with lab.app(desk, tools=[close], queues=limits(model_calls=10**6)) as app:
+        assert await app.run(desk, "ann") == "late"
+    assert len(lab.of("r-ann", r.CallerLeft)) == 1
+    assert lab.sent == ["ann"]
+
+
+@pytest.mark.parametrize("order", ["cancel", "tell"])
+@virtual
+async def test_branches_that_reserve_delay_no_command_and_no_tool_call(lab: Lab, order: str):
+    lab.lag_s = 0.002
+    desk, close = busy(lab, seconds=20)
+    async with lab.app(desk, tools=[close], queues=limits(model_calls=10**6)) as app:
+        task = asyncio.create_task(app.run(desk, "ann"))
+        await lab.pass_time(seconds=2)
+        assert lab.sent == ["ann"]
+        given = lab.clock.wall_ms()
+        await (
+            app.service.cancel("r-ann", by="eve") if order == "cancel" else app.service.tell("r-ann", "hi", by="eve")
+        )
+        await lab.pass_time(seconds=25)
+        (taken,) = lab.of("r-ann", r.CommandApplied if order == "cancel" else r.MessageReceived)
+        assert taken.at - given < 1000
+        assert isinstance(task.exception(), RunStopped) if order == "cancel" else task.result() == "closed"
     check_sums(lab)

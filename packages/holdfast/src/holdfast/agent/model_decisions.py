@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from holdfast.engine.active_run.run import ActiveRun
 from holdfast.engine.active_run.scopes import SCOPE, Scope
 from holdfast.engine.active_run.waiters import BUDGET
 from holdfast.engine.engine import LOG
@@ -159,6 +160,9 @@ async def _ask_model(scope: Scope, question: ModelQuestion, settings: DecisionSe
         try:
             value = await _limited(scope, question, limit / 1000)
             stored, _ = codec_for(_returns(question.function)).round_trip(value)
+        except asyncio.CancelledError:
+            _settle(instance, step, Usage())  # what it used will not be known
+            raise
         except Exception as error:  # noqa: BLE001 - any exception of a model client is a failed try
             patience.failed(error, describe(error), instance.log.now().up - tried)
             patience.usage = _usage_of_failure(error, value)
@@ -216,10 +220,18 @@ async def _waited(scope: Scope, question: ModelQuestion, patience: RetryBudget) 
         minutes = milliseconds(patience.retry.elapsed) / 60_000
         text = "run %s: %s failed %d times, and is tried for up to %g minutes: %s"
         LOG.warning(text, instance.run, question.step, patience.tries, minutes, patience.why)
+    _settle(instance, question.step, patience.usage)
     before = instance.log.now().up
     await environment.clock.sleep(pause / 1000)
     patience.paused(pause, instance.log.now().up - before)
     return True
+
+
+def _settle(active: ActiveRun, step: str, usage: Usage) -> None:
+    """Settle what a call reserved whose answer is not used, so that other calls need not wait for its next try."""
+    if active.sealed is None:
+        active.log.settle_reservation(step, usage)
+        active.waiters.settled(BUDGET)
 
 
 async def _limited(scope: Scope, question: ModelQuestion, seconds: float) -> Any:

@@ -155,10 +155,10 @@ async def replay_detachment(scope: Scope, step: str) -> None:
 async def record_before_detaching(driver: DrivenOperation) -> None:
     """Record the detached operation, for replay at the same point. The ledger may still refuse its first record."""
     active = driver.active
-    if active.log.checking:  # else the next record would not say that its caller was cancelled, or would be the first
+    if checks := active.log.checks(driver.step):  # else CallerLeft would be missing, or the operation's first record
         with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.wait(active.log.checking)
-    if active.sealed is None and not (recorded(driver) or active.log.checking):
+            await asyncio.wait(checks)
+    if active.sealed is None and not (recorded(driver) or active.log.checks(driver.step)):
         driver.started = None  # it was not sent yet, or refused
         assert driver.tool is not None, driver.step
         active.log.buffer(*active.log.contract_record(driver.tool), planned(driver))

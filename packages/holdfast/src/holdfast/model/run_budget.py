@@ -82,7 +82,7 @@ class BudgetState(msgspec.Struct, eq=False):
             case r.DecisionStarted():
                 self.settle(record.step, record.before)  # an earlier call of the same step has ended
                 self.open[record.step] = record.reserved
-            case r.DecisionRecorded():
+            case r.DecisionRecorded() | r.ReservationSettled():
                 self.settle(record.step, record.usage)
             case r.Claimed():
                 for step in list(self.open):

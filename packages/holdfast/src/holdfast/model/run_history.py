@@ -409,12 +409,12 @@ class RunHistory:
                 del self.operations[step]
                 self.boundaries.spans.pop(step, None)
 
-    def _decision(self, record: r.DecisionStarted | r.DecisionRecorded) -> None:
+    def _decision(self, record: r.DecisionStarted | r.ReservationSettled | r.DecisionRecorded) -> None:
         if isinstance(record, r.DecisionStarted):
             self.steps.decisions_begun[record.step] = record.number
             if record.shared and self.shared is None:
                 self.shared = SharedUse()
-        else:
+        elif isinstance(record, r.DecisionRecorded):
             self.steps.answers[record.step] = record
             self.delivered.deliver(record.step)
             if record.status == "failed":
@@ -576,7 +576,7 @@ class RunHistory:
         match record:
             case r.ContractStored():
                 self.contracts[record.digest] = record
-            case r.DecisionStarted():
+            case r.DecisionStarted() | r.ReservationSettled():
                 self._decision(record)
             case r.TimerSet():
                 self.steps.timers[record.step] = record

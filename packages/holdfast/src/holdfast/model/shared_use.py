@@ -56,7 +56,7 @@ class SharedUse(msgspec.Struct, eq=False):
                     self.open[record.step] = Reservation(record.shared, min(record.reserved, MOST))
                     charges += _charges(self.open[record.step], (0, 0), 1)
                 return charges
-            case r.DecisionRecorded():
+            case r.DecisionRecorded() | r.ReservationSettled():
                 return self._settle(record.step, record.usage)
             case r.Claimed() | r.RunSuspendedRecord() | r.RunStoppedRecord() | r.RunCompleted() | r.RunUndone():
                 return [charge for step in list(self.open) for charge in self._settle(step, Usage())]

@@ -25,6 +25,7 @@ from holdfast.model.decision.situation import Now
 from holdfast.model.operation import OperationState
 from holdfast.model.run_history import RunHistory, is_about_operation
 from holdfast.model.shared_use import Charge, charges_of
+from holdfast.model.usage import Usage
 from holdfast.queues.limits import SharedBudget
 
 _MAY_BLOCK: Final = {r.OperationSettled, r.OperationParked, r.CallerLeft}
@@ -44,8 +45,11 @@ class RunRecorder:
         self.history: Final = history
         self.journal_log: Final = journal_log
         self.masks: Final = Masks()
-        self.checking: Final[set[asyncio.Future[None]]] = set()  # appends that the ledger may still refuse
+        self.checking: Final[dict[asyncio.Future[None], set[str]]] = {}
+        """Appends that the ledger may still refuse, with the steps that they are about."""
+        self.reserving: Final[set[asyncio.Future[None]]] = set()  # model calls that a shared budget may still refuse
         self.receiving: asyncio.Future[None] | None = None  # a message is about to be recorded
+        self._waiting: dict[asyncio.Future[None], None] = {}  # attempts that wait until they are next
         self.command_lock: Final = asyncio.Lock()
         # Attempts of ours that were given up before their call.
         self.never_sent: Final[dict[tuple[str, int], None]] = {}
@@ -86,8 +90,8 @@ class RunRecorder:
 
         With `declared`, the entry of the limits of queues, `LimitsChanged` if others are in force.
         """
-        while change is not None and self.checking:  # a run that ends settles what it has reserved
-            await asyncio.wait(self.checking)
+        while change is not None and change.release and (begun := {*self.checking, *self.reserving}):
+            await asyncio.wait(begun)  # a run that ends settles what it has reserved
         while self.journal_log.alone is not None:
             await asyncio.shield(self.journal_log.alone)
         records = self.masks.records(records)
@@ -95,7 +99,10 @@ class RunRecorder:
             if posts:
                 records = self._buffer_plan(records)
                 # In a task of its own: a cancelled caller must not lose track of what the ledger answered.
-                await asyncio.shield(self._check(self._append_checked(records, change, posts, declared)))
+                checked = _begin(self._append_checked(records, change, posts, declared))
+                self.checking[checked] = {record.step for record in records if is_about_operation(record)}
+                checked.add_done_callback(self._checked)
+                await asyncio.shield(checked)
             else:
                 bodies, charges = tuple(map(encode, records)), self._charges(records)
                 self._add(records)
@@ -140,13 +147,21 @@ class RunRecorder:
         """
         # In a task of its own, as a write with posts: a cancelled caller must not lose track of the answer.
         (started,) = self.masks.records((started,))
+        reserving = _begin(self._reserve(started, budgets, declared))
+        self.reserving.add(reserving)
+        reserving.add_done_callback(self._checked)
         try:
-            await asyncio.shield(self._check(self._reserve(started, budgets, declared)))
+            await asyncio.shield(reserving)
         except (LeaseLost, JournalUnavailable) as error:
             self._on_failure(error)
             raise
+        except asyncio.CancelledError:
+            reserving.add_done_callback(lambda _: self.settle_reservation(started.step, Usage(refused=True)))
+            raise
 
     async def _reserve(self, started: r.DecisionStarted, budgets: Mapping[str, SharedBudget], declared: int) -> None:
+        if earlier := [*self._waiting, *([] if self.receiving is None else [self.receiving])]:
+            await asyncio.wait(earlier)  # once: many branches that reserve keep no command and no attempt from its turn
         while self.journal_log.alone is not None:  # first: what is added meanwhile may settle what this reserves over
             await asyncio.shield(self.journal_log.alone)
         charges = tuple(
@@ -160,16 +175,16 @@ class RunRecorder:
         """The charges of these records to shared budgets. A run that never reserved of one settles nothing."""
         return () if self.history.shared is None else charges_of(self.history.shared, records)
 
-    def _check(self, append: Coroutine[None, None, None]) -> asyncio.Future[None]:
-        """Begin an append that may be refused. It is no branch of agent code, and not cancelled with one."""
-        checked = asyncio.get_running_loop().create_task(append, context=contextvars.Context())
-        self.checking.add(checked)
-        checked.add_done_callback(self._checked)
-        return checked
+    def settle_reservation(self, step: str, usage: Usage) -> None:
+        """Settle what the last model call of this step reserved, if that is open: its answer is not used."""
+        uses = (self.history.budget, self.history.shared)
+        if any(use is not None and step in use.open for use in uses):
+            self.buffer(r.ReservationSettled(step=step, usage=usage, **self.stamp()))
 
     def _checked(self, future: asyncio.Future[None]) -> None:
         """Retrieve the ledger's answer: asyncio would log a refusal that a cancelled caller no longer awaits."""
-        self.checking.discard(future)
+        self.checking.pop(future, None)
+        self.reserving.discard(future)
         if not future.cancelled():
             future.exception()
 
@@ -181,8 +196,8 @@ class RunRecorder:
 
     async def flush(self) -> None:
         """Return when everything that was recorded here is durable."""
-        if self.checking:
-            await asyncio.wait(self.checking)
+        if begun := {*self.checking, *self.reserving}:
+            await asyncio.wait(begun)
         await self.journal_log.flush()
 
     def buffer(self, *records: r.Record) -> None:
@@ -258,8 +273,24 @@ class RunRecorder:
 
     async def after_pending(self) -> None:
         """Return when the next record comes after everything that was begun, and after a command that is coming."""
-        while self.checking or self.receiving is not None:
-            await asyncio.wait({*self.checking, *([] if self.receiving is None else [self.receiving])})
+        if not self._begun():
+            return
+        waiting = asyncio.get_running_loop().create_future()
+        self._waiting[waiting] = None
+        try:
+            while begun := self._begun():
+                await asyncio.wait(begun)
+        finally:
+            del self._waiting[waiting]
+            waiting.set_result(None)
+
+    def _begun(self) -> set[asyncio.Future[None]]:
+        """What was begun and is recorded before another attempt."""
+        return {*self.checking, *(one for one in (self.receiving, self.journal_log.alone) if one is not None)}
+
+    def checks(self, step: str) -> list[asyncio.Future[None]]:
+        """The appends about this step that the ledger may still refuse."""
+        return [checked for checked, steps in self.checking.items() if step in steps]
 
     @asynccontextmanager
     async def between_attempts(self) -> AsyncGenerator[None]:
@@ -269,12 +300,17 @@ class RunRecorder:
         """
         self.receiving = asyncio.get_running_loop().create_future()
         try:
-            while self.checking:
-                await asyncio.wait(self.checking)
+            while begun := {*self.checking, *filter(None, (self.journal_log.alone,))}:
+                await asyncio.wait(begun)
             yield
         finally:
             self.receiving.set_result(None)
             self.receiving = None
+
+
+def _begin(append: Coroutine[None, None, None]) -> asyncio.Future[None]:
+    """Begin an append that may be refused. It is no branch of agent code, and not cancelled with one."""
+    return asyncio.get_running_loop().create_task(append, context=contextvars.Context())
 
 
 def _blocks(record: r.Record) -> TypeGuard[r.OperationSettled | r.OperationParked | r.CallerLeft]:

@@ -91,6 +91,17 @@ class DecisionStarted(Stamped, frozen=True):
     shared: tuple[tuple[str, str], ...] = ()
 
 
+class ReservationSettled(Stamped, frozen=True):
+    """A model call under a budget ended, and its answer is not used. `usage` is what it used, as far as it is known.
+
+    Nothing else states the end of a call that is cancelled; one that is made again would keep its reservation until
+    then.
+    """
+
+    step: str
+    usage: Usage = Usage()
+
+
 class DecisionRecorded(Stamped, frozen=True):
     """A model's decision: the digest of its input and the new part of it, the reason, the confidence and the usage.
 
@@ -336,6 +347,7 @@ RunRecord: TypeAlias = (
     | ContractStored
     | ReadRecorded
     | DecisionStarted
+    | ReservationSettled
     | DecisionRecorded
     | ValueRecorded
     | TimerSet
