@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import JournalUnavailable, LeaseLost, RecordRefused
-from holdfast.journal.port import Post, Row, RunChange, Write
+from holdfast.journal.port import Lease, Post, Row, RunChange, Write
 from holdfast.journal.run_log import RunLog
 from holdfast.journal.sqlite import group_commit
+from holdfast.journal.sqlite.group_commit import CommitPace, Committer, GroupCommit
 from holdfast.journal.sqlite.opening import Parts
 from tests.unit.journal.journal_helpers import Plan, always, body, error_of, once, sqlite, start_log, stored
 
@@ -346,3 +347,61 @@ def test_close_ends_the_thread_and_a_second_open_starts_none(tmp_path: Path) -> 
 
     asyncio.run(main())
     assert not [thread.name for thread in set(threading.enumerate()) - before]
+
+
+def test_a_flush_waits_for_what_rides_even_if_a_cancelled_append_ends_before_its_caller_knows():
+    """The count of unfinished writes was one short meanwhile, and the flush returned at once."""
+    asyncio.run(flush_after_a_cancelled_append())
+
+
+async def flush_after_a_cancelled_append() -> None:
+    durable: list[Write] = []
+
+    class Store:
+        def settle(self, items, *, patient):
+            durable.extend(item.write for item in items if item.write is not None)
+            return True
+
+    class Behind:
+        def __init__(self, *_):
+            pass
+
+        def start(self):
+            pass
+
+        commit_soon = watch_rides = keep_house = stop = start
+
+    def write(row: int) -> Write:
+        return Write(Lease(f"r-{row}", row, 1, "w"), (Row(1, b"{}", b"h" * 32, 1),))
+
+    committer = Committer(Store(), CommitPace("thread"))
+    commits = GroupCommit(committer, Behind)
+    first, second = write(1), write(2)
+
+    async def append() -> None:
+        waiting = commits.append(first)
+        try:
+            await waiting
+        except asyncio.CancelledError:
+            commits.left(first, waiting)
+            raise
+
+    task = asyncio.create_task(append())
+    for _ in range(2):
+        await asyncio.sleep(0)
+    committed, loop = committer.commit_patiently(), asyncio.get_running_loop()
+    flushing, waits = commits.flush(second.lease), False
+
+    def ride_and_flush() -> None:
+        nonlocal waits
+        commits.ride(second)
+        flushing.send(None)  # raises StopIteration where it does not wait
+        waits = True
+
+    loop.call_soon(task.cancel)
+    loop.call_soon(commits._deliver, committed)
+    loop.call_soon(ride_and_flush)
+    await asyncio.gather(task, return_exceptions=True)
+    flushing.close()
+    assert durable == [first]
+    assert waits

@@ -35,6 +35,7 @@ from holdfast.control.queues import (
 )
 from holdfast.control.schedules import Scheduler, declare_schedules
 from holdfast.control.service import ControlService
+from holdfast.engine.active_run.scopes import outside
 from holdfast.engine.engine import LOG, Engine
 from holdfast.engine.environment import Environment, checked_loop, gather_bounded, shielded, system_environment
 from holdfast.engine.housekeeping import Loop
@@ -440,9 +441,8 @@ class Holdfast:
         while True:
             task = self._running.get(run)
             if task is None:
-                task = asyncio.get_running_loop().create_task(
-                    drive_run(self.engine, run, agent, given, reopener=reopener)
-                )
+                driving = drive_run(self.engine, run, agent, given, reopener=reopener)
+                task = asyncio.get_running_loop().create_task(driving, context=outside())
                 self._running[run] = task
                 if given is not None:
                     self._given[run] = given

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import contextvars
 import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine
 from typing import TYPE_CHECKING, Any, Final
@@ -42,6 +43,8 @@ class Housekeeping:
         self._published: bytes | None = None
         self._restarted_ms: dict[str, int] = {}
         self._loops: dict[Loop, None] = {}  # ordered: they end in the order in which they began
+        self.outside: Final = contextvars.copy_context()
+        """The context of the app: a task that is begun in agent code would be a branch of its run."""
 
     def keep(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> Loop:
         """Start a task that begins again where it is cancelled or dies, until it returns or `close` ends it."""
@@ -138,7 +141,9 @@ class Loop:
             await asyncio.wait({self._task}, timeout=_END_S)
 
     def _start(self, cause: BaseException | None) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(self._run(cause), name=f"holdfast: {self.name}")
+        task = asyncio.get_running_loop().create_task(
+            self._run(cause), name=f"holdfast: {self.name}", context=self._house.outside.copy()
+        )
         task.add_done_callback(self._ended)
         return task
 

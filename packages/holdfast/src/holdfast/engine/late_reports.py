@@ -43,6 +43,8 @@ class AnswerNotice(msgspec.Struct, frozen=True, omit_defaults=True):
 def watch_late(driver: DrivenOperation, number: int) -> None:
     """File the answer of a call after its attempt was given up."""
     process, call = driver.active.process, driver.calls[number]
+    if not driver.journaled:
+        return  # a read has no record that its answer could be added to
 
     def report() -> None:
         if process.closing:

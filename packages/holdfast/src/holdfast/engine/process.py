@@ -112,7 +112,7 @@ class Process:
 
     def background(self, coroutine: Coroutine[Any, Any, T], name: str) -> asyncio.Task[T]:
         """Run something that outlives its caller; it is cancelled when the engine closes."""
-        task = asyncio.get_running_loop().create_task(coroutine, name=name)
+        task = asyncio.get_running_loop().create_task(coroutine, name=name, context=self.housekeeping.outside.copy())
         self._background[task] = None
         task.add_done_callback(lambda ended: self._background.pop(ended, None))
         return task

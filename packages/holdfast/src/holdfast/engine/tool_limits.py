@@ -6,7 +6,6 @@ wait do so without asking, and so that those of one process go in the order in w
 
 from __future__ import annotations
 
-import contextvars
 import itertools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -105,7 +104,6 @@ class ToolLimits:
         self._settings = settings
         self._worker = worker
         self._tasks = tasks
-        self._outside = contextvars.copy_context()
         self._numbers = itertools.count(1)
         self._held: dict[Permit, asyncio.Future[Any] | None] = {}
         self.known: Final[dict[str, _Queue]] = {}
@@ -213,8 +211,7 @@ class ToolLimits:
             except JournalUnavailable:
                 tasks.insist(lambda: self._forget(permit))
 
-        # In the context of the app: a task that agent code makes is a branch of its run, and is cancelled with it.
-        self._outside.copy().run(tasks.background, work(), "holdfast-permit")
+        tasks.background(work(), "holdfast-permit")
 
     async def _forget(self, permit: Permit) -> None:
         # The next one is woken first. Its request follows the release into the journal, mostly in the same commit.

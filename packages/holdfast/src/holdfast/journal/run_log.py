@@ -7,6 +7,7 @@ a journal that was confirmed after a copy keeps chains that verify.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 from collections.abc import Coroutine, Iterable, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final
@@ -165,7 +166,7 @@ class RunLog:
         The write is a task of its own: a cancelled caller must not admit other writes before its end is known.
         """
         alone = self.alone = asyncio.get_running_loop().create_future()
-        writing = asyncio.ensure_future(self._write(bodies, write))
+        writing = asyncio.get_running_loop().create_task(self._write(bodies, write), context=contextvars.Context())
 
         def ended(task: asyncio.Future[tuple[Row, ...]]) -> None:
             self.alone = None

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple, Protocol, cast
 
@@ -18,7 +18,7 @@ from holdfast.engine.environment import Environment
 from holdfast.engine.tool_protocol import Tracing
 from holdfast.errors import BudgetSpent, JournalError, LedgerTaken, LimitsChanged, RecordRefused, UsageError
 from holdfast.inspect.text import short
-from holdfast.journal.port import Busy, Identity, Journal, LeaseGranted, NewRun, Row, Write
+from holdfast.journal.port import Busy, Identity, Journal, Lease, LeaseGranted, NewRun, Row, Write
 from holdfast.journal.record_codec import decode_all
 from holdfast.telemetry.spans import RunSpans, SpanValue
 
@@ -132,23 +132,25 @@ class FollowedJournal:
                     self._created.add(drive)
                     self._note(_Noted(drive, new.rows))
             elif new is not None and drive not in self._created:
-                self._follower.forget(drive)
+                self._call(partial(self._follower.forget, drive))
         return found
 
     async def append(self, write: Write) -> None:
         """As `Journal.append`."""
         drive, loop = Drive(write.lease.run, write.lease.token), asyncio.get_running_loop()
-        began = loop.time()
+        began, rode = loop.time(), self._riding.pop(drive, [])  # now: what rides from here on is not in this commit
         try:
             await self._journal.append(write)
         except (BudgetSpent, LedgerTaken, LimitsChanged, RecordRefused):
+            self._riding[drive] = [*rode, *self._riding.get(drive, ())]
             raise
         except JournalError as error:
-            self._riding.pop(drive, None)
-            self._note(_Noted(drive, (), (self._environment.clock.wall_ms(), type(error).__name__)))
+            self._lost(drive, error)
             raise
-        self._follower.committed(loop.time() - began, len(write.rows))
-        rode = self._riding.pop(drive, ())
+        except asyncio.CancelledError:  # it may become durable, and then is before the run's next append
+            self._riding[drive] = [*rode, *write.rows, *self._riding.get(drive, ())]
+            raise
+        self._call(partial(self._follower.committed, loop.time() - began, len(write.rows)))
         over = (self._environment.clock.wall_ms(), "") if write.change is not None and write.change.release else None
         if rode or write.rows or over is not None:
             self._note(_Noted(drive, (*rode, *write.rows), over))
@@ -160,6 +162,25 @@ class FollowedJournal:
         riding.extend(write.rows)
         if len(riding) > _PAGE:
             riding.clear()  # they are read back from the journal then
+
+    async def flush(self, lease: Lease) -> None:
+        """As `Journal.flush`."""
+        drive = Drive(lease.run, lease.token)
+        rode = self._riding.pop(drive, [])
+        try:
+            await self._journal.flush(lease)
+        except JournalError as error:
+            self._lost(drive, error)
+            raise
+        except asyncio.CancelledError:
+            self._riding[drive] = [*rode, *self._riding.get(drive, ())]
+            raise
+        if rode:
+            self._note(_Noted(drive, tuple(rode)))
+
+    def _lost(self, drive: Drive, error: JournalError) -> None:
+        self._riding.pop(drive, None)
+        self._note(_Noted(drive, (), (self._environment.clock.wall_ms(), type(error).__name__)))
 
     # --- giving on -------------------------------------------------------------------------------------------------
 
@@ -175,7 +196,7 @@ class FollowedJournal:
         if len(self._queue) < BACKLOG:
             self._queue.append(noted)
         elif noted.over is not None:
-            self._follower.forget(noted.drive)
+            self._call(partial(self._follower.forget, noted.drive))
         if self._giving is None:
             # In a context of its own: a commit may come from agent code, and this is no branch of it.
             self._giving = asyncio.get_running_loop().create_task(
@@ -203,8 +224,11 @@ class FollowedJournal:
     async def _with_missing(self, noted: _Noted) -> _Noted:
         """With the rows before these that were not noted: those of earlier owners, and what was dropped."""
         position = self._spans.get(noted.drive)
+        if position is None and not noted.rows:
+            return noted
         if position is None:
             position = self._spans[noted.drive] = _Position(noted.drive, contents=self._follower.contents)
+        noted = noted._replace(rows=tuple(row for row in noted.rows if row.seq > position.seq))
         if not noted.rows:
             return noted
         missing: list[Row] = []
@@ -222,15 +246,22 @@ class FollowedJournal:
         return noted._replace(rows=(*missing, *noted.rows))
 
     def _give(self, batch: Collection[_Noted]) -> None:
-        """Give one batch to the follower. Called in a thread of its own; whatever it raises is logged once."""
+        """Give one batch to the follower. Called in a thread of its own."""
         for noted in batch:
-            try:
-                self._give_one(noted)
-            except Exception as error:  # noqa: BLE001 - an exporter may raise anything, and no run fails for it
-                self._warn(error)
+            self._call(partial(self._give_one, noted))
+
+    def _call(self, work: Callable[[], object]) -> None:
+        """Call the follower. Whatever it raises is logged once."""
+        try:
+            work()
+        except Exception as error:  # noqa: BLE001 - an exporter may raise anything, and no run fails for it
+            self._warn(error)
 
     def _give_one(self, noted: _Noted) -> None:
-        position = self._spans[noted.drive]
+        position = self._spans.get(noted.drive)
+        if position is None:  # nothing of it was given, or its end was
+            self._follower.forget(noted.drive)
+            return
         ended: list[SpanValue] = []
         for row, record in zip(noted.rows, decode_all(row.body for row in noted.rows), strict=True):
             spans = position.spans.add(record)

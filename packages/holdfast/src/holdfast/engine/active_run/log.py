@@ -285,7 +285,7 @@ class RunRecorder:
             waiting.set_result(None)
 
     def _begun(self) -> set[asyncio.Future[None]]:
-        """What was begun and is recorded before another attempt."""
+        """Everything that is recorded before another attempt."""
         return {*self.checking, *(one for one in (self.receiving, self.journal_log.alone) if one is not None)}
 
     def checks(self, step: str) -> list[asyncio.Future[None]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,7 +10,7 @@ import msgspec
 
 from holdfast.engine.active_run.log import RunRecorder
 from holdfast.engine.active_run.replay import Replay
-from holdfast.engine.active_run.scopes import SCOPE, Scope
+from holdfast.engine.active_run.scopes import Scope, outside
 from holdfast.engine.active_run.waiters import Waiters
 from holdfast.engine.process import Process
 from holdfast.engine.suspension import Ending
@@ -52,9 +51,7 @@ class Drivers:
                 self._waiters.settled(key)
                 self._waiters.consider_rest()
 
-        context = contextvars.copy_context()
-        context.run(SCOPE.set, None)  # a task of the runtime is no branch of agent code, and not cancelled with one
-        self.tasks[key] = asyncio.get_running_loop().create_task(body(), context=context)
+        self.tasks[key] = asyncio.get_running_loop().create_task(body(), context=outside())
 
 
 class ActiveRun:

@@ -359,6 +359,13 @@ def _numbering_factory(
     return factory
 
 
+def outside() -> contextvars.Context:
+    """The present context outside of agent code: a task of the runtime is no branch, and not cancelled with one."""
+    context = contextvars.copy_context()
+    context.run(SCOPE.set, None)
+    return context
+
+
 def branch_task(scope: Scope, coro: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
     """Run `coro` as the task of `scope`."""
     context = contextvars.copy_context()

@@ -36,7 +36,9 @@ class GroupCommit:
         self._loop = asyncio.get_running_loop()
         self._background: BackgroundWriter = (behind or CommitThread)(committer, self._deliver_from_thread)
         self._pass_is_due = False
-        self._unawaited = 0  # unfinished writes whose result no caller awaits
+        self._rides = 0  # that are not finished
+        self._left: set[asyncio.Future[object]] = set()  # unfinished appends whose callers were cancelled
+        self._ended_first: set[asyncio.Future[object]] = set()  # those that ended before their caller could say so
         self._refused: dict[tuple[int, int], HoldfastError] = {}
         self._stopped = False
         self._last = (0, 0)  # the run that appended last, and its task
@@ -56,8 +58,10 @@ class GroupCommit:
 
     def left(self, write: Write, waiting: asyncio.Future[object]) -> None:
         """The caller that waited for an append was cancelled: the run's next call raises its error, if any."""
-        if waiting.cancelled():
-            self._unawaited += 1
+        if waiting in self._ended_first:
+            self._ended_first.discard(waiting)
+        elif waiting.cancelled():
+            self._left.add(waiting)
         elif isinstance(error := waiting.exception(), HoldfastError):
             self._refused.setdefault((write.lease.row, write.lease.token), error)
 
@@ -65,13 +69,13 @@ class GroupCommit:
         """Let a write go with the next commit, or within a few milliseconds."""
         if self._stopped:
             raise _closed()
-        self._unawaited += 1
+        self._rides += 1
         self._queue.append(item_of(write))
         self._background.watch_rides()
 
     async def flush(self, lease: Lease) -> None:
         """Return when everything that was written is durable: what rode, and what a cancelled caller appended."""
-        if self._unawaited:
+        if self._rides or self._left:
             await self._commit(CommitItem())
         self._raise_refusal(lease)
 
@@ -161,7 +165,12 @@ class GroupCommit:
         """Keep the refusal of an item that no caller waits for: it rode, or its caller was cancelled."""
         if item.write is None:
             return
-        self._unawaited -= 1
+        if item.future is None:
+            self._rides -= 1
+        elif item.future in self._left:
+            self._left.discard(item.future)
+        else:
+            self._ended_first.add(item.future)
         if item.error is not None:
             self._refused.setdefault((item.write.lease.row, item.write.lease.token), item.error)
 

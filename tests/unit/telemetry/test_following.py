@@ -1,0 +1,138 @@
+"""What followers receive of a run whose branches record side by side, are cancelled, or lose their run."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from holdfast import Run, agent, tool
+from holdfast.errors import LeaseLost
+from holdfast.journal.port import Lease, LeaseGranted, RunChange, Write
+from holdfast.journal.record_codec import encode
+from holdfast.journal.run_log import RunLog, beginning, genesis
+from holdfast.model import records as r
+from holdfast.telemetry.following import Drive, FollowedJournal
+from holdfast.telemetry.prometheus import Prometheus
+from holdfast.telemetry.spans import SpanValue
+from tests.unit.engine.lab import Lab, virtual
+from tests.unit.telemetry.test_prometheus import values
+
+
+class Kept:
+    """A follower that keeps the calls of which it received a span, and how drives ended."""
+
+    contents = False
+    tracing = None
+
+    def __init__(self) -> None:
+        self.calls: list[Any] = []
+        self.ends: list[Any] = []
+
+    def begin(self, environment: Any) -> None:
+        pass
+
+    def opened(self, namespace: str) -> None:
+        pass
+
+    def forget(self, drive: Drive) -> None:
+        self.ends.append("forgotten")
+
+    def ended(self, drive: Drive, spans: Sequence[SpanValue], /) -> None:
+        self.calls += [span.call for span in spans]
+
+    def released(self, drive: Drive, at_ms: int, ending: tuple[str, str], /) -> None:
+        self.ends.append(ending)
+
+    def committed(self, seconds: float, records: int) -> None:
+        raise RuntimeError("an exporter with a bug")
+
+
+@virtual
+async def test_records_that_ride_while_others_are_committed_are_given_once(lab: Lab):
+    lab.lag_s = 0.001
+    measured, count = Prometheus(), 30
+
+    @tool(effect="read")
+    async def look(number: str) -> str:
+        await asyncio.sleep(int(number) % 7 / 2000)
+        return number
+
+    @tool
+    async def send(number: str) -> str:
+        await asyncio.sleep(int(number) % 5 / 2000)
+        return number
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> str:
+        async def one(number: int) -> None:
+            await look(str(number))
+            await send(str(number))
+            await look(str(number + 1))
+
+        await run.map(one, range(count), id=str)
+        return name
+
+    async with lab.app(desk, tools=[look, send], telemetry=measured) as app:
+        await app.run(desk, "ann")
+        await lab.pass_time(seconds=5)
+        page = values(await measured.scrape(app.engine))
+    assert page["holdfast_attempts_total", "look", "succeeded"] == 2 * count
+    assert page["holdfast_attempts_total", "send", "returned"] == count
+
+
+def started(step: str) -> bytes:
+    intent = r.Intent(tool="t", arguments=r.Raw(b"{}"), digest="", contract="", origin="code")
+    return encode(r.AttemptStarted(step=step, number=1, token=1, send_by=0, intent=intent, at=1, up=1))
+
+
+def ended(step: str) -> bytes:
+    return encode(r.AttemptEnded(step=step, number=1, end=r.End("returned"), at=2, up=2))
+
+
+async def following(lab: Lab, follower: Kept) -> tuple[FollowedJournal, RunLog, Lease]:
+    """A journal that is followed, and a run in it that a worker has just begun."""
+    app = lab.make()
+    await app.open()
+    journal = FollowedJournal(lab.journal, app.engine.environment, follower)  # type: ignore[arg-type]  # as users write
+    namespace = app.engine.identity.namespace
+    new = beginning(namespace, "run", "desk", [])
+    claimed = await journal.claim("run", app.engine.worker.id, new)
+    assert isinstance(claimed, LeaseGranted)
+    return journal, RunLog(journal, claimed.lease, None, genesis(namespace, "run")), claimed.lease  # type: ignore[arg-type]  # it has every method of a journal
+
+
+@virtual
+async def test_a_cancelled_append_is_given_with_the_next_one(lab: Lab):
+    kept = Kept()
+    journal, log, _ = await following(lab, kept)
+    lab.lag_s = 0.01
+    cancelled = asyncio.create_task(log.append([started("s#1")]))
+    await asyncio.sleep(0.005)
+    cancelled.cancel()
+    await asyncio.gather(cancelled, return_exceptions=True)
+    await log.append([ended("s#1")])
+    await asyncio.sleep(1)
+    assert kept.calls == [("s#1", 1)]
+    await journal.close()
+
+
+@virtual
+async def test_a_lease_that_a_flush_finds_lost_ends_its_drive_once(lab: Lab, monkeypatch: pytest.MonkeyPatch):
+    kept = Kept()
+    journal, log, lease = await following(lab, kept)
+    await log.append([started("s#1")])
+    log.ride([ended("s#1")])
+
+    async def lost(*_: object) -> None:
+        raise LeaseLost("another process has the run")
+
+    monkeypatch.setattr(lab.journal, "flush", lost)
+    monkeypatch.setattr(lab.journal, "append", lost)
+    with pytest.raises(LeaseLost):
+        await log.flush()
+    await asyncio.sleep(1)
+    with pytest.raises(LeaseLost):  # giving the lease back
+        await journal.append(Write(lease, (), RunChange("running", release=True)))
+    await asyncio.sleep(1)
+    assert kept.ends == [("lost", "LeaseLost"), "forgotten"]
