@@ -100,11 +100,14 @@ class GroupCommit:
         write side by side are gathered: a commit for each would cost twice the processor time of a call. After
         `_YIELD_EVERY` appends the pass is ended all the same, or other tasks might never come in.
         """
+        if self._pass_is_due:
+            self._in_a_row = 0
+            return False
         here = lease.row, id(asyncio.current_task())
         if self._last != here:
             self._last, self._in_a_row = here, 0
         self._in_a_row += 1
-        if self._in_a_row < _ALONE_AFTER or self._in_a_row % _YIELD_EVERY == 0 or self._pass_is_due:
+        if self._in_a_row < _ALONE_AFTER or self._in_a_row % _YIELD_EVERY == 0:
             return False
         return self._committer.pace.on_loop()
 
