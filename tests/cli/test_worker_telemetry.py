@@ -1,4 +1,4 @@
-"""`holdfast worker --metrics --trace`: a real worker, a real Prometheus that scrapes it, and its alert rules."""
+"""`holdfast worker --metrics --trace --log-json`: a real worker, a real Prometheus that scrapes it, its alert rules."""
 
 import json
 import shutil
@@ -26,6 +26,7 @@ needs_prometheus = pytest.mark.skipif(
 )
 PROGRAM = """
 import json
+import logging
 from pathlib import Path
 
 from opentelemetry import trace
@@ -43,6 +44,7 @@ class ToFile(SpanExporter):
         return SpanExportResult.SUCCESS
 
 
+logging.basicConfig(format="of the program: %(message)s")
 provider = TracerProvider(shutdown_on_exit=False)
 provider.add_span_processor(SimpleSpanProcessor(ToFile()))
 trace.set_tracer_provider(provider)
@@ -50,6 +52,7 @@ trace.set_tracer_provider(provider)
 
 @tool
 async def refund(order: str) -> str:
+    logging.warning("refunding %s", order)
     return order
 
 
@@ -107,6 +110,15 @@ def worker(place: Path) -> Generator[str]:
 def read(address: str) -> str:
     with urllib.request.urlopen(address, timeout=10) as answer:
         return answer.read().decode()
+
+
+def test_a_worker_logs_lines_of_json_that_name_their_run_and_operation(place: Path):
+    command = holdfast(place, "worker", "desk.py:desk", "--once", "--log-json")
+    ended = subprocess.run(command, cwd=place, check=True, capture_output=True, text=True)
+    lines = [json.loads(line) for line in ended.stderr.splitlines() if line.startswith("{")]
+    found = [(one["run"], one["operation"]) for one in lines if one["message"].startswith("refunding")]
+    assert sorted(found) == [(order, f"{order}/refund#1") for order in ("A-1", "A-2")]
+    assert "of the program" not in ended.stderr
 
 
 def test_a_worker_serves_metrics_and_traces_with_the_sdk_of_the_program(place: Path):

@@ -28,7 +28,7 @@ from holdfast.cli.config import project_targets
 from holdfast.cli.exit_status import DIVERGED, DONE, FAILED, USAGE, WAITS, CommandProblem, problem_of, status_of
 from holdfast.cli.inputs import InputLine, lines_in, lines_of, one_input, parsed
 from holdfast.cli.screen import Screen, grid, phrase, prose
-from holdfast.cli.telemetry import WorkerTelemetry
+from holdfast.cli.telemetry import WorkerTelemetry, write_logs_as_json
 from holdfast.cli.worker import work
 from holdfast.engine.environment import gather_bounded
 from holdfast.engine.settings import Settings
@@ -116,6 +116,7 @@ def _tell_one(call: CommandCall, ended: RunOutput) -> int:
         "holdfast worker desk.py:refund_desk",
         "holdfast worker --once",
         "holdfast worker --metrics 127.0.0.1:9464",
+        "holdfast worker --log-json",
     ),
 )
 @click.argument("targets", nargs=-1, metavar="[TARGET]...")
@@ -125,6 +126,7 @@ def _tell_one(call: CommandCall, ended: RunOutput) -> int:
 @click.option("--private-webhooks", is_flag=True, help="Send webhooks to private addresses, too.")
 @click.option("--metrics", metavar="HOST:PORT", help="Serve metrics for Prometheus there, at /metrics.")
 @click.option("--trace", is_flag=True, help="Trace runs with the application's OpenTelemetry SDK.")
+@click.option("--log-json", is_flag=True, help="Write log lines as JSON, each with its run and operation.")
 @policy_option
 @reach_option
 async def worker(call: CommandCall, targets: tuple[str, ...], concurrency: int, once: bool, **given: Any) -> int:
@@ -151,6 +153,8 @@ async def worker(call: CommandCall, targets: tuple[str, ...], concurrency: int, 
             next_step="holdfast worker desk.py:refund_desk, or [tool.holdfast] agents in pyproject.toml",
         )
     reach = reach_of(given["reach"])
+    if given["log_json"]:
+        write_logs_as_json()
     settings = Settings(private_webhooks=given["private_webhooks"], gc_threshold=MANY_RUNS_GC)
     telemetry = WorkerTelemetry.wanted(trace=given["trace"], metrics=given["metrics"])
     async with app_of(

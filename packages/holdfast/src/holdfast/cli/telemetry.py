@@ -1,7 +1,8 @@
-"""The options `--trace` and `--metrics` of a worker."""
+"""The options `--trace`, `--metrics` and `--log-json` of a worker."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple
@@ -11,6 +12,15 @@ from holdfast.cli.common import CommandCall
 if TYPE_CHECKING:
     from holdfast.cli.apps import Holdfast
     from holdfast.telemetry.following import Follower
+
+
+def write_logs_as_json() -> None:
+    """Write the log of this process to standard error as lines of JSON, instead of what the loaded code has set up."""
+    from holdfast.telemetry import JsonFormatter  # noqa: PLC0415 - most commands log nothing
+
+    handler = logging.StreamHandler()
+    handler.setFormatter(JsonFormatter())
+    logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
 
 
 class WorkerTelemetry(NamedTuple):

@@ -1,4 +1,4 @@
-"""Traces and metrics of the runs of an app, made of what its journal has recorded.
+"""Traces and metrics of the runs of an app, made of what its journal has recorded, and log lines that name their run.
 
 `spans` turns records into spans, and `following` hands those of committed records to a follower: `opentelemetry`, or
 `prometheus` with the server of its page. `conventions` alone knows the names that OpenTelemetry gives to things. The
@@ -7,11 +7,13 @@ engine imports none of them.
 
 from typing import TYPE_CHECKING
 
+from holdfast.telemetry.logs import JsonFormatter, LogContext
+
 if TYPE_CHECKING:
     from holdfast.telemetry.opentelemetry import OpenTelemetry
     from holdfast.telemetry.prometheus import Prometheus
 
-__all__ = ["OpenTelemetry", "Prometheus"]
+__all__ = ["JsonFormatter", "LogContext", "OpenTelemetry", "Prometheus"]
 
 
 def __getattr__(name: str) -> object:
