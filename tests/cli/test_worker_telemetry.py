@@ -161,6 +161,13 @@ def test_a_real_prometheus_scrapes_a_worker_and_evaluates_the_rules(place: Path)
             assert len(loaded) == 7
             assert {rule.get("lastError") for rule in loaded} <= {None, ""}
             assert queried(port, "count(holdfast_people_oldest_seconds)")[0]["value"][1] == "5"
+            for expression in dashboard_expressions():  # `read` raises for one that Prometheus cannot evaluate
+                read(f"http://{HERE}:{port}/api/v1/query?query={quote(expression.replace('$__rate_interval', '1m'))}")
+
+
+def dashboard_expressions() -> list[str]:
+    panels = json.loads((MONITORING / "dashboard.json").read_text())["panels"]
+    return [target["expr"] for panel in panels for target in panel["targets"]]
 
 
 def queried(port: int, query: str) -> list[Any]:

@@ -1,6 +1,7 @@
 """Metrics: what they count, what their labels hold, what a scrape costs, and what the server of the page refuses."""
 
 import asyncio
+import re
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from holdfast.telemetry import prometheus as prometheus_module
 from holdfast.telemetry.metrics_server import host_and_port, serving_metrics
 from holdfast.telemetry.prometheus import MOST, Prometheus
 from holdfast.telemetry.spans import SpanValue
+from tests.tidy.tree import ROOT
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.telemetry.test_opentelemetry import patient, shop, trying
 
@@ -35,6 +37,16 @@ def values(page: bytes) -> Values:
     return Values({(one.name, frozenset(one.labels.values())): one.value for one in samples})
 
 
+def check_names(page: bytes) -> None:
+    """The dashboard and the alert rules of the example name metrics of the page alone."""
+    kinds = [line.split()[2] for line in page.decode().splitlines() if line.startswith("# TYPE ")]
+    examples = ROOT / "examples" / "monitoring"
+    for name in ("dashboard.json", "alerts.yaml"):
+        named = set(re.findall(r"holdfast_\w+", (examples / name).read_text()))
+        assert len(named) > 5
+        assert named <= {kind + suffix for kind in kinds for suffix in ("", "_bucket")}, name
+
+
 @virtual
 async def test_the_page_counts_what_happened_and_reads_the_journal(lab: Lab):
     measured = Prometheus()
@@ -48,6 +60,7 @@ async def test_the_page_counts_what_happened_and_reads_the_journal(lab: Lab):
         await lab.pass_time(minutes=5)
         page = await measured.scrape(app.engine)
     found = values(page)
+    check_names(page)
     assert found["holdfast_attempts_total", "charge", "returned"] == 2
     assert found["holdfast_attempts_total", "flaky", "not_sent"] == 1
     assert found["holdfast_attempts_total", "flaky", "rejected"] == 1
