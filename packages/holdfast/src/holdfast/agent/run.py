@@ -24,7 +24,9 @@ from holdfast.engine.steps import HandoffInput, hand_over
 from holdfast.errors import OutsideRun, ResultLost, UsageError
 from holdfast.knowledge.conversation import Conversation, ConversationState
 from holdfast.knowledge.facts import Facts
+from holdfast.knowledge.lessons import AgentLessons
 from holdfast.knowledge.memory import Lessons, UserMemory, receipts_digest
+from holdfast.model.lessons import ShownLessons
 from holdfast.model.messages import Message, message_of
 from holdfast.model.outcome import Outcome
 from holdfast.model.plan import Plan
@@ -55,6 +57,7 @@ class Run:
             scope.active.code = self
         self._facts = Facts(self._context, scope.active.facts.known)
         self._conversations: dict[str, ConversationState] = {}
+        self._lessons_shown: dict[str, ShownLessons] = {}
 
     @property
     def id(self) -> str:
@@ -260,9 +263,16 @@ class Run:
         """The stored knowledge about a user, across runs: `await run.memory("ann").recall()`."""
         return UserMemory(self._context, user)
 
-    def lessons(self, topic: str) -> Lessons:
-        """The lessons of earlier runs on a topic: `await run.lessons("booking flights").recall()`."""
-        return Lessons(self._context, topic)
+    @overload
+    def lessons(self) -> AgentLessons: ...
+    @overload
+    def lessons(self, topic: str) -> Lessons: ...
+    def lessons(self, topic: str | None = None) -> AgentLessons | Lessons:
+        """The lessons that people approved for this agent: `await run.lessons().recall()`.
+
+        With a topic, those that runs noted themselves: `await run.lessons("booking flights").recall()`.
+        """
+        return AgentLessons(self._context, self._lessons_shown) if topic is None else Lessons(self._context, topic)
 
     def conversation(self, name: str = "") -> Conversation:
         """A conversation, stored as a stream: that of this run, or that of `name`, which several runs can share."""

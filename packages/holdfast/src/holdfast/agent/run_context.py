@@ -62,6 +62,15 @@ class RunContext:
         return self._scope.active.run
 
     @property
+    def agent(self) -> str:
+        """The agent whose code this branch runs: that of the run, or the one to which it was handed over."""
+        authority, started = self._scope.authority, self._scope.active.history.lifecycle.started
+        if authority is not None:
+            return authority.agent
+        assert started is not None, "agent code runs in a run that has begun"
+        return started.agent
+
+    @property
     def path(self) -> str:
         """The path of the branch: the names of its steps begin with it."""
         return self._scope.path

@@ -15,12 +15,14 @@ from holdfast.inspect.monitors import FINDINGS
 from holdfast.inspect.text import count, moment, safe
 from holdfast.journal.entry_codec import refused
 from holdfast.journal.host import wall_ms
+from holdfast.model.lessons import STREAM as LESSONS
 from holdfast.model.waits import after_deadline
 from holdfast.people.items import InboxItem, ItemFilter, PlacedItem, placed, worded
 
 if TYPE_CHECKING:
     from holdfast.inspect.monitors.passes import JudgedFindings
     from holdfast.inspect.reader import JournalReader
+    from holdfast.model.lessons import ReviewedLesson
 
 _SILENT: Final = 5
 
@@ -45,8 +47,8 @@ def inbox(call: CommandCall, limit: int, mine: str, queue: str, **options: str |
 
     Items are approvals, questions of agents, runs that stopped or were handed over, and
     reviews: effects whose outcome is unknown, and transactions that cannot end by
-    themselves. Snoozed items come last. Silent failures that a worker has found follow;
-    they need no answer.
+    themselves. Snoozed items come last. Proposed lessons follow, and silent failures that
+    a worker has found; these need no answer.
 
     --health shows how reviewers kept up over the last week. Its exit status is 1 while an
     alarm is raised, so that a monitor can call it.
@@ -79,6 +81,7 @@ async def _all(call: CommandCall, wanted: ItemFilter, limit: int) -> None:
         found = [one for one in every if wanted.shows(one)]
         set_aside = await refused(reader.journal)
         silent = None if call.screen.as_json else await _silent_failures(reader)
+        lessons = [] if call.screen.as_json else await _proposed_lessons(reader)
     if call.screen.as_json:
         call.screen.document([worded(one) for one in found])
         return
@@ -87,6 +90,8 @@ async def _all(call: CommandCall, wanted: ItemFilter, limit: int) -> None:
     if len(found) > limit:
         call.screen.line(f"... and {len(found) - limit:,} more: --limit {len(found)}")
     call.screen.line(summary(found, len(every)))
+    if lessons:
+        _show_lessons(call.screen, lessons)
     if silent is not None and silent.findings:
         _show_silent(call.screen, silent)
     if set_aside:
@@ -101,6 +106,24 @@ async def _silent_failures(reader: JournalReader) -> JudgedFindings | None:
     from holdfast.inspect.monitors.passes import watched  # noqa: PLC0415 - as above
 
     return await watched(reader)
+
+
+async def _proposed_lessons(reader: JournalReader) -> list[ReviewedLesson]:
+    """The lessons that wait for a decision."""
+    if not await reader.journal.entries(f"{LESSONS}/"):
+        return []
+    from holdfast.people.lessons import list_lessons  # noqa: PLC0415 - as above
+
+    return [one for one in await list_lessons(reader.journal) if one.state == "proposed"]
+
+
+def _show_lessons(screen: Screen, found: list[ReviewedLesson]) -> None:
+    from holdfast.cli.lessons import show_lesson  # noqa: PLC0415 - as above
+
+    screen.line(("Proposed lessons", "bold"), (f"  {len(found):,}", "dim"))
+    for one in found[:_SILENT]:
+        show_lesson(screen, one, evidence=False)
+    screen.next("holdfast lessons list")
 
 
 def _show_silent(screen: Screen, judged: JudgedFindings) -> None:

@@ -41,6 +41,7 @@ GROUPS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "budget": ("budget", "Show what a run may use and has used; raise its limits."),
         "costs": ("costs", "Sum up what all runs used and cost, by agent, model or day."),
         "monitors": ("monitors", "Find failures that raised no error, with their evidence."),
+        "lessons": ("lessons", "Keep what a finding or a review taught, for later runs."),
         "pending": ("webhooks", "List the awaited answers and events, with deadlines."),
         "replay": ("history", "Recompute a run without effects, and report where it diverges."),
         "fork": ("history", "Start a new run from the beginning of another."),

@@ -24,6 +24,8 @@ from holdfast.journal.entry_codec import REFUSED, SetAside, read
 from holdfast.journal.port import LedgerEntry
 from holdfast.model.commands import Command
 from holdfast.model.contradiction import ANSWERED, CONTRADICTED, Opened
+from holdfast.model.lessons import STREAM as AGENT_LESSONS
+from holdfast.model.lessons import LessonEntry
 from holdfast.model.memory import Heeded, Remembered, Spoken
 from holdfast.model.pending import WAYS
 from holdfast.model.policy import Policy
@@ -53,6 +55,7 @@ KINDS: Final[Mapping[str, Any]] = {
     "history": HistoryEntry,
     "items": Handing,
     "journal": dict[str, str],
+    AGENT_LESSONS: LessonEntry,
     "lessons": Heeded,
     "memory": Remembered,
     MONITORS: Acknowledgement,

@@ -9,6 +9,7 @@ import msgspec
 
 from holdfast.model import records as r
 from holdfast.model.facts import Correction, Fact, Weighed
+from holdfast.model.lessons import ADVICE, ShownLessons
 from holdfast.model.operation import OperationState
 from holdfast.model.outcome import Basis
 from holdfast.model.plan import DEPENDENCIES, JUDGED, Chosen, JudgedConditions, Plan
@@ -331,9 +332,11 @@ class _Grounds(msgspec.Struct, frozen=True):
 
 
 def is_bookkeeping(record: r.ValueRecorded) -> bool:
-    """True if only replay needs it: the order in which steps ended, and that no fact they rely on was corrected."""
+    """True if only replay needs it: the order in which steps ended, no corrected fact, and no lesson."""
     if record.what == DEPENDENCIES:
         return not msgspec.json.decode(record.value, type=_Grounds).corrected
+    if record.what == ADVICE:
+        return not msgspec.json.decode(record.value, type=ShownLessons).lessons
     return record.what == "over"
 
 
@@ -398,7 +401,14 @@ def _judged(value: r.Raw) -> RenderedValue:
     )
 
 
+def _advice(value: r.Raw) -> RenderedValue:
+    shown = msgspec.json.decode(value, type=ShownLessons).lessons
+    below = tuple((one.kind, one.text) for one in shown)
+    return RenderedValue(f"lessons shown: {', '.join(one.id for one in shown)}", below)
+
+
 _TELLERS: Final[dict[str, Callable[[r.Raw], RenderedValue]]] = {
+    ADVICE: _advice,
     "fact": _fact,
     "weighed": _weighed,
     "corrected": _correction,

@@ -70,7 +70,8 @@ class ModelLoop(msgspec.Struct, frozen=True):
 
     The model can be a `Route` of several. `tools` names the tools that the model can call; None means all tools of the
     agent. `retry` and `timeout` apply to one call of a model. `compaction` is the rule that replaces a long history by
-    a summary and the receipts.
+    a summary and the receipts. `lessons` shows the model the lessons that people approved for the agent, behind the
+    instructions.
     """
 
     model: Model
@@ -80,6 +81,7 @@ class ModelLoop(msgspec.Struct, frozen=True):
     retry: Retry | None = None
     timeout: timedelta | None = None
     compaction: Compaction | None = Compaction()
+    lessons: bool = True
 
     def __post_init__(self) -> None:
         check_model(self.model)
@@ -134,6 +136,7 @@ class Chat:
         self.tokens = 0
         self._corrections = 0
         self._section: RunContext | None = None
+        self._instructions = loop.instructions
 
     @property
     def messages(self) -> list[ChatMessage]:
@@ -195,6 +198,8 @@ class Chat:
         self.turns += 1
         self._section = RunContext.current().section("turn")
         with self._section.inside():
+            if self.turns == 1 and self._loop.lessons and (advice := await self._run.lessons().as_text()):
+                self._instructions = f"{self._instructions}\n\n{advice}".lstrip()
             for message in await self._run.messages():
                 self.messages.append(user(f"{message.sender or 'A person'} says: {message.text}"))
             reply = await self._asked()
@@ -250,7 +255,7 @@ class Chat:
                 )
             tools = [by_name[name] for name in loop.tools]
         return ModelRequest(
-            loop.instructions, tuple(tools), self._schema(), loop.limits.answer_tokens, tuple(self.messages)
+            self._instructions, tuple(tools), self._schema(), loop.limits.answer_tokens, tuple(self.messages)
         )
 
     def _schema(self) -> dict[str, Any]:
