@@ -299,7 +299,8 @@ MEASURES: Final = (
     # rounds of monitors (35); from 56,960 for the answer of `decide` that is kept (45).
     # From 57,310 for lessons in the inbox, in timelines, and at the edge of agent code (60).
     # The 210 before these are the charges of shared budgets, in the port, in the log of a run, and in memory.
-    Measure("lines of Python that `pip install holdfast` brings", 57_370, 42_000, lambda: lines(runtime())),
+    # From 57,370 for imports that wait until they are used (5).
+    Measure("lines of Python that `pip install holdfast` brings", 57_375, 42_000, lambda: lines(runtime())),
     Measure("files of them", 298, 240, lambda: len(runtime())),
     # Raised from 1,600 for the checks of what a model returns and of what a caller passes, for names of calls that are
     # unique within an answer, and for the errors' next steps; from 1,710 for the tokens of summaries; from

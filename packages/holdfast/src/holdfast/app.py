@@ -55,7 +55,6 @@ from holdfast.errors import (
     UsageError,
 )
 from holdfast.extensions import Notifications, Reachable, notifications_of
-from holdfast.inspect.stream import StreamEvent, events_of
 from holdfast.journal.backends import Address, address_of
 from holdfast.journal.fork_safety import belongs_here, inherited_app
 from holdfast.journal.port import Journal, Worker
@@ -69,11 +68,12 @@ from holdfast.people.policy.judge import threshold_positions
 from holdfast.people.policy.policy_files import judge_of
 from holdfast.policies import RunBudget
 from holdfast.queues.limits import DEFAULT
-from holdfast.telemetry.following import Follower, followed
 from holdfast.webhooks.notifier import Notifier, Tools
 
 if TYPE_CHECKING:
+    from holdfast.inspect.stream import StreamEvent
     from holdfast.sync import SyncHoldfast
+    from holdfast.telemetry.following import Follower
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -165,7 +165,11 @@ class Holdfast:
             self._address = address_of(journal)
             journal = self._address.journal()
         self._environment = environment or system_environment()
-        self._journal, self._tracing = followed(journal, self._environment, telemetry)
+        self._journal, self._tracing = journal, None
+        if telemetry != ():
+            from holdfast.telemetry.following import followed  # noqa: PLC0415 - few apps use it
+
+            self._journal, self._tracing = followed(journal, self._environment, telemetry)
         self._settings = settings or Settings()
         self._worker = worker or _this_process
         self._recovers = recover
@@ -384,6 +388,8 @@ class Holdfast:
         The run continues if the caller stops reading. `budget` is that of `run`.
         """
         check("after", after, int)
+        from holdfast.inspect.stream import events_of  # noqa: PLC0415 - with it come the clients of models
+
         name = checked_run_id(run_id) if run_id is not None else agent.run_id_for(given)
         stored = _limited(agent.stored_input(given, self.engine.identity.secret), budget)
         return events_of(self.engine, name, lambda: self._conclude(name, agent, stored), after)
