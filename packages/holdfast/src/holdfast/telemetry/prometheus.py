@@ -67,7 +67,7 @@ _GAUGES: Final = {
     "holdfast_journal_age_seconds": "The age of this reading of the journal.",
     "holdfast_journal_read_seconds": "How long this reading of the journal took.",
 }
-"""Every gauge, with its help."""
+"""Every gauge, with its help. `read_samples` gives its values."""
 
 
 _WITH_WAITS: Final[tuple[StatusFilter, ...]] = ("suspended", "running", "halted")

@@ -6,7 +6,7 @@ milliseconds, for people; `up` is the journal's clock (milliseconds on the boot 
 
 A new kind of record needs its class and its place in the union of its file (`operation`, `run`, `transaction`), its
 name here, its effect on the state (`TRANSITIONS` and `_APPLY` in `model/transitions.py`, `model/run_history.py`, or
-`TRANSACTION_MOVES` in `model/transaction.py`), and its sentence in `inspect/render_records.py`.
+`TRANSACTION_TRANSITIONS` in `model/transaction.py`), and its sentence in `inspect/render_records.py`.
 """
 
 from __future__ import annotations
