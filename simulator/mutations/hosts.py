@@ -144,7 +144,7 @@ HOSTS: Final = (
     Mutant(
         "the body is not handed over",
         "an operation never gets the body that the host brings again",
-        "holdfast.engine.steps:_hand_over",
+        "holdfast.engine.steps:_supply_arguments",
         nothing,
         hosted=True,
     ),

@@ -68,7 +68,7 @@ def records_for(history: RunHistory, entry: LedgerEntry, stamp: Stamp, codes: An
     if record is None:
         return records_on_stopped(history, applied, stamp)
     if isinstance(record, (r.TransactionResolved, r.TransactionAborting, r.MessageReceived, r.BudgetRaised)):
-        return _about_more(history, record, applied, stamp)
+        return _about_run(history, record, applied, stamp)
     operation = history.operations.get(record.step)
     if operation is None or operation.phase not in TRANSITIONS[type(record)][0]:
         state = "not in this run" if operation is None else operation.phase
@@ -117,10 +117,10 @@ def _reported(
 ) -> tuple[r.Record, ...]:
     """The records of an answer that came after its call was given up, or from outside."""
     report, stamp = _read(operation, report, entry, codes.tools), Stamp(at=applied.at, up=applied.up)
-    return (applied, _dated(report, stamp), *by_report(operation, report, stamp))
+    return (applied, _restamped(report, stamp), *by_report(operation, report, stamp))
 
 
-def _about_more(
+def _about_run(
     history: RunHistory, record: RunCommandRecord, applied: r.CommandApplied, stamp: Stamp
 ) -> tuple[r.Record, ...]:
     """A higher budget, a message, a decision on a parked transaction, or a command to abort one or the whole run."""
@@ -153,7 +153,7 @@ def _raised(
     return (raised, r.RunReopened(by=record.by, note="its budget was raised", **stamp))
 
 
-def _dated(report: r.LateReport, stamp: Stamp) -> r.LateReport:
+def _restamped(report: r.LateReport, stamp: Stamp) -> r.LateReport:
     """The report with our time stamp: one of another process carries that process's clock."""
     return replace(report, **stamp)
 
@@ -170,7 +170,7 @@ def posts_for(history: RunHistory, records: tuple[r.Record, ...]) -> tuple[Post,
     return tuple(posts)
 
 
-LEFT: Final = "the process that drives the run has not applied it yet"
+NOT_APPLIED: Final = "the process that drives the run has not applied it yet"
 
 
 class Applied(msgspec.Struct, frozen=True):
@@ -210,7 +210,7 @@ async def apply_commands(
         if found is None or await notify_owner(process.journal, run, found.row.token):
             if ours or found is None:
                 return Applied(run, at_once=ours, elsewhere=not ours)
-            return Applied(run, at_once=False, note=LEFT, elsewhere=True, owner=found.owner)
+            return Applied(run, at_once=False, note=NOT_APPLIED, elsewhere=True, owner=found.owner)
 
 
 async def _apply_claimed(process: Process, claimed: LeaseGranted, answered: str) -> Applied:

@@ -2,6 +2,7 @@
 
 A run whose process died is found here. `run_driver.drive_run` claims it under a new fencing token,
 `steps.drive_open_operations` drives its open operations, and `previous_owner` ends the attempts of the dead process.
+From then on `decide` treats them like any other ambiguous attempt.
 """
 
 from __future__ import annotations
@@ -109,15 +110,15 @@ class Recovery:
             if free > 0 and (len(rows) == most or len(mine) >= free):  # not all of them were read, or have room
                 mine = await self._fairly(agents[places], free, skip, places)
                 self._more = self._more or len(mine) == free
-            started += [self._begin(row, places) for row in mine]
+            started += [self._start(row, places) for row in mine]
         free = self._runs.room(engine)
         slots = await take_slots(engine, free, skip)
         self._more = self._more or (bool(slots) and len(slots) == free)
-        return started + [self._begin(row, self._runs) for row in slots]
+        return started + [self._start(row, self._runs) for row in slots]
 
-    def _begin(self, row: RunRow, places: _Places) -> asyncio.Task[None]:
+    def _start(self, row: RunRow, places: _Places) -> asyncio.Task[None]:
         places.driving[row.run] = row.agent
-        return self._engine.background(self._one(row.run, places), f"holdfast-recover-{row.run}")
+        return self._engine.background(self._drive_one(row.run, places), f"holdfast-recover-{row.run}")
 
     def _places_of(self, agent: str) -> _Places:
         return self._notices if is_system(agent) else self._runs
@@ -148,7 +149,7 @@ class Recovery:
             for one in waits:
                 one.cancel()
 
-    async def _one(self, run: str, places: _Places) -> None:
+    async def _drive_one(self, run: str, places: _Places) -> None:
         engine, again = self._engine, False
         try:
             conclusion = await self._drive(run)

@@ -105,10 +105,10 @@ async def write(scope: Scope, call: ToolCall) -> DeliveredOperation:
         if active.replay.expected:
             active.replay.reach(step)
         if active.drivers.operations:
-            _hand_over(active, step, call)
+            _supply_arguments(active, step, call)
     else:
         try:
-            await _operate_now(scope, step, call, written)
+            await _write_now(scope, step, call, written)
         except RecordRefused:
             raise  # this one record does not fit; the journal is well
         except JournalError as error:
@@ -117,7 +117,7 @@ async def write(scope: Scope, call: ToolCall) -> DeliveredOperation:
     return _deliver_at_once(active, step) or await _await_delivery(scope, step, tool)
 
 
-async def _operate_now(scope: Scope, step: str, call: ToolCall, written: Forms) -> None:
+async def _write_now(scope: Scope, step: str, call: ToolCall, written: Forms) -> None:
     """Perform a step that has no record yet."""
     active, tool = scope.active, call.tool
     if step in active.history.steps.answers:
@@ -130,7 +130,7 @@ async def _operate_now(scope: Scope, step: str, call: ToolCall, written: Forms) 
     if active.replay.catching_up:
         await active.replay.may_write(scope)
     if active.log.blocking:
-        await _clear(scope)
+        await _wait_for_blockers(scope)
     draft = _draft(scope, step, call, written)
     driver = DrivenOperation(
         active, step, tool, draft, arguments=snapshot_arguments(call.arguments, executable=written.executable)
@@ -145,7 +145,7 @@ async def _operate_now(scope: Scope, step: str, call: ToolCall, written: Forms) 
             SCOPE.set(before)
 
 
-def _hand_over(active: ActiveRun, step: str, call: ToolCall) -> None:
+def _supply_arguments(active: ActiveRun, step: str, call: ToolCall) -> None:
     """Give the arguments of code that came back to an open operation to its driver; the record may lack them."""
     driver = active.drivers.operations.get(step)
     if driver is not None and driver.arguments is None:
@@ -284,7 +284,7 @@ def left_by_host(scope: Scope, tool: ToolCode, arguments: Mapping[str, Any]) -> 
     return None
 
 
-async def _clear(scope: Scope) -> None:
+async def _wait_for_blockers(scope: Scope) -> None:
     """Let a new write wait while another one is unknown, or in flight after its caller was cancelled.
 
     If a message has to be delivered first nothing will be sent, and there is nothing to wait for.

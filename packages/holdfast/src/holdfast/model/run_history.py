@@ -593,9 +593,9 @@ class RunHistory:
             case r.CommandApplied():
                 self._command(record)
             case _:
-                self._stand(record)
+                self._change_state(record)
 
-    def _stand(self, record: r.RunRecord) -> None:
+    def _change_state(self, record: r.RunRecord) -> None:
         """A record that moves the run from one state to another."""
         lifecycle = self.lifecycle
         match record:

@@ -4,6 +4,9 @@ On the way back everything ambiguous is settled first; then what landed is compe
 start, side by side where nothing started after something else had ended. On the way forward reservations are
 confirmed, what held effects rely on is read again, and then they are sent: the one that cannot be repeated (the
 pivot) first. Until one of them was sent, a refusal turns the transaction back; afterwards it only goes forward.
+
+`_back` alone decides that a compensation may be sent. For an effect whose outcome is `unknown` a person is asked first
+(`_needs_person`), unless its tool declares that undoing an absent effect is harmless (`absent_safe`).
 """
 
 from __future__ import annotations
@@ -82,7 +85,7 @@ class Member(msgspec.Struct, frozen=True):
 
     @property
     def on_its_way(self) -> bool:
-        """True if it, a part of it or its confirmation has not ended yet, `unknown` included."""
+        """True if it, a part of it or its confirmation has no outcome yet; `unknown` is one."""
         confirmation = () if self.confirmation is None else (self.confirmation,)
         return any(one.phase not in _OVER for one in (self.operation, *self.parts, *confirmation))
 
@@ -181,7 +184,7 @@ def _back(boundary: TransactionState, members: Sequence[Member]) -> Closing:
         return Finish(*standing(members))
     newest = max(member.begun for member in left)
     turn = [member for member in left if not newest > member.ended > 0]
-    blocked = [member for member in turn if _blocked(boundary, member)]
+    blocked = [member for member in turn if _needs_person(boundary, member)]
     due = tuple(member.step for member in turn if member not in blocked and _due(boundary, member))
     if due:
         return StartCompensations(due)
@@ -201,10 +204,10 @@ def amended(boundary: TransactionState, member: Member) -> bool:
     return not member.landed or not member.contract.compensates
 
 
-def _blocked(boundary: TransactionState, member: Member) -> bool:
+def _needs_person(boundary: TransactionState, member: Member) -> bool:
     """True if only a person can decide what happens to it."""
     compensation = member.compensation
-    if compensation is not None and not _given_up(boundary, member):
+    if compensation is not None and not _another_ordered(boundary, member):
         return compensation.phase in _STUCK or (compensation.phase == "succeeded" and member.overtaken)
     if member.half_confirmed or (member.doubtful is not None and not member.contract.absent_safe):
         return True
@@ -213,10 +216,10 @@ def _blocked(boundary: TransactionState, member: Member) -> bool:
 
 def _due(boundary: TransactionState, member: Member) -> bool:
     """True if its compensation has to be started now."""
-    return member.compensation is None or _given_up(boundary, member)
+    return member.compensation is None or _another_ordered(boundary, member)
 
 
-def _given_up(boundary: TransactionState, member: Member) -> bool:
+def _another_ordered(boundary: TransactionState, member: Member) -> bool:
     """True if its last compensation had no effect, and a person asked for another one since."""
     compensation = member.compensation
     if compensation is None or attempt_number(compensation.step) >= boundary.tries:
@@ -273,30 +276,29 @@ def _forward(boundary: TransactionState, members: Sequence[Member]) -> Closing:
     members = [member for member in members if not member.stray]
     if any(member.leaving for member in held):
         return AwaitOperations()  # it may have been sent: whether there is a way back is known when it has ended
-    left = any(member.landed or member.operation.phase == "unknown" for member in held)
-    if not left and (reason := _refusal(boundary, held)):
+    sent = any(member.landed or member.operation.phase == "unknown" for member in held)
+    if not sent and (reason := _refusal(boundary, held)):
         return TurnBack(reason)
     if any(not member.operation.settled and member.operation.phase != "held" for member in held):
-        return (
-            AwaitOperations()
-        )  # a person may still refuse it: everything is answered before anything is confirmed or leaves
-    if (move := _confirm(boundary, members, left=left)) is not None:
+        # A person may still refuse it: everything is answered before anything is confirmed or sent.
+        return AwaitOperations()
+    if (move := _confirm(boundary, members, sent=sent)) is not None:
         return move
     unread = tuple(
         member.step
         for member in held
         if member.contract.observes and member.operation.phase == "held" and member.reading == "unread"
     )
-    if unread and not left:
+    if unread and not sent:
         return Reread(unread)
     return _release(boundary, held)
 
 
 def _refusal(boundary: TransactionState, held: Sequence[Member]) -> str:
     """Why the commit cannot be made, as long as nothing was sent."""
-    blunt = [member.step for member in held if not repeatable(member.contract)]
-    if len(blunt) > 1 and boundary.pivot == "one":
-        return f"more than one held effect cannot be repeated: {', '.join(blunt)}"
+    unrepeatable = [member.step for member in held if not repeatable(member.contract)]
+    if len(unrepeatable) > 1 and boundary.pivot == "one":
+        return f"more than one held effect cannot be repeated: {', '.join(unrepeatable)}"
     for member in held:
         operation = member.operation
         if member.missed:
@@ -311,7 +313,7 @@ def repeatable(contract: Contract) -> bool:
     return contract.idempotency is not None or contract.verifies
 
 
-def _confirm(boundary: TransactionState, members: Sequence[Member], *, left: bool) -> Closing | None:
+def _confirm(boundary: TransactionState, members: Sequence[Member], *, sent: bool) -> Closing | None:
     """Confirm every reservation; one that cannot be confirmed any more turns the transaction back."""
     due: list[str] = []
     refused: list[tuple[str, str]] = []
@@ -332,14 +334,14 @@ def _confirm(boundary: TransactionState, members: Sequence[Member], *, left: boo
         elif done.phase != "succeeded":
             pending = True
     if refused and not pending:  # what is being confirmed ends first: only then is it known what to release
-        return _fall(*refused[0], left=left)
+        return _turn_back_or_park(*refused[0], sent=sent)
     if due and not refused:
         return ConfirmReservations(tuple(due))
     return AwaitOperations() if pending else None
 
 
-def _fall(why: str, step: str, *, left: bool) -> Closing:
-    return ParkTransaction(why, (step,)) if left else TurnBack(why)
+def _turn_back_or_park(why: str, step: str, *, sent: bool) -> Closing:
+    return ParkTransaction(why, (step,)) if sent else TurnBack(why)
 
 
 def _release(boundary: TransactionState, held: Sequence[Member]) -> Closing:
@@ -354,7 +356,7 @@ def _release(boundary: TransactionState, held: Sequence[Member]) -> Closing:
         elif operation.phase == "held":
             return Release(member.step)
         else:
-            return AwaitOperations()  # whether it left is unknown: nothing else leaves before that is settled
+            return AwaitOperations()  # it may have been sent: nothing else is sent before that is settled
     if stuck:
         return ParkTransaction(
             "partly committed: " + "; ".join(_missed(one) for one in stuck), tuple(one.step for one in stuck)
@@ -402,10 +404,10 @@ class Backlog:
             insort(self._by_begin, (member.begun, member.step))
         if left and not busy and (known is None or known.step in self._busy or known.ended != member.ended):
             insort(self._by_end, (_end(member), member.step))
-        _file(self._left, member, left)
-        _file(self._busy, member, busy)
-        _file(self._going, member, member.on_its_way)
-        _file(self._held, member, member.held and not member.operation.final)
+        _put(self._left, member, left)
+        _put(self._busy, member, busy)
+        _put(self._going, member, member.on_its_way)
+        _put(self._held, member, member.held and not member.operation.final)
 
     def front(self) -> list[Member]:
         """Those on which the next decision depends, in order of start; empty where nothing is left to do."""
@@ -438,7 +440,7 @@ class Backlog:
         return found if busy is None else {**found, busy.step: busy}
 
 
-def _file(under: dict[str, Member], member: Member, belongs: bool) -> None:
+def _put(under: dict[str, Member], member: Member, belongs: bool) -> None:
     if belongs:
         under[member.step] = member
     else:
