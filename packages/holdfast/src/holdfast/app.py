@@ -358,6 +358,9 @@ class Holdfast:
         refers to the same run. `priority` is from -9 to 9. A higher priority starts first, and waiting raises it. `at`
         is the earliest time at which the run starts. `budget` are its limits, in place of those of its agent.
 
+        The run is durable when this returns. If the process dies meanwhile, the whole run is stored or none of it:
+        submit it again under the same key.
+
         Raises `QueueFull` if the queue is full, `QueueDraining` if it is drained, `ParameterMismatch` if the key was
         submitted with another input, and `UsageError` for a queue or tenant that is not declared.
         """

@@ -1,6 +1,6 @@
 """The engine performs what the model decides, for all runs of one process. This is the map of its rooms.
 
-Read the core in this order, about 4,800 lines; everything else serves it:
+Read the core in this order, about 5,100 lines; everything else serves it:
 
 1. `model/contract.py`, `model/records/operation.py`, `model/operation.py`: what a tool promises, what is recorded
    about one operation, and the state that these records make.

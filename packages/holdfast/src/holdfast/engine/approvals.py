@@ -1,7 +1,9 @@
 """Approvals: people who are asked, standing permissions, edits, and the rulings of the policy of the app.
 
-An approval is used up in `model/transitions.py` (`_started`), by the record of the attempt that it permits. The use of
-a standing permission is posted in the same commit (`permission_use_post`).
+An approval is bound to its question by a digest (`approval_asked`); `send_rules._approved` compares it before a send.
+It is used up by the record of the attempt that it permits (`_started` in `model/transitions.py`); the use of a standing
+permission is posted in the same commit (`permission_use_post`). Another digest, changed preconditions (`_reobserved`
+there) or its expiry make it void. An attempt that is recorded and then withheld gives it back (`Approval.unused`).
 """
 
 from __future__ import annotations

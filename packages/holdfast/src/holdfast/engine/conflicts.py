@@ -529,7 +529,7 @@ async def _called_off(driver: Claimant, run: str) -> bool:
     statuses = {row.status for row in await journal.runs(run=run)}
     if statuses != {"stopped"}:
         return statuses == {"undone"}
-    with suppress(Unreadable):  # that is a trouble of the other run
+    with suppress(Unreadable):  # that is a problem of the other run
         stopped = (await ForkedRun(run).read_on(journal)).lifecycle.stopped
         return stopped is not None and stopped.reason == "cancelled"
     return False
@@ -546,7 +546,7 @@ def thing_taken_post(driver: OperationDriver) -> tuple[Post, ...]:
 
 
 async def pending_thing(driver: OperationDriver, about: tuple[str, ...] = ()) -> str:
-    """The thing about which something of this call is pending now; by which parameters it is named is durable first.
+    """The thing about which something of this call is pending now. The parameters that name it are durable first.
 
     Empty if that is no longer known: a report of a tool after its effect never makes the effect doubtful.
     """

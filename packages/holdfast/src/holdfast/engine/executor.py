@@ -1,7 +1,7 @@
 """The executor: performs one move after another until an operation is settled.
 
 First attempts, retries and recovery after a crash all run this one loop. `decide` says what to do; the
-methods here do it, record what came of it, and ask again. `recovery.py` reads back the operations of stopped runs by
+functions here do it, record the result, and ask again. `recovery.py` reads back the operations of stopped runs by
 the same moves, and sends nothing.
 """
 

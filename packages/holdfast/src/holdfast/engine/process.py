@@ -224,8 +224,7 @@ class Queues:
     """The limits of the queues, as the journal declares them, and the slots that this process has and does not use yet.
 
     Without limits no run was ever submitted, and no process looks for one. `tools` are the limits of tools: a call of
-    any other asks for no permit. `in_doubt`: the last look failed, and may
-    have taken slots.
+    any other asks for no permit. `in_doubt`: the last look failed, and may have taken slots.
     """
 
     def __init__(self) -> None:

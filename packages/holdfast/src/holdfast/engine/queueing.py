@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from holdfast.engine.tool_protocol import AgentCode
 
 _TAKEN: Final[tuple[RunStatus, ...]] = ("running", "suspended")
-"""Of runs that have a slot. Those that wait for one are `queued`."""
+"""Statuses of runs that may have a slot. One that has not begun is `queued`."""
 _PAGE: Final = 1000
 ENDED: Final = frozenset({"completed", "stopped", "undone"})
 
@@ -30,6 +30,7 @@ async def take_slots(process: Process, room: int, skip: Collection[str]) -> list
     """Take slots for runs of queues that may start now, and keep their leases for `drive_run`.
 
     Each of them has to be driven: a lease that is held and not driven keeps its slot as long as this process lives.
+    The slots of a process that died are free by themselves: `Journal.take` counts only the leases of living owners.
     """
     queues = process.queues
     if queues.newest is None or room <= 0:

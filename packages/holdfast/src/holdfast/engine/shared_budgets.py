@@ -1,5 +1,8 @@
 """Budgets that runs share, on the side of one process: reserving for a model call, waiting, and waking what waits.
 
+The limit is not compared here. The record of the call carries charges (`model/shared_use.py`), and the journal compares
+them in the transaction of that record (`charged` in `journal/backend_rules.py`).
+
 A run whose budget is spent waits in this process, or is suspended until the day of the budget is over: then it is due,
 like after any other wait. When other limits are declared, every process looks (`wake_waiting`): a run that is suspended
 becomes due at once if its budgets have room. A suspension is refused where limits were declared since the run was

@@ -138,6 +138,7 @@ def charged(charges: Sequence[Charge], stored: Callable[[Charge], BudgetUse]) ->
     for charge in charges:
         key = charge.budget, charge.period, charge.limit
         now = after.get(key) or stored(charge)
+        # The one comparison of a shared budget, in the transaction that stores the record of the call.
         if charge.most is not None and now.used + now.reserved >= charge.most:
             raise BudgetSpent(charge.budget, charge.limit, now.used, now.reserved)
         used, reserved = min(MOST, now.used + charge.used), max(0, min(MOST, now.reserved + charge.reserved))

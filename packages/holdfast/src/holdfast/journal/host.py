@@ -23,23 +23,6 @@ import msgspec
 
 from holdfast.journal.port import Fate, Worker
 
-__all__ = [
-    "FileIdentity",
-    "Holder",
-    "boot_id",
-    "boot_is_known",
-    "fate",
-    "file_identity",
-    "lock_holder",
-    "machine_id",
-    "memory_kib",
-    "network_filesystem",
-    "queued_ns",
-    "this_process",
-    "uptime_ms",
-    "wall_ms",
-]
-
 
 class FileIdentity(NamedTuple):
     """The identity of a file. A copy has another inode; device numbers may change at a reboot."""
@@ -415,7 +398,7 @@ class JournalClock(msgspec.Struct, frozen=True):
 
 
 class HostFacts(msgspec.Struct, frozen=True):
-    """`uptime_ms` runs on while the machine sleeps and cannot be set; `wall_ms` is the calendar."""
+    """A machine and its clocks. `uptime_ms` cannot be set and runs during sleep; `wall_ms` is the calendar."""
 
     machine: str
     boot: str

@@ -1,8 +1,8 @@
 """The journal's port: the interface between the engine and the store.
 
-Four kinds of table implement it: *records* (per run, append-only, chained), the *ledger*
-(append-only streams that belong to no run), *projections* (the `runs` listing, rebuildable from
-records) and *hints* (losable). Every implementation passes `holdfast.testing.conformance`.
+Five kinds of table implement it: *records* (per run, append-only, chained), the *ledger* (append-only streams beside
+them), *projections* (the `runs` listing, rebuildable from records), *counters* (permits, shared budgets, last firings:
+compared and changed in one commit) and *hints* (losable). Every implementation passes `holdfast.testing.conformance`.
 A long file, since it is the whole port in one piece.
 """
 
@@ -67,7 +67,7 @@ class Worker(msgspec.Struct, frozen=True):
 
 
 class WorkerState(msgspec.Struct, frozen=True):
-    """`silent_ms`: how long its lease has been over on the journal's clock; 0 while the lease lasts."""
+    """A worker's state. `silent_ms` is how long its lease has been over on the journal's clock; 0 while it lasts."""
 
     fate: Fate
     silent_ms: int
@@ -103,7 +103,7 @@ class Row(msgspec.Struct, frozen=True, gc=False):
 
 
 class BodyFilter(msgspec.Struct, frozen=True, gc=False):
-    """Selects records by how their bodies begin, or by JSON strings in them. Without any of both it selects all."""
+    """Selects records by how their bodies begin, or by JSON strings in them. With neither it selects all."""
 
     beginning: tuple[bytes, ...] = ()
     naming: tuple[bytes, ...] = ()
@@ -295,7 +295,7 @@ class PermitRequest(msgspec.Struct, frozen=True):
 
 
 class PermitAnswer(msgspec.Struct, frozen=True):
-    """`full`: no further call fits beside those under way. `wait_ms`: for so long no further one may begin."""
+    """The answer to a request. `full`: no further call fits beside those under way; none may begin for `wait_ms`."""
 
     granted: bool
     full: bool
@@ -570,7 +570,7 @@ class Journal(Protocol):
         ...
 
     async def hint(self, name: str) -> bytes | None:
-        """A losable note shared by all processes (breakers, shared budgets)."""
+        """A losable note shared by all processes, such as the state of a breaker."""
         ...
 
     async def put_hint(self, name: str, body: bytes, previous: bytes | None) -> bool:

@@ -20,7 +20,7 @@ from holdfast.policies import MOST
 class Charge(msgspec.Struct, frozen=True, gc=False):
     """A change of one counter: that of a limit of a budget in one period.
 
-    With `most` it is refused where what is used and reserved has come to that before.
+    With `most` it is refused where what is used and reserved has come to that before; the charge itself may exceed it.
     """
 
     budget: str
