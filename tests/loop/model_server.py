@@ -57,7 +57,7 @@ def openai_events(says: Says) -> list[bytes]:
             "model": "gpt-test",
             "choices": [{"index": 0, "delta": delta, "finish_reason": finish}],
         }
-        return f"data: {json.dumps(body)}\n\n".encode()
+        return f"data: {json.dumps(body, ensure_ascii=False)}\n\n".encode()
 
     stop = {"": "tool_calls" if says.calls else "stop", "length": "length", "refusal": "content_filter"}[says.stop]
     calls = [
@@ -81,7 +81,7 @@ def openai_events(says: Says) -> list[bytes]:
 
 def anthropic_events(says: Says) -> list[bytes]:
     def event(kind: str, **more: Any) -> bytes:
-        return f"event: {kind}\ndata: {json.dumps({'type': kind, **more})}\n\n".encode()
+        return f"event: {kind}\ndata: {json.dumps({'type': kind, **more}, ensure_ascii=False)}\n\n".encode()
 
     blocks: list[list[bytes]] = []
 
@@ -139,7 +139,7 @@ def google_events(says: Says) -> list[bytes]:
             "modelVersion": "gemini-test",
             "responseId": "x",
         }
-        return f"data: {json.dumps(body)}\r\n\r\n".encode()
+        return f"data: {json.dumps(body, ensure_ascii=False)}\r\n\r\n".encode()
 
     stop = {"": "STOP", "length": "MAX_TOKENS", "refusal": "SAFETY"}[says.stop]
     calls = [

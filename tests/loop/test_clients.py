@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+import random
+from collections.abc import AsyncGenerator, Callable
 from datetime import timedelta
+from itertools import pairwise
 from typing import Any
 
+import httpx2
 import pytest
 from msgspec.structs import replace
 
@@ -21,6 +24,8 @@ from holdfast.loop import (
     ModelReply,
     ModelRequest,
     OpenAIChat,
+    anthropic,
+    http,
     user,
 )
 from holdfast.model.usage import Usage, usage_of
@@ -239,6 +244,50 @@ def test_a_stream_that_ends_in_order_without_its_last_event_was_cut(client: Call
         error, _, _ = asked(client, Says("a b c d", cut_after=events))
         assert isinstance(error, ModelError)
         assert error.code == "unavailable"
+
+
+def test_only_cr_and_lf_end_a_line_of_a_stream(client: Callable[..., Model]):
+    text = "one\u2028two\u2029three\x85four\x1cfive\x0bsix"
+    reply, pieces, _ = asked(client, Says(text))
+    assert isinstance(reply, ModelReply)
+    assert (reply.text, "".join(pieces)) == (text, text)
+
+
+@pytest.mark.parametrize("ends", [b"\n", b"\r", b"\r\n"])
+def test_a_stream_is_read_alike_wherever_the_network_cuts_it(seed: int, ends: bytes):
+    sent = ends.join([b"event: x", b"data: 1\xe2\x80\xa8", b"data:2", b"", b": ping", b"", b"data: 3", b"", b"data: 4"])
+    rng, provider = random.Random(seed), http.ProviderAddress("", {})
+
+    async def read(cuts: list[int]) -> list[bytes]:
+        async def chunks() -> AsyncGenerator[bytes]:
+            for start, end in pairwise([0, *cuts, len(sent)]):
+                yield sent[start:end]
+
+        return [data async for data in http._data(provider, httpx2.Response(200, content=chunks()))]
+
+    for cuts in [list(range(1, len(sent))), *(sorted(rng.sample(range(1, len(sent)), 5)) for _ in range(50))]:
+        assert asyncio.run(read(cuts)) == [b"1\xe2\x80\xa8\n2", b"3"], cuts
+
+
+def test_an_answer_that_does_not_end_is_given_up(client: Callable[..., Model], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(http, "MOST_BYTES", 10_000)
+    error, pieces, _ = asked(client, Says("word " * 10_000))
+    assert isinstance(error, ModelError)
+    assert (error.code, "longer than 10,000 bytes" in str(error)) == ("malformed", True)
+    assert 0 < len("".join(pieces)) < 10_000
+
+
+def test_of_an_error_only_the_beginning_is_read(client: Callable[..., Model]):
+    error, _, _ = asked(client, Status(500, {}, b"x" * 5_000_000))
+    assert isinstance(error, ModelError)
+    assert (error.code, len(str(error)) < 1_000) == ("unavailable", True)
+
+
+def test_a_block_that_is_not_as_the_protocol_says():
+    for block in ({}, {"type": "text", "text": 5}, {"type": ["tool_use"]}):
+        event = anthropic._Event("content_block_start", content_block=block)
+        with pytest.raises(ModelError, match="block 0 begins as"):
+            anthropic._Answer(http.ProviderAddress("", {}), "x", lambda _: None).add(event)
 
 
 def test_a_first_byte_that_is_too_late(client: Callable[..., Model]):

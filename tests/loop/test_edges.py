@@ -91,6 +91,28 @@ def test_what_is_no_reply_is_named(value: object):
 # --- the names of calls -----------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [
+        ModelReply(5),
+        ModelReply("", None),
+        ModelReply("", (5,)),
+        ModelReply("", (ModelCall("a", "refund", {"cents": 5}),)),
+        ModelReply("hi", stop="soon"),
+        ModelReply("half of a character: \ud83d"),
+        ModelReply("", (ModelCall("a", "\ud800"),)),
+        ModelReply("hi", usage=Usage(5, "many")),
+        ModelReply("hi", native={"seen": object()}),
+    ],
+)
+def test_a_reply_with_parts_of_other_types_is_malformed(odd: ModelReply):
+    result, records = told(ModelLoop(Replying(odd), retry=Retry(attempts=2)))
+    assert isinstance(result, DecisionFailed)
+    assert "a part that cannot be recorded" in str(result)
+    assert decisions(records)[-1].code == "malformed"
+    assert sent == []
+
+
 def test_an_id_that_names_no_step_takes_no_name_of_another_call():
     result, records = told(ModelLoop(ScriptedModel((call("call-2", "A"), call("a/b", "B")), "done")))
     assert (result, sorted(sent)) == ("done", ["A", "B"])

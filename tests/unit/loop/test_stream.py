@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from holdfast import Holdfast, Key, Run, agent, current_operation, tool
+from holdfast.engine.process import LiveText
 from holdfast.errors import ArgumentError
 from holdfast.inspect.stream import StreamEvent
 from holdfast.loop import ModelCall, ModelLoop, ModelReply
@@ -250,3 +253,38 @@ def test_text_that_nobody_reads_is_not_kept():
             return len(app.engine.live_text._so_far) + len(app.engine.live_text._readers)
 
     assert run_virtual(run()) == 0
+
+
+def test_a_long_answer_costs_the_same_for_each_piece():
+    live, pieces = LiveText(), 200_000
+    got: list[str] = []
+    with live.speaker("r", "turn/model#1") as say:
+        before = time.process_time()
+        for _ in range(pieces):
+            say("a word of twenty, or ")
+        spent = time.process_time() - before
+        live.read("r", lambda piece: got.append(piece.text if piece is not None else ""))()
+    assert [len(text) for text in got] == [21 * pieces]
+    assert spent < 2, "text that is joined for each piece takes many times as long"
+
+
+@virtual
+async def test_an_event_of_this_process_is_given_when_it_is_on_record(lab: Lab):
+    """Without waiting for the next look: the tool that takes an hour begins after its event was given."""
+    loop, at = asyncio.get_running_loop(), dict[str, float]()
+
+    @tool(idempotency=Key.forever())
+    async def slow() -> str:
+        at["called"] = loop.time()
+        await asyncio.sleep(3600)
+        return f"{current_operation().key[:0]}done"
+
+    @agent(run_id="talk-{text}", tools=[slow])
+    async def talk(run: Run, text: str) -> str:
+        await run.sleep(timedelta(seconds=10))
+        return await slow()
+
+    async with lab.app(talk) as app:
+        async for event in app.stream(talk, "x"):
+            at.setdefault(event.kind, loop.time())
+    assert at["tool_call"] == at["called"]

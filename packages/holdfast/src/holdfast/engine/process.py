@@ -179,19 +179,20 @@ class LiveText:
     """The text of answers that models are giving, for readers in this process. It is not on record."""
 
     def __init__(self) -> None:
-        self._readers: Final[dict[str, list[Callable[[Piece], None]]]] = {}
-        self._so_far: Final[dict[str, dict[int, Piece]]] = {}
+        self._readers: Final[dict[str, list[Callable[[Piece | None], None]]]] = {}
+        self._so_far: Final[dict[str, dict[int, tuple[str, list[str]]]]] = {}
         self._speakers = 0
 
-    def read(self, run: str, reader: Callable[[Piece], None]) -> Callable[[], None]:
+    def read(self, run: str, reader: Callable[[Piece | None], None]) -> Callable[[], None]:
         """Add a reader of a run; the function that removes it.
 
-        It first receives the text so far of each answer that is being given.
+        It first receives the text so far of each answer that is being given. None stands for new records of the run.
         """
         readers = self._readers.setdefault(run, [])
         readers.append(reader)
-        for piece in self._so_far.get(run, {}).values():
-            reader(piece)
+        for number, (step, said) in self._so_far.get(run, {}).items():
+            if said:
+                reader(Piece(step, number, "".join(said)))
 
         def remove() -> None:
             readers.remove(reader)
@@ -205,10 +206,11 @@ class LiveText:
         """One call of a model: a function that gives pieces of its answer to the readers of the run."""
         self._speakers += 1
         number, answers = self._speakers, self._so_far.setdefault(run, {})
+        said: list[str] = []  # joined for a reader that comes later: joining it for each piece is quadratic
+        answers[number] = step, said
 
         def say(text: str) -> None:
-            before = answers.get(number)
-            answers[number] = Piece(step, number, text if before is None else before.text + text)
+            said.append(text)
             for reader in tuple(self._readers.get(run, ())):
                 reader(Piece(step, number, text))
 
@@ -218,6 +220,11 @@ class LiveText:
             answers.pop(number, None)
             if not answers and self._so_far.get(run) is answers:
                 del self._so_far[run]
+
+    def recorded(self, run: str) -> None:
+        """Tell the readers of a run that it has new records."""
+        for reader in tuple(self._readers.get(run, ())):
+            reader(None)
 
 
 class Queues:

@@ -26,7 +26,7 @@ StreamKind: TypeAlias = Literal[
     "answered", "message", "suspended", "completed", "stopped",
 ]  # fmt: skip
 LOOK_S: Final = 0.05
-"""The time between two looks for records, where no text comes in between."""
+"""The time between two looks for records, where this process commits none of the run."""
 MODEL: Final = "model"
 """The name of the function that asks a model in a loop; other decisions are those of agent code."""
 
@@ -95,9 +95,12 @@ class _Stream:
         async for event in self.recorded():
             yield event
 
-    def take(self, piece: Piece) -> None:
-        """Take a piece of text that a model says now."""
-        self._pieces.append(piece)
+    def take(self, piece: Piece | None) -> None:
+        """Take a piece of text that a model says now, or the news that this process has committed records."""
+        if piece is None:
+            self._looked_s = -LOOK_S
+        else:
+            self._pieces.append(piece)
         self._came.set()
 
     async def news(self, ended: asyncio.Future[Any]) -> None:

@@ -8,12 +8,26 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.errors import ModelError
-from holdfast.loop.http import ProviderAddress, ProviderClient, arguments_of, counted, cut, events, malformed, read
+from holdfast.loop.http import (
+    SHOWN,
+    ProviderAddress,
+    ProviderClient,
+    arguments_of,
+    counted,
+    cut,
+    events,
+    malformed,
+    read,
+)
 from holdfast.loop.model import ChatMessage, ModelCall, ModelReply, ModelRequest, OnText, Stop
 from holdfast.model.usage import Usage, usage_of
 
 VERSION: Final = "2023-06-01"
 _NATIVE: Final = "anthropic"
+_TEXTS: Final = ("type", "text", "thinking", "signature")
+"""The fields of a block that are text."""
+_ARGUMENTS: Final = "input_json"
+"""The parts of a block that are the arguments of its call; other parts have the name of their field."""
 _STOPS: Final[dict[str, Stop]] = {
     "end_turn": "end", "stop_sequence": "end", "tool_use": "calls", "max_tokens": "length",
     "model_context_window_exceeded": "length", "refusal": "refusal",
@@ -105,7 +119,7 @@ class _Answer:
         self._provider = provider
         self._on_text = on_text
         self._blocks: dict[int, dict[str, Any]] = {}
-        self._arguments: dict[int, str] = {}
+        self._parts: dict[tuple[int, str], list[str]] = {}  # of each block's text, thoughts, signature and arguments
         self._stop = ""
         self._model = ""
         self._usage = Usage(service=service)
@@ -124,7 +138,7 @@ class _Answer:
                 self._usage = replace(self._usage, request=event.message.id)
                 self._count(event.message.usage)
             case "content_block_start" if event.content_block is not None:
-                self._blocks[event.index] = event.content_block
+                self._begin(event.index, event.content_block)
             case "content_block_delta" if event.delta is not None:
                 self._take(event.index, event.delta)
             case "message_delta" if event.delta is not None:
@@ -135,6 +149,11 @@ class _Answer:
             case _:
                 pass  # a ping, the end of a block, or an event of a later version
 
+    def _begin(self, index: int, block: dict[str, Any]) -> None:
+        if "type" not in block or not all(isinstance(block.get(one, ""), str) for one in _TEXTS):
+            raise malformed(self._provider, f"block {index} begins as {str(block)[:SHOWN]}")
+        self._blocks[index] = block
+
     def _count(self, given: _Counted) -> None:
         """Take a count. Each one is of the whole answer so far."""
         before, now = self._usage, usage_of({"usage": given})
@@ -144,19 +163,29 @@ class _Answer:
     def _take(self, index: int, delta: _Delta) -> None:
         if index not in self._blocks:
             raise malformed(self._provider, f"a delta of block {index}, which was not begun")
-        block = self._blocks[index]
         match delta.type:
             case "text_delta":
-                block["text"] = block.get("text", "") + delta.text
+                self._add_part(index, "text", delta.text)
                 self._on_text(delta.text)
             case "input_json_delta":
-                self._arguments[index] = self._arguments.get(index, "") + delta.partial_json
+                self._add_part(index, _ARGUMENTS, delta.partial_json)
             case "thinking_delta":
-                block["thinking"] = block.get("thinking", "") + delta.thinking
+                self._add_part(index, "thinking", delta.thinking)
             case "signature_delta":
-                block["signature"] = block.get("signature", "") + delta.signature
+                self._add_part(index, "signature", delta.signature)
             case _:
                 pass  # of a later version
+
+    def _add_part(self, index: int, field: str, text: str) -> None:
+        self._parts.setdefault((index, field), []).append(text)
+
+    def _joined(self) -> list[dict[str, Any]]:
+        """The blocks with all their parts, in their order."""
+        for (index, field), parts in self._parts.items():
+            if field != _ARGUMENTS:
+                block = self._blocks[index]
+                block[field] = "".join((block.get(field, ""), *parts))
+        return [self._blocks[index] for index in sorted(self._blocks)]
 
     def reply(self) -> ModelReply:
         """The whole answer. Raises `ModelError` if the stream ended before it did."""
@@ -164,7 +193,7 @@ class _Answer:
             raise cut(self._provider)
         if self._stop not in _STOPS:
             raise malformed(self._provider, f"it ended with stop_reason={self._stop!r}")
-        blocks = [self._blocks[index] for index in sorted(self._blocks)]
+        blocks = self._joined()
         text = "".join(block.get("text", "") for block in blocks if block.get("type") == "text")
         calls = tuple(self._call(index) for index in sorted(self._blocks) if self._blocks[index]["type"] == "tool_use")
         return ModelReply(text, calls, _STOPS[self._stop], self._usage, self._model, native=self._native(blocks))
@@ -175,15 +204,19 @@ class _Answer:
 
     def _call(self, index: int) -> ModelCall:
         block = self._blocks[index]
-        given = self._arguments.get(index) or msgspec.json.encode(block.get("input", {})).decode()
+        given = self._arguments(index) or msgspec.json.encode(block.get("input", {})).decode()
         return ModelCall(str(block.get("id", "")), str(block.get("name", "")), given)
+
+    def _arguments(self, index: int) -> str:
+        return "".join(self._parts.get((index, _ARGUMENTS), ()))
 
     def _native(self, blocks: list[dict[str, Any]]) -> dict[str, Any]:
         """The blocks, where the provider signed what it thought: it wants them back unchanged."""
         if not any(block.get("type") in {"thinking", "redacted_thinking"} for block in blocks):
             return {}
-        for index, arguments in self._arguments.items():
-            self._blocks[index]["input"] = arguments_of(arguments)
+        for index, field in self._parts:
+            if field == _ARGUMENTS:
+                self._blocks[index]["input"] = arguments_of(self._arguments(index))
         return {_NATIVE: blocks}
 
 

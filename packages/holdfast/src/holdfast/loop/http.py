@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 S = TypeVar("S")
 CONNECT_S: Final = 10.0
 SHOWN: Final = 300
+MOST_BYTES: Final = 32 * 1024 * 1024
+"""The bytes of one answer, with what the protocol adds to it: a server must not fill the memory."""
+MOST_OF_ERROR: Final = 64 * 1024
 _TOO_LONG: Final = ("context_length", "context window", "prompt is too long", "too many tokens", "maximum context")
 
 
@@ -104,8 +107,8 @@ async def events(provider: ProviderAddress, path: str, body: Mapping[str, Any]) 
         answer = await client.send(request, stream=True)
         try:
             if answer.status_code != 200:
-                raise error_of(provider, answer.status_code, answer.headers, await answer.aread())
-            async for data in _data(answer):
+                raise error_of(provider, answer.status_code, answer.headers, await _beginning(answer))
+            async for data in _data(provider, answer):
                 yield data
         finally:
             await answer.aclose()
@@ -124,16 +127,44 @@ async def events(provider: ProviderAddress, path: str, body: Mapping[str, Any]) 
             await client.aclose()
 
 
-async def _data(answer: httpx2.Response) -> AsyncGenerator[bytes]:
+async def _data(provider: ProviderAddress, answer: httpx2.Response) -> AsyncGenerator[bytes]:
     """The data of server-sent events. One that the end of the stream cuts is not given."""
-    lines: list[str] = []
-    async for line in answer.aiter_lines():
+    lines: list[bytes] = []
+    async for line in _lines(provider, answer):
         if not line:
             if lines:
-                yield "\n".join(lines).encode()
+                yield b"\n".join(lines)
             lines = []
-        elif line.startswith("data:"):
-            lines.append(line.removeprefix("data:").removeprefix(" "))
+        elif line.startswith(b"data:"):
+            lines.append(line.removeprefix(b"data:").removeprefix(b" "))
+
+
+async def _lines(provider: ProviderAddress, answer: httpx2.Response) -> AsyncGenerator[bytes]:
+    """The lines of a stream of events: CR and LF end them, and no other character does (JSON may contain U+2028).
+
+    Raises `ModelError` for an answer that does not end.
+    """
+    size, parts, after_cr = 0, list[bytes](), False
+    async for chunk in answer.aiter_bytes():
+        size += len(chunk)
+        if size > MOST_BYTES:
+            raise malformed(provider, f"it is longer than {MOST_BYTES:,} bytes")
+        for line in (chunk.removeprefix(b"\n") if after_cr else chunk).splitlines(keepends=True):
+            parts.append(line)
+            if line.endswith((b"\r", b"\n")):
+                yield b"".join(parts).rstrip(b"\r\n")
+                parts.clear()
+        after_cr = chunk.endswith(b"\r")
+
+
+async def _beginning(answer: httpx2.Response) -> bytes:
+    """The beginning of an answer that is an error."""
+    body = b""
+    async for chunk in answer.aiter_bytes():
+        body += chunk
+        if len(body) >= MOST_OF_ERROR:
+            break
+    return body[:MOST_OF_ERROR]
 
 
 def read(data: bytes, kind: type[S], provider: ProviderAddress) -> S:

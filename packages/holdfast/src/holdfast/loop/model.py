@@ -133,6 +133,10 @@ def checked_reply(reply: object) -> ModelReply:
             known="no call was performed",
             next_step="correct the model's client",
         )
+    try:
+        msgspec.json.decode(msgspec.json.encode(reply), type=ModelReply)
+    except (msgspec.MsgspecError, TypeError, ValueError) as misfit:  # a part of another type, text that is not Unicode
+        raise _malformed(ModelReply(), f"a part that cannot be recorded: {misfit}") from misfit
     seen: set[str] = set()
     for call in reply.calls:
         if not call.tool:

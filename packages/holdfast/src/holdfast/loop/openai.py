@@ -93,6 +93,14 @@ class OpenAIChat(ProviderClient):
         return {**body, **self._settings}
 
 
+class _CallSoFar(msgspec.Struct):
+    """A call as its parts arrive."""
+
+    id: str = ""
+    tool: list[str] = []
+    arguments: list[str] = []
+
+
 class _Answer:
     """An answer as its chunks arrive."""
 
@@ -102,7 +110,7 @@ class _Answer:
         self._on_text = on_text
         self._text: list[str] = []
         self._refusal: list[str] = []
-        self._calls: dict[int, list[str]] = {}
+        self._calls: dict[int, _CallSoFar] = {}
         self._finished = ""
         self._counted = _Counted()
         self._model = ""
@@ -130,11 +138,11 @@ class _Answer:
         if delta.refusal:
             self._refusal.append(delta.refusal)
         for part in delta.tool_calls or ():
-            call = self._calls.setdefault(part.index, ["", "", ""])
-            call[0] = part.id or call[0]
+            call = self._calls.setdefault(part.index, _CallSoFar())
+            call.id = part.id or call.id
             if part.function is not None:
-                call[1] += part.function.name or ""
-                call[2] += part.function.arguments or ""
+                call.tool.append(part.function.name or "")
+                call.arguments.append(part.function.arguments or "")
 
     def reply(self) -> ModelReply:
         """The whole answer. Raises `ModelError` if the stream ended before it did."""
@@ -143,8 +151,8 @@ class _Answer:
         if self._finished not in _STOPS:
             raise malformed(self._provider, f"it ended with finish_reason={self._finished!r}")
         calls = tuple(
-            ModelCall(given or f"call-{index + 1}", tool, arguments or "{}")
-            for index, (given, tool, arguments) in sorted(self._calls.items())
+            ModelCall(call.id or f"call-{index + 1}", "".join(call.tool), "".join(call.arguments) or "{}")
+            for index, call in sorted(self._calls.items())
         )
         stop = _STOPS[self._finished]
         stop = "refusal" if self._refusal else "calls" if calls and stop == "end" else stop

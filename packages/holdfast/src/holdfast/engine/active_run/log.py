@@ -107,6 +107,7 @@ class RunRecorder:
                 bodies, charges = tuple(map(encode, records)), self._charges(records)
                 self._add(records)
                 await self.journal_log.append(bodies, change, (), charges)
+            self.process.live_text.recorded(self.run)
         except (LeaseLost, JournalUnavailable) as error:
             self._on_failure(error)
             raise
