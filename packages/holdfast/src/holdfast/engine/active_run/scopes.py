@@ -188,8 +188,7 @@ class Scope:
         latest = f"{base}/" if count < 2 else f"{base}#{count}/"
         path = f"{base}#{count + 1}/" if count else f"{base}/"
         anchor.named[name] = count + 1
-        beside = any(child.path == latest for child in anchor.host.children)
-        if count and self.active.refuse_repeat(path, beside=beside):
+        if count and self.active.refuse_repeat(path, beside=any(one.path == latest for one in anchor.host.children)):
             raise UsageError(
                 f"the host makes two calls at once and names both {name!r}",
                 known="nothing was sent for the second",
