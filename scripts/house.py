@@ -297,10 +297,11 @@ MEASURES: Final = (
     # From 56,880 for searching the records of an open journal: in the port, both journals and simulated
     # worlds (25), and what journals have to find (20); from 56,925 for silent failures in the inbox and a worker's
     # rounds of monitors (35); from 56,960 for the answer of `decide` that is kept (45).
-    # From 57,310 for lessons in the inbox, in timelines, and at the edge of agent code (60).
+    # From 57,310 for lessons in the inbox, in timelines, and at the edge of agent code (60),
+    # and for the bounds of monitors in pyproject.toml (10).
     # The 210 before these are the charges of shared budgets, in the port, in the log of a run, and in memory.
     # From 57,370 for imports that wait until they are used (5), and events of streams given when recorded (15).
-    Measure("lines of Python that `pip install holdfast` brings", 57_390, 42_000, lambda: lines(runtime())),
+    Measure("lines of Python that `pip install holdfast` brings", 57_410, 42_000, lambda: lines(runtime())),
     Measure("files of them", 298, 240, lambda: len(runtime())),
     # Raised from 1,600 for the checks of what a model returns and of what a caller passes, for names of calls that are
     # unique within an answer, and for the errors' next steps; from 1,710 for the tokens of summaries; from
@@ -336,8 +337,8 @@ MEASURES: Final = (
     # view: frames and how they are drawn (185), reading them (195), and the spending of the last hour (90); from 810
     # for monitors: the rules (140), reading what they judge (95), and the command (80). From 1,125 for the observations
     # (150) and counts (110) of incremental passes, storing them (90), ten more rules (230), and acknowledgements (70);
-    # from 1,870 for rounds of a worker (25).
-    Measure("lines of the views over all runs, beside these", 1_895, 950, lambda: lines(of_looking())),
+    # from 1,870 for rounds of a worker (25); from 1,895 for bounds in a file (115), and acknowledgements that end (40).
+    Measure("lines of the views over all runs, beside these", 2_050, 950, lambda: lines(of_looking())),
     # Traces are 890 of them. Raised from 920 for metrics (250), their server (100) and the options of a worker (75).
     Measure("lines of telemetry, beside these", 1_450, 800, lambda: lines(of_telemetry())),
     # Raised from 380 for budgets that runs share: their fold (70), reserving, waiting and waking (130), counters in

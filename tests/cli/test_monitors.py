@@ -9,8 +9,9 @@ import pytest
 
 from holdfast import Holdfast, Run, agent
 from holdfast.inspect.monitors import FINDINGS
-from holdfast.inspect.monitors.passes import JudgedFindings, acknowledge
+from holdfast.inspect.monitors.passes import STREAM, Acknowledgement, JudgedFindings, acknowledge
 from holdfast.inspect.monitors.rules import SilentFailure
+from holdfast.journal.entry_codec import values_in
 from tests.cli.lab import Lab, Said
 
 
@@ -78,7 +79,7 @@ def test_the_inbox_shows_what_a_worker_has_found_until_it_is_acknowledged(lab: L
         async with Holdfast(lab.journal, agents=[]) as app:
             await app.engine.journal.put_hint(FINDINGS, note, None)
             for one in findings:
-                await acknowledge(app.engine.journal, one, "ann", "")
+                await acknowledge(app.engine.journal, Acknowledgement(one.id, one.newest_ms, "ann"))
 
     asyncio.run(filled())
     said = lab("inbox")
@@ -109,3 +110,51 @@ def test_a_worker_looks_for_silent_failures(lab: Lab, monkeypatch: pytest.Monkey
     judged = msgspec.json.decode(asyncio.run(note()) or b"", type=JudgedFindings)
     assert judged.at_ms > 0
     assert lab("monitors", "pass").lines == ["0 records counted."]
+
+
+def test_bounds_come_from_the_project_and_the_command_line_goes_before_them(lab: Lab):
+    Path("pyproject.toml").write_text('[tool.holdfast.monitors]\nsilent = "1ms"\n')
+    said = judged_while_it_runs(lab)
+    assert said.lines[0].startswith("! looks  no progress  "), said.err
+    past = ("monitors", "dry-run")
+    assert [one["rule"] for one in lab(*past, "--json").json["report"]["findings"]] == ["no progress"]
+    assert lab(*past, "--silent", "2h").status == 0
+    for fields in ('off = ["no progress"]', '[tool.holdfast.monitors.agents.looks]\nsilent = "2h"'):
+        Path("pyproject.toml").write_text(f'[tool.holdfast.monitors]\nsilent = "1ms"\n{fields}\n')
+        assert lab(*past).status == 0, fields
+    Path("pyproject.toml").write_text('[tool.holdfast.monitors]\nsilnt = "1h"\n')
+    for words in (past, ("monitors",), ("worker", "--once", "desk.py:desk")):
+        Path("desk.py").write_text(
+            "from holdfast import Run, agent\n\n\n@agent\nasync def desk(run: Run, name: str) -> None: ...\n"
+        )
+        said = lab(*words)
+        assert (said.status, "did you mean silent?" in said.remarks) == (2, True), words
+
+
+def test_an_acknowledgement_can_end(lab: Lab):
+    said: list[Said] = []
+
+    @agent(run_id="{name}")
+    async def looks(run: Run, name: str) -> None:
+        found = (await asyncio.to_thread(lab.apart, "monitors", "--silent", "1ms", "--json")).json["report"][
+            "findings"
+        ][0]["id"]
+        for until in ("2020-01-01", "soon", "1d"):
+            words = ("monitors", "ack", found, "--silent", "1ms", "--until", until, "--json")
+            said.append(await asyncio.to_thread(lab.apart, *words))
+        said.append(await asyncio.to_thread(lab.apart, "monitors", "list", "--until", "1d"))
+
+    async def ran() -> None:
+        async with Holdfast(lab.journal, agents=[looks]) as app:
+            await app.run(looks, "eve")
+
+    asyncio.run(asyncio.wait_for(ran(), 120))
+    assert [one.status for one in said] == [2, 2, 0, 2], [one.err for one in said]
+    assert "is over" in said[0].remarks
+
+    async def kept() -> list[Acknowledgement]:
+        async with Holdfast(lab.journal, agents=[]) as app:
+            return await values_in(app.engine.journal, STREAM, Acknowledgement)
+
+    (seen,) = asyncio.run(kept())
+    assert seen.until_ms > seen.newest_ms

@@ -14,6 +14,7 @@ from holdfast.errors import JournalUnavailable
 from holdfast.inspect.monitors import FINDINGS, passes
 from holdfast.inspect.monitors.observations import Observation
 from holdfast.inspect.monitors.passes import (
+    Acknowledgement,
     JudgedFindings,
     StoredTallies,
     acknowledge,
@@ -186,15 +187,23 @@ async def test_what_is_acknowledged_is_shown_again_with_new_evidence(lab: Lab):
         await ran([f"dear{number}" for number in range(5)])
         (found,) = (await present(reader, lab.clock.wall_ms(), tuned)).findings
         await watch(reader, lab.clock.wall_ms(), tuned)
-        assert await watched(reader) == JudgedFindings(lab.clock.wall_ms(), [found])
-        lab.journal._hints[FINDINGS] = b"{"
-        assert (await watched(reader)).findings == []
-        await acknowledge(lab.journal, found, "ann", "known")
+        began = lab.clock.wall_ms()
+        assert await watched(reader, began) == JudgedFindings(began, [found], {found.id: began})
+        await asyncio.sleep(60)
         await watch(reader, lab.clock.wall_ms(), tuned)
-        assert (await watched(reader)).findings == []
+        assert (await watched(reader, began + 60_000)).since == {found.id: began}
+        lab.journal._hints[FINDINGS] = b"{"
+        assert (await watched(reader, began)).findings == []
+        await acknowledge(lab.journal, Acknowledgement(found.id, found.newest_ms, "ann", "known", began + DAY_MS))
+        await watch(reader, lab.clock.wall_ms(), tuned)
+        assert (await watched(reader, began + DAY_MS - 1)).findings == []
+        ended = await watched(reader, began + DAY_MS)
+        assert ([one.id for one in ended.findings], ended.since) == ([found.id], {found.id: began + DAY_MS})
+        await acknowledge(lab.journal, Acknowledgement(found.id, found.newest_ms, "ann", "known"))
+        assert (await watched(reader, began + DAY_MS)).findings == []
         quiet = await present(reader, lab.clock.wall_ms(), tuned)
         assert (quiet.findings, quiet.acknowledged) == ([], 1)
-        assert (await with_acknowledged(reader, lab.clock.wall_ms(), tuned)).findings == [found]
+        assert [one.id for one in (await with_acknowledged(reader, lab.clock.wall_ms(), tuned)).findings] == [found.id]
         await ran(["dear-again"])
         (again,) = (await present(reader, lab.clock.wall_ms(), tuned)).findings
     assert (again.id, again.rule) == (found.id, "refusals")

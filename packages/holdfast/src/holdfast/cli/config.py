@@ -155,6 +155,15 @@ def project_prices() -> Path | None:
     return directory / _text(settings["prices"], "prices", directory) if "prices" in settings else None
 
 
+def project_monitors() -> tuple[str, dict[str, Any]]:
+    """`[tool.holdfast.monitors]` of the nearest pyproject.toml, the bounds of the monitors, and its name in errors."""
+    directory, settings = project_settings(Path.cwd())
+    where, table = f"{directory / 'pyproject.toml'}: [tool.holdfast.monitors]", settings.get("monitors", {})
+    if not isinstance(table, dict):
+        raise UsageError(f"{where} is {table!r}, which is not a table")
+    return where, cast("dict[str, Any]", table)
+
+
 def project_settings(start: Path) -> tuple[Path, dict[str, Any]]:
     """The `[tool.holdfast]` table of the nearest pyproject.toml that has one, and its directory."""
     for directory in (start, *start.parents):

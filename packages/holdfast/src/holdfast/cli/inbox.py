@@ -80,7 +80,7 @@ async def _all(call: CommandCall, wanted: ItemFilter, limit: int) -> None:
         every = await placed(reader, now_ms=now_ms)
         found = [one for one in every if wanted.shows(one)]
         set_aside = await refused(reader.journal)
-        silent = None if call.screen.as_json else await _silent_failures(reader)
+        silent = None if call.screen.as_json else await _silent_failures(reader, now_ms)
         lessons = [] if call.screen.as_json else await _proposed_lessons(reader)
     if call.screen.as_json:
         call.screen.document([worded(one) for one in found])
@@ -99,13 +99,13 @@ async def _all(call: CommandCall, wanted: ItemFilter, limit: int) -> None:
         call.screen.note(f"Unreadable and skipped: {entries}. Next: holdfast doctor")
 
 
-async def _silent_failures(reader: JournalReader) -> JudgedFindings | None:
+async def _silent_failures(reader: JournalReader, now_ms: int) -> JudgedFindings | None:
     """The findings of the monitors, where a worker has looked."""
     if await reader.journal.hint(FINDINGS) is None:
         return None
     from holdfast.inspect.monitors.passes import watched  # noqa: PLC0415 - as above
 
-    return await watched(reader)
+    return await watched(reader, now_ms)
 
 
 async def _proposed_lessons(reader: JournalReader) -> list[ReviewedLesson]:

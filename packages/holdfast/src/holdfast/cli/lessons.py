@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from holdfast.cli.common import CommandCall, by_option, command
+from holdfast.cli.monitors import declared_settings
 from holdfast.cli.screen import Screen
-from holdfast.inspect.monitors.rules import MonitorSettings
 from holdfast.inspect.text import safe
 from holdfast.journal.host import wall_ms
 from holdfast.model.lessons import KINDS, LessonKind, LessonProposed, ReviewedLesson
@@ -42,7 +42,7 @@ async def propose(call: CommandCall, text: str, kind: LessonKind, about: tuple[s
     to people alone. The lesson is in effect once another person approves it.
     """
     async with call.serving() as service:
-        agent, evidence = await evidence_for(service.reader, about, wall_ms(), MonitorSettings())
+        agent, evidence = await evidence_for(service.reader, about, wall_ms(), declared_settings())
         found = await propose_lesson(service.engine, LessonProposed("", agent, kind, text.strip(), evidence, by))
     _told(call, found, f"{found.id} is {found.state}, about {safe(found.agent)}.")
 

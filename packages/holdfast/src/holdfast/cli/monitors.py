@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import click
+from msgspec.structs import replace
 
 from holdfast.cli.common import CommandCall, by_option, command, wait_for
+from holdfast.cli.config import project_monitors
 from holdfast.cli.exit_status import DONE, FAILED
-from holdfast.cli.inputs import read_past
+from holdfast.cli.inputs import read_moment, read_past
 from holdfast.cli.screen import Screen
 from holdfast.errors import UsageError
 from holdfast.inspect.monitors.passes import (
     FINE_MS,
+    Acknowledgement,
     MonitorReport,
     acknowledge,
     monitor_pass,
@@ -36,17 +42,14 @@ _WORDS = ("list", "dry-run", "pass", "ack")
 )
 @click.argument("word", type=click.Choice(_WORDS), default="list", metavar="[list|dry-run|pass|ack]")
 @click.argument("finding", default="", metavar="[FINDING]")
-@click.option(
-    "--silent", default="30m", show_default=True, metavar="TIME", help="How long a driven run may record nothing."
-)
-@click.option(
-    "--recent", default="1d", show_default=True, metavar="TIME", help="The time that is compared with the past."
-)
+@click.option("--silent", metavar="TIME", help="How long a driven run may record nothing. Default: 30m.")
+@click.option("--recent", metavar="TIME", help="The time that is compared with the past. Default: 1d.")
 @click.option("--since", default="30d", show_default=True, metavar="WHEN", help="With dry-run: where the past begins.")
 @click.option("--all", "everything", is_flag=True, help="With list: also those that are acknowledged.")
 @click.option("--why", default="", metavar="TEXT", help="With ack: a note; it is recorded.")
+@click.option("--until", metavar="WHEN", help="With ack: when it is shown again in any case. Default: never.")
 @by_option
-def monitors(call: CommandCall, word: str, finding: str, **given: str) -> int:
+def monitors(call: CommandCall, word: str, finding: str, **given: Any) -> int:
     """Find failures that raised no error, each with its evidence.
 
     The rules compare what each agent did in the last day with its own 30 days before,
@@ -54,11 +57,17 @@ def monitors(call: CommandCall, word: str, finding: str, **given: str) -> int:
     found in the recorded past. ack FINDING acknowledges one: it is shown again once
     there is new evidence. Exit status 1: something was found.
 
-    A worker counts new records every minute. Without one, pass does that.
+    A worker counts new records every minute. Without one, pass does that. Bounds of the
+    rules, also for single agents, are in [tool.holdfast.monitors] of pyproject.toml.
     """
     now = wall_ms()
-    silent, recent, since = (_length(f"--{name}", given[name], now) for name in ("silent", "recent", "since"))
-    settings, since_ms = MonitorSettings(silent_ms=silent, recent_ms=recent), now - since
+    settings, since_ms = _settings(given, now), now - _length("--since", given["since"], now)
+    until_ms = 0 if given["until"] is None else read_moment(given["until"], now)
+    if given["until"] is not None and (word != "ack" or until_ms <= now):
+        raise UsageError(
+            f"--until {given['until']} is over" if word == "ack" else f"{word} takes no --until",
+            next_step="holdfast monitors ack FINDING --until 7d",
+        )
     if bool(finding) != (word == "ack"):
         raise UsageError(
             "ack needs the name of a finding" if word == "ack" else f"{word} takes no finding",
@@ -71,7 +80,8 @@ def monitors(call: CommandCall, word: str, finding: str, **given: str) -> int:
     if word == "pass":
         return wait_for(_pass(call, now, settings))
     if word == "ack":
-        return wait_for(_acknowledge(call, finding, given["by"], given["why"], (now, settings)))
+        seen = Acknowledgement(finding, 0, given["by"], given["why"], until_ms)
+        return wait_for(_acknowledge(call, seen, now, settings))
     report = call.read(_report(call, word, since_ms, now, settings, everything=bool(given["everything"])))
     if call.screen.as_json:
         call.screen.document({"at_ms": now, "settings": settings, "report": report})
@@ -116,20 +126,23 @@ async def _pass(call: CommandCall, now_ms: int, settings: MonitorSettings) -> in
     return DONE
 
 
-async def _acknowledge(call: CommandCall, name: str, by: str, why: str, at: tuple[int, MonitorSettings]) -> int:
+async def _acknowledge(call: CommandCall, wanted: Acknowledgement, now_ms: int, settings: MonitorSettings) -> int:
     async with call.serving() as service:
-        found = (await with_acknowledged(service.reader, *at)).findings
-        chosen = next((one for one in found if one.id == name), None)
+        found = (await with_acknowledged(service.reader, now_ms, settings)).findings
+        chosen = next((one for one in found if one.id == wanted.finding), None)
         if chosen is None:
             known = ", ".join(one.id for one in found) or "there is none"
             raise UsageError(
-                f"{name!r} is not a finding of now", known=f"findings: {known}", next_step="holdfast monitors"
+                f"{wanted.finding!r} is not a finding of now",
+                known=f"findings: {known}",
+                next_step="holdfast monitors",
             )
-        await acknowledge(service.engine.journal, chosen, by, why)
+        await acknowledge(service.engine.journal, replace(wanted, newest_ms=chosen.newest_ms))
     if call.screen.as_json:
         call.screen.document(chosen)
     else:
-        call.screen.line(f"Acknowledged by {by}. It is shown again once there is new evidence.")
+        until = f", or at {moment(wanted.until_ms)}" if wanted.until_ms else ""
+        call.screen.line(f"Acknowledged by {safe(wanted.by)}. It is shown again once there is new evidence{until}.")
     return DONE
 
 
@@ -140,6 +153,27 @@ async def _report(
         if word == "dry-run":
             return await recorded(reader, since_ms, now_ms, settings)
         return await (with_acknowledged if everything else present)(reader, now_ms, settings)
+
+
+def declared_settings() -> MonitorSettings:
+    """The bounds of the project. Raises `UsageError`."""
+    where, table = project_monitors()
+    if not table:
+        return MonitorSettings()
+    from holdfast.inspect.monitors.tuning import tuned  # noqa: PLC0415 - only where there is something to read
+
+    return tuned(table, where)
+
+
+def _settings(given: Mapping[str, str | None], now_ms: int) -> MonitorSettings:
+    """The bounds of the project, with those of the command line in their place, for all agents."""
+    settings = declared_settings()
+    for name in ("silent", "recent"):
+        if (text := given[name]) is not None:
+            span = {f"{name}_ms": _length(f"--{name}", text, now_ms)}
+            agents = {agent: replace(one, **span) for agent, one in settings.agents.items()}
+            settings = replace(settings, agents=agents, **span)
+    return settings
 
 
 def _length(option: str, text: str, now_ms: int) -> int:

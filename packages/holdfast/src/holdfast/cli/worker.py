@@ -11,13 +11,13 @@ import msgspec
 from holdfast.cli.apps import Holdfast, ending_by_signal
 from holdfast.cli.common import CommandCall
 from holdfast.cli.exit_status import DONE, FAILED, INTERRUPTED, WAITS
+from holdfast.cli.monitors import declared_settings
 from holdfast.cli.undriven import worker_of
 from holdfast.engine.queueing import take_slots
 from holdfast.engine.recovery import StoppedRunVerified, verify_stopped_run
 from holdfast.engine.run_driver import Conclusion, drive_run
 from holdfast.errors import ChainBroken, HoldfastError, JournalError, JournalLocked, RunBusy, Unreadable
 from holdfast.inspect.monitors.passes import watch
-from holdfast.inspect.monitors.rules import MonitorSettings
 from holdfast.inspect.text import count
 from holdfast.journal.backend_rules import due_since
 from holdfast.journal.port import AgentKey, RunRow, RunStatus
@@ -55,6 +55,7 @@ class WorkerLoop:
         self._looked_up: int | None = None
         self._errands_done: int | None = None
         self._watched = app.engine.journal.now().ms
+        self._monitors = declared_settings()
 
     async def look(self, seen: set[str]) -> None:
         """Start what is due and not in `seen`, as far as there is room; now and then also looks at stopped runs."""
@@ -77,7 +78,7 @@ class WorkerLoop:
     async def _watch(self) -> None:
         """Look for silent failures. Of several workers at once, one counts."""
         now_ms = self._app.engine.environment.clock.wall_ms()
-        await watch(self._app.service.reader, now_ms, MonitorSettings())
+        await watch(self._app.service.reader, now_ms, self._monitors)
 
     async def _begin_due(self, seen: set[str]) -> None:
         """Start what is due, the one due first first. Notices take a quarter of the room at most."""

@@ -89,7 +89,7 @@ async def read_samples(engine: Engine) -> list[Sample]:
             Sample("holdfast_queue_oldest_seconds", labels, oldest),
         ]
     found += await _people(journal, now)
-    silent = Counted(one.rule for one in (await watched(JournalReader(journal, engine.identity))).findings)
+    silent = Counted(one.rule for one in (await watched(JournalReader(journal, engine.identity), now)).findings)
     found += [Sample("holdfast_findings", {"rule": rule}, silent[rule]) for rule in RULES]
     for tool in engine.tools:
         is_open = engine.breakers.wait_ms(tool, retry=False) > 0

@@ -7,7 +7,8 @@ nothing, of two passes at once one counts, and a note that is lost is counted ag
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
+from types import MappingProxyType
 from typing import Final
 
 import msgspec
@@ -68,19 +69,27 @@ class StoredTallies(msgspec.Struct):
 
 
 class JudgedFindings(msgspec.Struct, frozen=True):
-    """The findings at one moment, those included that are acknowledged."""
+    """The findings at one moment, those included that are acknowledged, and since when each is found, by its name."""
 
     at_ms: int = 0
     findings: list[SilentFailure] = []
+    since: dict[str, int] = {}
 
 
 class Acknowledgement(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A person has seen a finding, and its evidence up to that wall clock."""
+    """A person has seen a finding, and its evidence up to that wall clock. `until_ms` is its end; 0: it has none."""
 
     finding: str
     newest_ms: int
     by: str
     why: str = ""
+    until_ms: int = 0
+
+    def ended_ms(self, finding: SilentFailure, now_ms: int) -> int | None:
+        """Since when newer evidence or its end let the finding be shown again. None: it covers the finding."""
+        if finding.newest_ms > self.newest_ms:
+            return self.newest_ms + 1
+        return self.until_ms if 0 < self.until_ms <= now_ms else None
 
 
 class MonitorReport(msgspec.Struct):
@@ -173,19 +182,27 @@ async def watch(reader: JournalReader, now_ms: int, settings: MonitorSettings) -
     read = await monitor_pass(reader, now_ms, settings)
     if read is None or read == A_PASS:
         return
-    before = await reader.journal.hint(FINDINGS)
-    report = await with_acknowledged(reader, now_ms, settings)
-    await reader.journal.put_hint(FINDINGS, msgspec.json.encode(JudgedFindings(now_ms, report.findings)), before)
-
-
-async def watched(reader: JournalReader) -> JudgedFindings:
-    """The findings of the last round, without those that are acknowledged."""
     note = await reader.journal.hint(FINDINGS)
+    before, found = _judged_findings(note).since, (await with_acknowledged(reader, now_ms, settings)).findings
+    judged_now = JudgedFindings(now_ms, found, {one.id: before.get(one.id, now_ms) for one in found})
+    await reader.journal.put_hint(FINDINGS, msgspec.json.encode(judged_now), note)
+
+
+async def watched(reader: JournalReader, now_ms: int) -> JudgedFindings:
+    """The findings of the last round, without those that are acknowledged.
+
+    One whose acknowledgement has ended is found since then.
+    """
+    last = _judged_findings(await reader.journal.hint(FINDINGS))
+    since = await _unseen(reader, last.findings, now_ms, last.since) if last.findings else {}
+    return JudgedFindings(last.at_ms, [one for one in last.findings if one.id in since], since)
+
+
+def _judged_findings(note: bytes | None) -> JudgedFindings:
     try:
-        found = JudgedFindings() if note is None else msgspec.json.decode(note, type=JudgedFindings)
+        return JudgedFindings() if note is None else msgspec.json.decode(note, type=JudgedFindings)
     except (msgspec.MsgspecError, ValueError):
         return JudgedFindings()
-    return JudgedFindings(found.at_ms, await _unseen(reader, found.findings)) if found.findings else found
 
 
 # --- judging ---------------------------------------------------------------------------------------------------------
@@ -194,7 +211,8 @@ async def watched(reader: JournalReader) -> JudgedFindings:
 async def present(reader: JournalReader, now_ms: int, settings: MonitorSettings) -> MonitorReport:
     """The findings of all rules now, without those that are acknowledged. Nothing is stored."""
     report = await with_acknowledged(reader, now_ms, settings)
-    fresh = await _unseen(reader, report.findings)
+    shown = await _unseen(reader, report.findings, now_ms)
+    fresh = [one for one in report.findings if one.id in shown]
     report.findings, report.acknowledged = fresh, len(report.findings) - len(fresh)
     return report
 
@@ -207,17 +225,22 @@ async def with_acknowledged(reader: JournalReader, now_ms: int, settings: Monito
     return MonitorReport(found, _runs_in(tallies.agents), tallies.unreadable)
 
 
-async def acknowledge(journal: Journal, finding: SilentFailure, by: str, why: str) -> None:
-    """Record that a person has seen a finding: it is shown again once there is newer evidence."""
-    seen = Acknowledgement(finding.id, finding.newest_ms, by, why)
+async def acknowledge(journal: Journal, seen: Acknowledgement) -> None:
+    """Record that a person has seen a finding: it is shown again once there is newer evidence, or its time is over."""
     await journal.post(Post(STREAM, "", written(seen)))
 
 
-async def _unseen(reader: JournalReader, found: list[SilentFailure]) -> list[SilentFailure]:
-    """Those that were not acknowledged, or have newer evidence since."""
-    entries = await values_in(reader.journal, STREAM, Acknowledgement)
-    seen = {one.finding: one.newest_ms for one in sorted(entries, key=lambda one: one.newest_ms)}
-    return [one for one in found if one.newest_ms > seen.get(one.id, -1)]
+async def _unseen(
+    reader: JournalReader, found: list[SilentFailure], now_ms: int, since: Mapping[str, int] = MappingProxyType({})
+) -> dict[str, int]:
+    """Those that no acknowledgement covers, by name, each with the moment since which it has to be shown."""
+    seen = {one.finding: one for one in await values_in(reader.journal, STREAM, Acknowledgement)}
+    shown: dict[str, int] = {}
+    for one in found:
+        ended = seen[one.id].ended_ms(one, now_ms) if one.id in seen else 0
+        if ended is not None:
+            shown[one.id] = max(since.get(one.id, now_ms), ended)
+    return shown
 
 
 def _runs_in(agents: dict[str, AgentTallies]) -> int:
@@ -233,7 +256,7 @@ async def recorded(reader: JournalReader, since_ms: int, now_ms: int, settings: 
     report, agents, silences = MonitorReport(), dict[str, AgentTallies](), list[Silence]()
     async for row, records in _changed_since(reader, since_ms - settings.recent_ms - settings.past_ms, report):
         add_run(agents, row.run, [(one, True) for one in records])
-        silences += silences_in(row, records, settings.silent_ms)
+        silences += silences_in(row, records, settings.of(row.agent).silent_ms)
     found = [one for one in without_progress(silences, settings) if one.at_ms >= since_ms]
     found += await _of_now(reader, now_ms, settings)
     before: set[str] = set()
@@ -241,7 +264,7 @@ async def recorded(reader: JournalReader, since_ms: int, now_ms: int, settings: 
         of_day = judged(agents, now_ms - day * DAY_MS, settings)
         found += [one for one in of_day if one.id not in before]
         before = {one.id for one in of_day}
-    report.findings = sorted(found, key=lambda one: one.at_ms)
+    report.findings = sorted(settings.wanted(found), key=lambda one: one.at_ms)
     return report
 
 
@@ -264,12 +287,13 @@ async def _changed_since(
 
 async def _of_now(reader: JournalReader, now_ms: int, settings: MonitorSettings) -> list[SilentFailure]:
     """The findings of the rules over the present."""
-    return [
+    found = [
         *without_progress([one async for one in _driven_now(reader, now_ms)], settings),
-        *late_schedules([one async for one in _missed(reader, now_ms - settings.late_ms - 1)], now_ms, settings),
+        *late_schedules([one async for one in _missed(reader, now_ms, settings)], now_ms, settings),
         *aged_queues([one async for one in _waiting(reader)], now_ms, settings),
         *undriven([one async for one in _due(reader)], now_ms, settings),
     ]
+    return settings.wanted(found)
 
 
 async def _driven_now(reader: JournalReader, now_ms: int) -> AsyncIterator[Silence]:
@@ -287,14 +311,14 @@ async def _driven_now(reader: JournalReader, now_ms: int) -> AsyncIterator[Silen
             yield Silence(row.agent, row.run, newest[-1].at, now_ms, type(newest[-1]).__name__.removesuffix("Record"))
 
 
-async def _missed(reader: JournalReader, until_ms: int) -> AsyncIterator[MissedFiring]:
-    """The schedules whose last moment up to that wall clock has not fired."""
+async def _missed(reader: JournalReader, now_ms: int, settings: MonitorSettings) -> AsyncIterator[MissedFiring]:
+    """The schedules whose last moment, as long ago as they may be late, has not fired."""
     for name, known in (await read_schedules(reader.journal)).schedules.items():
         if known.paused:
             continue
         fired = await reader.journal.fired(name)
         after = known.since_ms if fired is None else max(known.since_ms, fired.moment_ms)
-        missed = last_moment(known.schedule, after, until_ms)
+        missed = last_moment(known.schedule, after, now_ms - settings.of(known.schedule.agent).late_ms - 1)
         if missed is not None:
             yield MissedFiring(name, known.schedule.agent, missed)
 

@@ -37,7 +37,8 @@ class MonitorSettings(msgspec.Struct, frozen=True):
     at least; a run is far above if it reached `far` times (a power of 2) of what no more than the part `outliers` of
     the runs before reached. `yes`: the number of verdicts, all of them yes, from which a verifier is found.
     `versions_ms`: how long runs of an agent may begin under two versions. `late_ms`: how long a schedule, and a run
-    that is due, may wait; `queue_ms`: how long a run may wait in a queue once it is ready.
+    that is due, may wait; `queue_ms`: how long a run may wait in a queue once it is ready. The rules in `off` are not
+    applied. `agents` have bounds of their own, except `recent_ms` and `past_ms`.
     """
 
     silent_ms: int = 30 * 60_000
@@ -53,6 +54,16 @@ class MonitorSettings(msgspec.Struct, frozen=True):
     versions_ms: int = 2 * HOUR_MS
     late_ms: int = 15 * 60_000
     queue_ms: int = HOUR_MS
+    off: tuple[Rule, ...] = ()
+    agents: Mapping[str, MonitorSettings] = {}
+
+    def of(self, agent: str) -> MonitorSettings:
+        """The bounds by which an agent is judged."""
+        return self.agents.get(agent, self)
+
+    def wanted(self, found: Iterable[SilentFailure]) -> list[SilentFailure]:
+        """The findings of the rules that are applied."""
+        return [one for one in found if one.rule not in self.of(one.agent).off]
 
 
 class SilentFailure(msgspec.Struct, frozen=True):
@@ -115,9 +126,9 @@ def judged(agents: Mapping[str, AgentTallies], now_ms: int, settings: MonitorSet
     for agent, tallies in sorted(agents.items()):
         recent = tallies.between(border + 1, now)
         if recent:
-            case = Comparison(agent, recent, tallies.between(first, border), now_ms, settings)
+            case = Comparison(agent, recent, tallies.between(first, border), now_ms, settings.of(agent))
             found += [one for rule in OVER_TALLIES for one in rule(case)]
-    return found
+    return settings.wanted(found)
 
 
 # --- rules over tallies ----------------------------------------------------------------------------------------------
@@ -308,13 +319,13 @@ def without_progress(silences: Iterable[Silence], settings: MonitorSettings) -> 
     """The runs that were driven for `silent_ms` or longer and recorded nothing."""
     return [
         SilentFailure(
-            "no progress", one.agent, one.since_ms + settings.silent_ms,
+            "no progress", one.agent, one.since_ms + settings.of(one.agent).silent_ms,
             f"run {one.run} recorded nothing for {duration(one.until_ms - one.since_ms)} while a process drove it",
             [f"its last record before, {one.last}, is of {moment(one.since_ms)}"],
             f"holdfast show {one.run}", finding_id("no progress", one.agent, one.run), one.since_ms,
         )
         for one in silences
-        if one.until_ms - one.since_ms >= settings.silent_ms
+        if one.until_ms - one.since_ms >= settings.of(one.agent).silent_ms
     ]  # fmt: skip
 
 
@@ -327,7 +338,7 @@ def late_schedules(missed: Iterable[MissedFiring], now_ms: int, settings: Monito
             finding_id("schedule", one.agent, one.schedule), one.moment_ms,
         )
         for one in missed
-        if now_ms - one.moment_ms > settings.late_ms
+        if now_ms - one.moment_ms > settings.of(one.agent).late_ms
     ]  # fmt: skip
 
 
@@ -349,7 +360,7 @@ def undriven(due: Iterable[DueRun], now_ms: int, settings: MonitorSettings) -> l
     """The agents with runs that have been due for longer than `late_ms` and that no process drives."""
     late: dict[str, list[DueRun]] = {}
     for one in due:
-        if now_ms - one.since_ms > settings.late_ms:
+        if now_ms - one.since_ms > settings.of(one.agent).late_ms:
             late.setdefault(one.agent, []).append(one)
     found: list[SilentFailure] = []
     for agent, runs in sorted(late.items()):
