@@ -52,7 +52,10 @@ async def propose(call: CommandCall, text: str, kind: LessonKind, about: tuple[s
 @click.option("--why", default="", metavar="TEXT", help="Why; it is recorded.")
 @by_option
 async def approve(call: CommandCall, lesson: str, why: str, by: str) -> None:
-    """Approve LESSON, which another person proposed: runs that begin from now on are shown it."""
+    """Approve LESSON, which another person proposed.
+
+    Runs that begin from now on are shown it.
+    """
     async with call.serving() as service:
         found = await decide_lesson(service.engine, lesson, approved=True, by=by, why=why)
     _told(call, found, f"{found.id} is in effect for runs of {safe(found.agent)} that begin from now on.")
@@ -84,7 +87,10 @@ async def retire(call: CommandCall, lesson: str, why: str, by: str) -> None:
 @click.option("--agent", default="", metavar="NAME", help="Only those about this agent.")
 @click.option("--all", "everything", is_flag=True, help="Also those that were declined or retired.")
 async def listed(call: CommandCall, agent: str, *, everything: bool) -> None:
-    """List the lessons that are proposed and in effect, with their evidence."""
+    """List proposed lessons, and those in effect.
+
+    Each has its evidence, and the people who proposed, approved or ended it.
+    """
     async with call.reader() as reader:
         every = await list_lessons(reader.journal, agent)
     found = [one for one in every if everything or one.state in _PRESENT]
