@@ -105,7 +105,7 @@ BESIDE: Final[dict[str, tuple[str, ...]]] = {
         "holdfast.loop.model_loop.ModelLoop",
         "holdfast.loop.model_loop.LoopLimits",
         "holdfast.loop.route.Route",
-        "holdfast.loop.route.RouteModel",
+        "holdfast.loop.route_table.RouteModel",
         "holdfast.loop.compaction.Compaction",
         "holdfast.loop.model_loop.Chat",
         "holdfast.loop.model.Model",

@@ -16,8 +16,11 @@ from holdfast import Key, Run, agent, tool
 from holdfast.errors import DecisionFailed, LoopStopped, ModelError, UsageError
 from holdfast.inspect.prices import declared_prices
 from holdfast.loop import Chat, ModelCall, ModelLoop, ModelPlanner, ModelReply, ModelRequest, Route, RouteModel, user
-from holdfast.loop.route import ANY_OUTAGE, ModelFailure, RouteQuestion, choose
+from holdfast.loop.model_health import ModelFailure
+from holdfast.loop.route import RouteQuestion, choose
+from holdfast.loop.route_table import ANY_OUTAGE
 from holdfast.model import records as r
+from holdfast.model.run_budget import BudgetLeft
 from holdfast.model.usage import CallCost, Usage
 from holdfast.policies import Retry
 from holdfast.testing import run_virtual
@@ -90,6 +93,7 @@ def questions(draw: st.DrawFn) -> tuple[tuple[RouteModel, ...], RouteQuestion]:
                 can=tuple(draw(st.sets(st.sampled_from(["tools", "schema"])))),
                 context=draw(st.sampled_from([0, 10, 100])),
                 share=share,
+                below=draw(st.none() | st.floats(0.01, 1)) if share is None else None,
                 after=tuple(draw(st.sets(st.sampled_from(CODES[:-1])))),
             )
         )
@@ -106,6 +110,9 @@ def questions(draw: st.DrawFn) -> tuple[tuple[RouteModel, ...], RouteQuestion]:
         costs=draw(st.just({}) | costs),
         paused={name: ModelFailure(name, draw(outages), "down", ms) for name, ms in paused.items()},
         failures=tuple(draw(st.lists(failure, max_size=4))),
+        seconds=draw(st.dictionaries(st.sampled_from(names), st.floats(0.01, 60))),
+        within=draw(st.sampled_from([0.0, 1.0, 30.0])),
+        left=draw(st.none() | st.builds(BudgetLeft, st.floats(0, 1), st.just("tokens of the run"))),
     )
     return tuple(table), known
 
@@ -137,25 +144,35 @@ def test_a_choice_is_able_healthy_and_reached_by_the_error_before_it(drawn):
         assert counts[choice.chosen.shown] == min(counts[one.shown] for one in others)
 
 
-@given(questions())
-def test_without_failures_the_share_then_the_price_then_the_order_decide(drawn):
+@given(questions(), st.booleans())
+def test_without_failures_budget_then_share_then_time_then_price_decide(drawn, fastest: bool):
     table, known = drawn
-    known = msgspec.structs.replace(known, failures=(), paused={})
+    known = msgspec.structs.replace(known, failures=(), paused={}, fastest=fastest)
     able = [one for one in table if can(one, known)]
     if not able:
         return
     choice, edges = choose(table, known), itertools.accumulate(one.share or 0 for one in table)
+    saving = [one.below for one in able if known.left and one.below is not None and known.left.share < one.below]
+    if saving:
+        assert choice.chosen.below == min(saving)
+        return
     pairs = zip(table, edges, strict=True)
     drawn_one = None if known.draw is None else next((one for one, edge in pairs if known.draw < edge), None)
     if drawn_one in able:
         assert choice.chosen == drawn_one
         return
-    plain = [one for one in able if one.share is None] or able
-    priced = [known.costs[one.shown].amount for one in plain if one.shown in known.costs]
-    if priced:
+    plain = [one for one in able if not one.special] or able
+    slow = {one.shown for one in plain if 0 < known.within < known.seconds.get(one.shown, 0)}
+    timely = [one for one in plain if one.shown not in slow] or plain
+    priced = [known.costs[one.shown].amount for one in timely if one.shown in known.costs]
+    assert choice.chosen in timely
+    if fastest:
+        assert choice.chosen == min(timely, key=lambda one: known.seconds.get(one.shown, -1))
+    elif priced:
         assert known.costs[choice.chosen.shown].amount == min(priced)
     else:
-        assert choice.chosen == plain[0]
+        assert choice.chosen == timely[0]
+    assert all(f"{name} takes" in choice.why for name in slow - {choice.chosen.shown}) or fastest or plain is able
 
 
 def test_shares_are_kept_over_many_runs_and_grow_without_moving_runs():
@@ -354,10 +371,8 @@ def test_any_async_function_asks_a_route_for_its_run():
 
     @agent(run_id="any-{text}")
     async def own(run: Run, text: str) -> str:
-        model = route.question(run)
-
         async def asked(request: ModelRequest) -> ModelReply:
-            return await model.answer(request, lambda _text: None)
+            return await route.answer(request, lambda _text: None)
 
         return (await run.decide(asked, ModelRequest(messages=(user(text),)))).text
 
@@ -416,10 +431,12 @@ A, B = models("a", "b")
         (lambda: Route([]), "has no list of models", "Route([big, small])"),
         (lambda: Route("gpt-5"), "Route('gpt-5') has no list of models", "Route([big, small])"),
         (lambda: Route(A), "has no list of models", "Route([big, small])"),
-        (lambda: Route([A, "b"]), "'b' is not a model", "OpenAIChat('b')"),
+        (lambda: ModelLoop(Route([A, "b"])), "'b' is not a model", "OpenAIChat('b')"),
+        (lambda: Route([A, object()]), "is not a model: it has no name", "RouteModel(model, name='eu')"),
+        (lambda: Route([ScriptedModel]), "is not a model", "OpenAIChat('MODEL')"),
         (lambda: Route([A, RouteModel(A)]), "names the model 'a' twice", "name='eu'"),
         (lambda: Route([RouteModel(A, name=7)]), "the name 7 of a model is not text", "name='eu'"),
-        (lambda: Route([RouteModel(ScriptedModel("x", name=""))]), "the name '' of a model", "name='eu'"),
+        (lambda: Route([RouteModel(ScriptedModel("x", name=""))]), "it has no name", "name='eu'"),
         (lambda: Route([A], prices={"a": 3}), "prices={'a': 3} is not a list of prices", "declared_prices"),
         (lambda: Route([RouteModel(A, can=None)]), "can=None is not a tuple", "can=('tools',)"),
         (lambda: Route([RouteModel(A, can=("tool",))]), "a: can names 'tool'", "did you mean 'tools'?"),
@@ -431,6 +448,12 @@ A, B = models("a", "b")
         (lambda: Route([RouteModel(A, share=5), B]), "share=5 is not a part", "0.05"),
         (lambda: Route([RouteModel(A, share=0.5), RouteModel(B, share=0.4)]), "add up to 0.9", "add up to 1"),
         (lambda: Route([RouteModel(A, share=0.7), RouteModel(B, share=0.7)]), "add up to 1.4", "add up to 1"),
+        (lambda: Route([RouteModel(A, below=1.5), B]), "below=1.5 is not a part of a budget", "0.05"),
+        (lambda: Route([RouteModel(A, below=True), B]), "below=True is not a part of a budget", "0.05"),
+        (lambda: Route([RouteModel(A, below=0.2, share=0.2), B]), "a share of runs and of budgets", "either"),
+        (lambda: Route([A], within=3), "within=3 is not a time", "timedelta(seconds=5)"),
+        (lambda: Route([A], within=timedelta(0)), "is not a time", "timedelta(seconds=5)"),
+        (lambda: Route([A], prices=PRICES, fastest=True), "by price and by time", "fastest=True"),
         (lambda: Route([A, B], prices=PRICES), "no price is known of: a, b", "a free model is 0"),
     ],
 )

@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from holdfast.agent.decision_call import CALL, DecisionCall
 from holdfast.engine.active_run.run import ActiveRun
 from holdfast.engine.active_run.scopes import SCOPE, Scope
 from holdfast.engine.active_run.waiters import BUDGET
@@ -150,6 +151,7 @@ async def _ask_model(scope: Scope, question: ModelQuestion, settings: DecisionSe
     began = instance.log.now().up
     instance.replay.begun.discard(step)
     patience = RetryBudget(settings.retry, instance.history.steps.decisions_begun.get(step, 0), limit)
+    call = DecisionCall(instance, step)
     while patience.tries_left:
         patience.tries += 1
         instance.check()
@@ -158,7 +160,7 @@ async def _ask_model(scope: Scope, question: ModelQuestion, settings: DecisionSe
         tried = instance.log.now().up
         value = None
         try:
-            value = await _limited(scope, question, limit / 1000)
+            value = await _limited(scope, question, call, limit / 1000)
             stored, _ = codec_for(_returns(question.function)).round_trip(value)
         except asyncio.CancelledError:
             _settle(instance, step, Usage())  # what it used will not be known
@@ -169,8 +171,8 @@ async def _ask_model(scope: Scope, question: ModelQuestion, settings: DecisionSe
             if not await _waited(scope, question, patience):
                 break
             continue
-        return _record(scope, question, began, stored=stored, value=value)
-    return _record(scope, question, began, failed=patience)
+        return _record(question, call, began, stored=stored, value=value)
+    return _record(question, call, began, failed=patience)
 
 
 async def _begun(scope: Scope, question: ModelQuestion, patience: RetryBudget) -> bool:
@@ -234,8 +236,9 @@ def _settle(active: ActiveRun, step: str, usage: Usage) -> None:
         active.waiters.settled(BUDGET)
 
 
-async def _limited(scope: Scope, question: ModelQuestion, seconds: float) -> Any:
+async def _limited(scope: Scope, question: ModelQuestion, call: DecisionCall, seconds: float) -> Any:
     token = SCOPE.set(None)  # tasks that a model client starts are not branches of the run
+    asking = CALL.set(call)
     scope.host.working += 1
     limit = asyncio.timeout(seconds)
     try:
@@ -247,15 +250,18 @@ async def _limited(scope: Scope, question: ModelQuestion, seconds: float) -> Any
         raise TimeoutError(f"no answer within {seconds:g} s (timeout=)") from error
     finally:
         scope.host.working -= 1
+        CALL.reset(asking)
         SCOPE.reset(token)
 
 
 def _record(
-    scope: Scope, question: ModelQuestion, began: int, *, stored: bytes = b"null", value: object = None,
+    question: ModelQuestion, call: DecisionCall, began: int, *, stored: bytes = b"null", value: object = None,
     failed: RetryBudget | None = None,
 ) -> r.DecisionRecorded:  # fmt: skip
-    instance = scope.active
+    instance = call.active
     usage = usage_of(value) if failed is None else failed.usage
+    if not usage.model:
+        usage = msgspec.structs.replace(usage, model=call.model)
     confidence = getattr(value, "confidence", None)
     return r.DecisionRecorded(
         step=question.step,
@@ -266,7 +272,7 @@ def _record(
         reason="" if failed is None else failed.why or "no tries are left",
         code="" if failed is None else failed.code,
         result=r.Raw(stored),
-        why=storable(str(getattr(value, "why", "") or "")),
+        why=storable(str(getattr(value, "why", "") or call.why)),
         confidence=finite(confidence),
         **msgspec.structs.asdict(usage),
         ms=instance.log.now().up - began,
@@ -372,6 +378,7 @@ REFUSALS: Final = 5
 _RETRY_STATUSES: Final = frozenset({408, 409, 425, 429})
 _MAY_BE_USED: Final = frozenset({408, 409, 425})
 """Statuses with which a service may have counted a request that it did not answer; with others of 4xx it refuses."""
+_UNAUTHORIZED: Final = frozenset({401, 403})
 _REFUSALS: Final = frozenset({"unauthorized", "rate_limited", "refused", "too_long"})
 _BUGS: Final = (
     ArithmeticError, AssertionError, AttributeError, HoldfastError, ImportError, LookupError, NameError,
@@ -408,7 +415,7 @@ class RetryBudget:
         self._spent_ms += min(took_ms, self._limit_ms)
         wrong = isinstance(error, UsageError)  # only other code helps
         self._refusals += self._most_refusals if wrong else 0 if is_outage(error) else 1
-        self._asked_ms = _asked_s(error) * 1000
+        self._asked_ms = seconds_until_retry(error) * 1000
 
     def pause_ms(self, rng: Rng) -> float | None:
         """The time to wait before the next try; None if there is none."""
@@ -428,7 +435,7 @@ class RetryBudget:
         self._spent_ms += min(meant_ms, took_ms)
 
 
-def _asked_s(error: BaseException) -> float:
+def seconds_until_retry(error: BaseException) -> float:
     """The retry delay in seconds that the service asks for in the error or its cause; 0 if it asks for none."""
     at: BaseException | None = error
     for _ in range(4):
@@ -444,7 +451,12 @@ def _asked_s(error: BaseException) -> float:
 
 def class_of(error: Exception) -> str:
     """The class of a model's error, as it is recorded; empty for one without a class, such as a bug."""
-    return error.code if isinstance(error, ModelError) else "unavailable" if is_outage(error) else ""
+    if isinstance(error, ModelError):
+        return error.code
+    status = _status(error)
+    if is_outage(error):
+        return "rate_limited" if status == 429 else "unavailable"
+    return "" if status is None else "unauthorized" if status in _UNAUTHORIZED else "refused"
 
 
 def is_outage(error: Exception) -> bool:

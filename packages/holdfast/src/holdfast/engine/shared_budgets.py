@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from itertools import product
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
@@ -25,7 +26,8 @@ from holdfast.engine.tool_protocol import wake
 from holdfast.errors import BudgetSpent, LimitsChanged
 from holdfast.journal.port import BudgetUse, Journal, LeaseGranted, Write
 from holdfast.model import records as r
-from holdfast.model.run_budget import words_of
+from holdfast.model.run_budget import BudgetLeft, part_left, words_of
+from holdfast.model.shared_use import SharedUse
 from holdfast.model.system import is_system
 from holdfast.model.waits import SHARED_BUDGET, decode_waits
 from holdfast.queues.limits import SHARED_LIMITS, SharedBudget
@@ -48,6 +50,25 @@ def budgets_of(active: ActiveRun) -> Mapping[str, SharedBudget]:
     if limits is None or not limits.budgets or started is None or is_system(started.agent):
         return {}
     return limits.budgets_of(started.agent, started.tenant)
+
+
+async def budget_left(active: ActiveRun, step: str) -> BudgetLeft | None:
+    """The limit of which the least remains for model calls of a run: of its own and of those that it shares.
+
+    What the call of this step reserves itself is left; None where nothing limits the run.
+    """
+    own, shared = active.history.budget, active.history.shared or SharedUse()
+    found = [] if own is None else list(own.left(step))
+    budgets, now = budgets_of(active), active.process.wall_ms()
+    days = {name: day_of(one.zone, now).name for name, one in budgets.items()}
+    uses = {(use.budget, use.limit): use for use in await active.process.journal.budget_uses(days)} if days else {}
+    for name, limit in product(days, SHARED_LIMITS):
+        if (most := budgets[name].most(limit)) is None:
+            continue
+        use = uses.get((name, limit)) or BudgetUse(name, days[name], limit)
+        others = use.used + use.reserved - shared.reserved_by(step, (name, days[name]), limit)
+        found.append(BudgetLeft(part_left(most, others), f"{words_of(limit)} of the budget {name}"))
+    return min(found, key=lambda one: one.share, default=None)
 
 
 async def reserve(scope: Scope, started: r.DecisionStarted) -> str:

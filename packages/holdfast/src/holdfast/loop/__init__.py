@@ -15,7 +15,8 @@ from holdfast.loop.model import (
 from holdfast.loop.model_loop import Chat, LoopLimits, ModelLoop
 from holdfast.loop.openai import OpenAIChat
 from holdfast.loop.planner import ModelPlanner
-from holdfast.loop.route import Route, RouteModel
+from holdfast.loop.route import Route
+from holdfast.loop.route_table import RouteModel
 
 __all__ = [
     "AnthropicMessages",

@@ -85,6 +85,8 @@ class ModelLoop(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         check_model(self.model)
+        if isinstance(self.model, Route):
+            self.model.check_models()
         tools: object = self.tools
         if tools is not None and (isinstance(tools, str) or not _all_are(tools, str)):
             raise UsageError(
@@ -214,7 +216,7 @@ class Chat:
         """The reply to the conversation, which is compacted first where the rule applies."""
         if self._loop.compaction is not None:
             await self._history.compact(self._run, self._loop.compaction, self._summary)
-        context, model = RunContext.current(), self._model()
+        context, model = RunContext.current(), self._loop.model
         step = context.next_step("model")
 
         async def asked(request: ModelRequest) -> ModelReply:
@@ -224,17 +226,12 @@ class Chat:
         asked.__name__ = "model"
         return await self._settings().decide(asked, self._request())
 
-    def _model(self) -> Model:
-        """The model for one decision."""
-        model = self._loop.model
-        return model.question(self._run) if isinstance(model, Route) else model
-
     def _settings(self) -> Decide:
         """The settings of one call of a model, for a turn and for a summary."""
         return self._run.options(retry=self._loop.retry, timeout=self._loop.timeout)
 
     async def _summary(self, messages: tuple[ChatMessage, ...]) -> ModelReply:
-        model = self._model()
+        model = self._loop.model
 
         async def summary(messages: tuple[ChatMessage, ...]) -> ModelReply:
             return await answer_of(model, summary_request(messages), lambda _text: None)

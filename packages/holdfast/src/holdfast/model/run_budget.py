@@ -8,6 +8,7 @@ proven that there is none.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -24,6 +25,13 @@ _OF_MODELS: Final[tuple[BudgetLimit, ...]] = ("tokens", "model_calls")
 OF_EFFECTS: Final[tuple[BudgetLimit, ...]] = ("effects",)
 _BYTES_OF_TOKEN: Final = 4
 """How many bytes of a question count as one token before any call of the run has stated its usage."""
+
+
+class BudgetLeft(msgspec.Struct, frozen=True):
+    """The part of a limit that remains, from 0 to 1, and the limit in words, such as `tokens of the run`."""
+
+    share: float
+    words: str
 
 
 class BudgetState(msgspec.Struct, eq=False):
@@ -63,6 +71,16 @@ class BudgetState(msgspec.Struct, eq=False):
                 reserves = f", {reserved:,} reserved" if reserved else ""
                 found.append(f"the limit of {words_of(name)} is reached: {used:,} of {most:,} used{reserves}")
         return "; ".join(found)
+
+    def left(self, without: str) -> Iterator[BudgetLeft]:
+        """The part that remains of each limit of model calls. What the call of the step `without` reserves is left."""
+        others = replace(self, open={step: tokens for step, tokens in self.open.items() if step != without})
+        for name in _OF_MODELS:
+            most: int | None = getattr(self.limits, name)
+            if most is not None:
+                yield BudgetLeft(
+                    part_left(most, others.used(name) + others.reserved(name)), f"{words_of(name)} of the run"
+                )
 
     def _raise(self, added: r.BudgetRaised) -> None:
         more = {"tokens": added.tokens, "model_calls": added.model_calls, "effects": added.effects}
@@ -131,6 +149,11 @@ def is_effect(operation: OperationState | None) -> bool:
     if operation.final:
         return operation.landed and operation.may_have_been_sent
     return operation.phase == "held" or operation.released or operation.may_have_landed
+
+
+def part_left(most: int, used: int) -> float:
+    """The part of a limit that remains, from 0 to 1."""
+    return max(0.0, 1 - used / most) if most else 0.0
 
 
 def words_of(limit: str) -> str:

@@ -63,6 +63,13 @@ class SharedUse(msgspec.Struct, eq=False):
             case _:
                 return []
 
+    def reserved_by(self, step: str, period: tuple[str, str], limit: str) -> int:
+        """How much of a limit the call of this step reserves in that period of a budget."""
+        held = self.open.get(step)
+        if held is None or period not in held.periods:
+            return 0
+        return held.tokens if limit == "tokens" else 1
+
     def _settle(self, step: str, usage: Usage) -> list[Charge]:
         held = self.open.pop(step, None)
         if held is None:
