@@ -423,7 +423,7 @@ class Holdfast:
     async def drive(self, run_id: str) -> Conclusion:
         """Drive an existing run once, and return its conclusion. Workers call it.
 
-        Raises `RunQueued` for a run of a queue that has no slot: who drives waits for none, or it would never be given.
+        Raises `RunQueued` for a run of a queue that has no slot. It does not wait for one.
         """
         return await self._conclude(run_id, None, None, waits=False)
 
@@ -485,8 +485,8 @@ class Holdfast:
 
     def _same_input(self, run: str, given: Input) -> None:
         """Refuse to join a run with another input, from the moment when its first caller asked for it."""
-        instance = self.engine.active_runs.get(run)
-        first = self._given.get(run) or (instance.history.lifecycle.started if instance is not None else None)
+        active = self.engine.active_runs.get(run)
+        first = self._given.get(run) or (active.history.lifecycle.started if active is not None else None)
         if first is not None and first.digest != given.digest:
             raise ParameterMismatch(
                 f"run {run} is running with another input", run=run, known="nothing was sent for this call",

@@ -97,8 +97,8 @@ def _delivered_outcome(
     tool: Tool[Any, R], arguments: dict[str, Any], delivered: DeliveredOperation, scope: Scope
 ) -> Outcome[R]:
     """The outcome that the caller receives; if a message called the operation off, it carries the message."""
-    instance = scope.active
-    outcome = outcome_from(tool, arguments, delivered, instance.run, instance.process.identity.namespace)
+    active = scope.active
+    outcome = outcome_from(tool, arguments, delivered, active.run, active.process.identity.namespace)
     message = interruption_of(scope, delivered)
     if message is None:
         return outcome
@@ -267,17 +267,17 @@ class Part(msgspec.Struct, frozen=True, omit_defaults=True):
 
 async def outcome_of_left(scope: Scope, tool: Tool[Any, R], step: str, arguments: dict[str, Any]) -> Outcome[R]:
     """Wait for the outcome of an earlier call whose caller was cancelled, and return it."""
-    instance = scope.active
+    active = scope.active
 
     async def fresh() -> dict[str, Any]:
-        while not (operation := instance.history.operations[step]).final or step in instance.drivers.tasks:
-            watchers = instance.waiters.watchers.setdefault(step, [])
-            await instance.waiters.wait(scope, watchers, Pause("operation", step))
+        while not (operation := active.history.operations[step]).final or step in active.drivers.tasks:
+            watchers = active.waiters.watchers.setdefault(step, [])
+            await active.waiters.wait(scope, watchers, Pause("operation", step))
         plain: dict[str, Any] = msgspec.to_builtins(_ended_part(operation))
         return plain
 
     part = msgspec.convert(await steps.value(scope, "outcome", fresh), Part)
-    name = operation_id(instance.run, step)
+    name = operation_id(active.run, step)
     outcome: Outcome[R] = Outcome(part.status, name, tool.name, part.basis, part.reason, part.code, arguments=arguments)
     return (
         outcome
@@ -291,15 +291,15 @@ async def ended_parts(scope: Scope, outcome: Outcome[Any]) -> dict[str, Outcome[
     run, step = split_operation_id(outcome.operation)
     if not outcome.pending:
         return {}
-    instance = scope.active
+    active = scope.active
 
     def parts() -> tuple[OperationState, ...]:
-        return parts_of_effect(instance.history, step, outcome.reused)
+        return parts_of_effect(active.history, step, outcome.reused)
 
     async def fresh() -> dict[str, Any]:
         while (still := next((part for part in parts() if not part.final), None)) is not None:
-            await instance.waiters.wait(
-                scope, instance.waiters.watchers.setdefault(still.step, []), Pause("operation", still.step)
+            await active.waiters.wait(
+                scope, active.waiters.watchers.setdefault(still.step, []), Pause("operation", still.step)
             )
         plain: dict[str, Any] = msgspec.to_builtins({part.intent.item: _ended_part(part) for part in parts()})
         return plain

@@ -129,15 +129,15 @@ def offered_tools(scope: Scope) -> Mapping[str, AnyTool]:
     return {name: tool for name, tool in tools.items() if name in scope.authority.tools}
 
 
-def tools_for(instance: ActiveRun, agent: object) -> frozenset[str]:
+def tools_for(active: ActiveRun, agent: object) -> frozenset[str]:
     """The names of the tools that a run of that agent would offer, even if the app does not know the agent."""
-    foreign = {name for other in instance.process.agents.values() for name in _names(other)} - _names(agent)
-    return frozenset(_all(instance)) - foreign
+    foreign = {name for other in active.process.agents.values() for name in _names(other)} - _names(agent)
+    return frozenset(_all(active)) - foreign
 
 
-def _of_the_run(instance: ActiveRun) -> Mapping[str, AnyTool]:
-    engine, started = instance.process, instance.history.lifecycle.started
-    tools = _all(instance)
+def _of_the_run(active: ActiveRun) -> Mapping[str, AnyTool]:
+    engine, started = active.process, active.history.lifecycle.started
+    tools = _all(active)
     others = [agent for name, agent in engine.agents.items() if started is None or name != started.agent]
     own = engine.agents.get(started.agent) if started is not None else None
     if not others or own is None:
@@ -146,8 +146,8 @@ def _of_the_run(instance: ActiveRun) -> Mapping[str, AnyTool]:
     return {name: tool for name, tool in tools.items() if name not in foreign}
 
 
-def _all(instance: ActiveRun) -> Mapping[str, AnyTool]:
-    tools = cast("Mapping[str, AnyTool]", instance.process.tools)
+def _all(active: ActiveRun) -> Mapping[str, AnyTool]:
+    tools = cast("Mapping[str, AnyTool]", active.process.tools)
     return {name: tool for name, tool in tools.items() if not tool.serves}
 
 

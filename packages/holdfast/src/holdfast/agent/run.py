@@ -442,10 +442,10 @@ class Decide:
 
 async def _to_agent(scope: Scope, agent: Agent[T, R], given: T, why: str) -> R:
     """Continue this run with that agent, and return its result in its stored form."""
-    instance = scope.active
-    stored = agent.stored_input(given, instance.process.identity.secret)
+    active = scope.active
+    stored = agent.stored_input(given, active.process.identity.secret)
     held = frozenset(offered_tools(scope))
-    authority = within(scope.authority, agent.name, held & tools_for(instance, agent), instance.run)
+    authority = within(scope.authority, agent.name, held & tools_for(active, agent), active.run)
     section = await hand_over(scope, agent, HandoffInput(stored.stored, stored.digest, why), authority)
     token = SCOPE.set(section)
     try:
@@ -455,9 +455,7 @@ async def _to_agent(scope: Scope, agent: Agent[T, R], given: T, why: str) -> R:
     try:
         _, value = agent.codec.round_trip(result)
     except ValueError as problem:
-        raise ResultLost(
-            f"the result of {agent.name} in run {instance.run} could not be stored: {problem}"
-        ) from problem
+        raise ResultLost(f"the result of {agent.name} in run {active.run} could not be stored: {problem}") from problem
     returned: R = value
     return returned
 

@@ -29,7 +29,7 @@ class Held(Generic[R]):
         self._tool = tool
         self._arguments = arguments
         self._delivered = delivered
-        self._instance = scope.active
+        self._active = scope.active
 
     def __repr__(self) -> str:
         """The promise as text, naming its operation."""
@@ -38,22 +38,22 @@ class Held(Generic[R]):
     @property
     def operation(self) -> str:
         """The operation's full name."""
-        return f"{self._instance.run}/{self._delivered.step}"
+        return f"{self._active.run}/{self._delivered.step}"
 
     @property
     def outcome(self) -> Outcome[R]:
         """The outcome of the effect. Raises `UsageError` before the outermost transaction has committed."""
-        delivered, instance = self._delivered, self._instance
+        delivered, active = self._delivered, self._active
         if delivered.kind == "promise":
             transaction = delivered.operation.intent.hold
-            if transaction not in instance.replay.left:
+            if transaction not in active.replay.left:
                 raise UsageError(
                     f"{self.operation} is held until {transaction} commits, and has no result before",
                     next_step="read .result after the `async with` of the outermost transaction",
                 )
             step = delivered.step
-            delivered = DeliveredOperation(instance.history.operations[step], step, parts=part_names(instance, step))
-        return outcome_from(self._tool, self._arguments, delivered, instance.run, instance.process.identity.namespace)
+            delivered = DeliveredOperation(active.history.operations[step], step, parts=part_names(active, step))
+        return outcome_from(self._tool, self._arguments, delivered, active.run, active.process.identity.namespace)
 
     @property
     def result(self) -> R:

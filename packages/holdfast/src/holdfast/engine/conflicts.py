@@ -63,8 +63,8 @@ async def find_conflict(driver: Claimant, things: Callable[[], Iterable[str]] = 
     """Look for effects that this one conflicts with: the first one becomes `found.other`.
 
     These are pending effects about the same thing, the holder of the business key, an earlier write with the same
-    `once` parameters, and a write that a fork would repeat. `things` are those that its arguments name, worked out
-    where nothing is found before them.
+    `once` parameters, and a write that a fork would repeat. `things` are those that its arguments name; it is called
+    only where the intent itself names nothing that is pending.
     """
     if driver.operation.attempts:
         return

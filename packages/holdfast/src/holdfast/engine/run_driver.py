@@ -1,4 +1,4 @@
-"""One instance of a run from its claim to its end: load, replay, drive, and release."""
+"""One drive of a run, from its claim to its release: load, replay, drive, and record how it ends."""
 
 from __future__ import annotations
 
@@ -251,7 +251,7 @@ def _finished(task: asyncio.Task[object]) -> bool:
 async def _branches_come_back(active: ActiveRun) -> None:
     """Let the branches that the finished agent did not await come to the recorded writes that they began before.
 
-    A replay of the agent itself takes no time, so it may return first, and would be called diverged.
+    A replay of the agent itself takes no time, so it may return first, and the run would end as diverged.
     """
     loop = asyncio.get_running_loop()
     until = loop.time() + active.process.settings.patience_ms / 1000
@@ -267,7 +267,7 @@ async def _branches_come_back(active: ActiveRun) -> None:
 async def _branches_end(active: ActiveRun) -> None:
     """Cancel the branches that the finished agent did not await, as `asyncio.run` does with tasks.
 
-    A task of a host that does not end is named in the log, and abandoned: it would keep the run for ever.
+    A task of a host that does not end is named in the log and abandoned, because it would keep the run open for ever.
     """
     cancelled: set[asyncio.Task[object]] = set()
     loop, patience_s = asyncio.get_running_loop(), active.process.settings.patience_ms / 1000

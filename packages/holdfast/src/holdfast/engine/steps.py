@@ -1,7 +1,7 @@
 """The steps that agent code takes in the world: writes and reads.
 
 Each one is replayed if the record has it and performed if not. What is delivered to code is
-itself in the record, so that a resumed run takes the same way as the first pass.
+itself in the record, so that a resumed run takes the same path as the first one.
 """
 
 from __future__ import annotations

@@ -197,7 +197,7 @@ def start_closing(active: ActiveRun, transaction: str) -> None:
 
 
 def resume_closing(active: ActiveRun) -> None:
-    """Go on after a crash with every boundary whose end was begun, or has to be made again."""
+    """Resume, after a crash, every boundary that began to close, or that has to be closed again."""
     for boundary in closing_boundaries(active.history):
         start_closing(active, boundary.name)
     if active.history.boundaries.raised:

@@ -1,4 +1,4 @@
-"""The journal in memory: for tests, the simulator and the address `memory:`. No threads, no randomness, no real time.
+"""The journal in memory: for tests, the simulator and the address `memory:`. No threads; time is given to it.
 
 Several workers of one process may share an instance. What rides becomes durable with the next
 append, or as soon as the given clock has moved on by `RIDE_MS`; `power_loss` drops what still rides.
@@ -522,7 +522,7 @@ class MemoryJournal:
     # --- inside --------------------------------------------------------------------------------------
 
     def _call(self, name: str, *, needs_open: bool = True) -> Callable[[], None]:
-        """Count a call and spring planned faults; the result is called once the work is done."""
+        """Count a call and raise planned faults; the caller calls the result once its work is done."""
         self.calls += 1
         if needs_open and not self._open:
             raise JournalUnavailable(f"{name}: the journal is closed", next_step="open it first")

@@ -114,7 +114,7 @@ class Comparison(msgspec.Struct, frozen=True):
 
 
 def finding_id(rule: Rule, agent: str, subject: str) -> str:
-    """The name of a finding: eight signs."""
+    """The name of a finding: eight hexadecimal digits."""
     return sha256(msgspec.json.encode((rule, agent, subject))).hexdigest()[:8]
 
 

@@ -1,9 +1,8 @@
 """The one function that decides what happens next to an operation.
 
-`decide` is pure and total: for every reachable state and every situation it answers with one move
-and the rule behind it. First attempts, retries, recovery after a crash and the work on a quiet day
-all come through here. The rules are tried in order and judge *all* attempts together: a clean end of
-the last attempt never hides an earlier one that may have landed.
+`decide` is pure and total: for every reachable state and every situation it answers with one move and the rule behind
+it. First attempts, retries and recovery after a crash all come through here. The rules are tried in order and judge
+*all* attempts together: a clean end of the last attempt never hides an earlier one that may have landed.
 
 `engine/previous_owner.py` gives each attempt of an earlier owner of the run the end `lost`. Its field `over` is true
 where the death of the process is proven; an attempt that is not over may still land, and nothing is sent after it.
