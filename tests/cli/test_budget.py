@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,9 @@ def test_a_stopped_run_shows_what_it_used_and_goes_on_once_its_budget_is_raised(
         ("then=stop", "a budget needs a limit"),
         ("tokens=1,then=maybe", "then=maybe is not known"),
         ("tokens", "'tokens' is not LIMIT=NUMBER"),
+        ("cost=5", "'5' is not an amount and its currency"),
+        ("cost=-5EUR", "-5EUR is below zero"),
+        ("cost=1EUR,unpriced=1USD", "a budget has one currency, and these are EUR and USD"),
     ],
 )
 def test_a_budget_that_makes_no_sense_starts_nothing(desk: Desk, written: str, says: str):
@@ -130,3 +134,58 @@ def test_shared_budgets_are_listed_with_the_runs_that_wait(desk: Desk, tmp_path:
     limits.write_text("budgets:\n  support: {agent: desk, tokens: 500000}\n")
     assert call("worker", desk.target, "--once").returncode == 0
     assert "completed" in call("ps").stdout
+
+
+PRICED = """
+from holdfast import Run, agent
+from holdfast.policies import RunBudget
+
+async def judge(text: str) -> dict:
+    return {"usage": {"input_tokens": 40_000, "output_tokens": 2_000, "model": "large"}}
+
+@agent(run_id="{name}")
+async def desk(run: Run, name: str) -> str:
+    for number in range(3):
+        await run.options(model="large").decide(judge, f"{name} {number}")
+    return name
+"""
+
+
+@pytest.fixture
+def priced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Desk:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pyproject.toml").write_text('[tool.holdfast]\nprices = "prices.yaml"\nqueues = "queues.yaml"\n')
+    (tmp_path / "prices.yaml").write_text("currency: EUR\nmodels:\n  large: {input: 1.25, output: 10}\n")
+    (tmp_path / "queues.yaml").write_text("budgets:\n  all: {cost: 9 EUR}\n")
+    desk = Desk(tmp_path)
+    (tmp_path / "desk.py").write_text(PRICED)
+    return desk
+
+
+def test_budget_and_costs_show_the_same_sum_and_the_limit_is_raised_in_its_currency(priced: Desk):
+    stopped = priced.run("--budget", "cost=0.10EUR")
+    assert "the limit of cost is reached: 0.14 of 0.10 EUR used" in stopped.stderr
+    report = json.loads(priced("budget", "ann", "--json").stdout)
+    cost = {"limit": "cost", "most": "0.10", "used": "0.14", "reserved": "0.00", "over": "0.04", "currency": "EUR"}
+    assert {**cost, "assumed": "0.00"} in [{"assumed": "0.00", **one} for one in report["limits"]]
+    assert report["next_step"] == "holdfast budget ann --raise 'cost=AMOUNT EUR'"
+    total = json.loads(priced("costs", "--json").stdout)["total"]
+    assert Decimal(total["cost"]["EUR"]) == Decimal("0.14")
+    assert "0.14 used" in priced("budget").stdout
+    refused = priced("budget", "ann", "--raise", "cost=1USD")
+    assert (refused.returncode, "in another currency" in refused.stderr) == (2, True), refused.stderr
+    raised = priced("budget", "ann", "--raise", "cost=1.50 EUR")
+    assert (raised.returncode, "limit 1.60 EUR" in raised.stdout) == (0, True), raised.stderr
+    assert priced("resume", "ann").stdout == '"ann"\n'
+    assert "1.50 EUR more" in priced("show", "ann").stdout
+
+
+def test_a_model_without_a_price_is_named_and_asked_once_the_file_has_it(priced: Desk, tmp_path: Path):
+    (tmp_path / "prices.yaml").write_text("currency: EUR\nmodels:\n  small: {input: 1, output: 1}\n")
+    refused = priced.run("--budget", "cost=1EUR")
+    assert (refused.returncode, "the price of the model 'large' is not known" in refused.stderr) == (1, True)
+    (tmp_path / "prices.yaml").write_text("currency: EURO\nmodels: {}\n")
+    broken = priced("resume", "ann")
+    assert (broken.returncode, "'EURO' is not an ISO 4217 code; did you mean EUR?" in broken.stderr) == (2, True)
+    (tmp_path / "prices.yaml").write_text("currency: EUR\nmodels:\n  large: {input: 1, output: 1}\n")
+    assert priced("resume", "ann").stdout == '"ann"\n'

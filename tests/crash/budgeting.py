@@ -1,6 +1,7 @@
-"""A process that drives one run with a budget: `python -m tests.crash.budgeting JOURNAL MODEL POINT COUNT`.
+"""A process that drives one run with a budget: `python -m tests.crash.budgeting JOURNAL MODEL POINT COUNT LIMIT`.
 
-It kills itself at that occurrence of a point (`-`: it does not), and prints what the run returned.
+It kills itself at that occurrence of a point (`-`: it does not), and prints what the run returned. The limit is of
+`calls`, or of `cost`: then each call reserves and costs one cent.
 """
 
 import asyncio
@@ -10,12 +11,18 @@ import urllib.request
 from holdfast import Holdfast, Run, agent
 from holdfast.engine.settings import Settings
 from holdfast.errors import BudgetExceeded
+from holdfast.inspect.prices import declared_prices
 from holdfast.journal.port import Lease
 from holdfast.policies import RunBudget
 from tests.crash.points import Points, WatchedJournal
 
-JOURNAL, MODEL, POINT, COUNT = sys.argv[1:5]
+JOURNAL, MODEL, POINT, COUNT, OF = sys.argv[1:6]
 LIMIT = 5
+BUDGETS = {
+    "calls": RunBudget(model_calls=LIMIT, then="stop"),
+    "cost": RunBudget(cost=f"0.0{LIMIT} EUR", then="stop"),
+}
+PRICES = declared_prices({"currency": "EUR", "models": {"m": {"input": 1000, "output": 1000}}}, "prices")
 
 
 class Journal(WatchedJournal):
@@ -31,20 +38,21 @@ class Journal(WatchedJournal):
         self._watched.reached("after_flush")
 
 
-async def ask(question: str) -> str:
+async def ask(question: str) -> dict[str, object]:
     def post() -> str:
         with urllib.request.urlopen(f"{MODEL}/{question}", timeout=20) as answer:
             return answer.read().decode()
 
-    return await asyncio.to_thread(post)
+    return {"text": await asyncio.to_thread(post), "usage": {"input_tokens": 10, "output_tokens": 0, "model": "m"}}
 
 
-@agent(run_id="talk-{name}", budget=RunBudget(model_calls=LIMIT, then="stop"))
+@agent(run_id="talk-{name}", budget=BUDGETS[OF])
 async def talk(run: Run, name: str) -> int:
-    answered = len(await run.gather(*(run.decide(ask, f"both-{number}") for number in range(2))))
+    model = run.options(model="m")
+    answered = len(await run.gather(*(model.decide(ask, f"both-{number}".ljust(28, "_")) for number in range(2))))
     try:
         while True:
-            await run.decide(ask, f"one-{answered}")
+            await model.decide(ask, f"one-{answered}")
             answered += 1
     except BudgetExceeded:
         return answered
@@ -53,7 +61,7 @@ async def talk(run: Run, name: str) -> int:
 async def main() -> None:
     journal = Journal(JOURNAL, Points((POINT, int(COUNT))))
     settings = Settings(lease_ms=3000, margin_ms=500)
-    async with Holdfast(journal, agents=[talk], settings=settings, recover=False) as app:
+    async with Holdfast(journal, agents=[talk], settings=settings, recover=False, prices=PRICES) as app:
         print(await app.run(talk, "x"), flush=True)
 
 

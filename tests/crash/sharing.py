@@ -1,6 +1,7 @@
-"""A process whose run shares a budget: `python -m tests.crash.sharing JOURNAL MODEL POINT COUNT NAME`.
+"""A process whose run shares a budget: `python -m tests.crash.sharing JOURNAL MODEL POINT COUNT NAME LIMIT`.
 
-It kills itself at that occurrence of a point (`-`: it does not), and prints how many answers its run got.
+It kills itself at that occurrence of a point (`-`: it does not), and prints how many answers its run got. The limit
+is of `calls`, or of `cost`: then each call reserves and costs one cent.
 """
 
 import asyncio
@@ -10,12 +11,18 @@ import urllib.request
 from holdfast import Holdfast, Run, agent
 from holdfast.engine.settings import Settings
 from holdfast.errors import BudgetExceeded
+from holdfast.inspect.prices import declared_prices
 from holdfast.queues.limits import DeclaredLimits, SharedBudget
 from tests.crash.points import Points, WatchedJournal
 
-JOURNAL, MODEL, POINT, COUNT, NAME = sys.argv[1:6]
+JOURNAL, MODEL, POINT, COUNT, NAME, OF = sys.argv[1:7]
 LIMIT = 9
-LIMITS = DeclaredLimits(budgets={"support": SharedBudget(agent="talk", model_calls=LIMIT, then="stop")})
+BUDGETS = {
+    "calls": SharedBudget(agent="talk", model_calls=LIMIT, then="stop"),
+    "cost": SharedBudget(agent="talk", cost=f"0.0{LIMIT} EUR", then="stop"),
+}
+LIMITS = DeclaredLimits(budgets={"support": BUDGETS[OF]})
+PRICES = declared_prices({"currency": "EUR", "models": {"m": {"input": 1000, "output": 1000}}}, "prices")
 
 
 async def ask(question: str) -> dict[str, object]:
@@ -23,17 +30,17 @@ async def ask(question: str) -> dict[str, object]:
         with urllib.request.urlopen(f"{MODEL}/{question}", timeout=20) as answer:
             return answer.read().decode()
 
-    return {"text": await asyncio.to_thread(post), "usage": {"input_tokens": 7, "output_tokens": 3}}
+    return {"text": await asyncio.to_thread(post), "usage": {"input_tokens": 7, "output_tokens": 3, "model": "m"}}
 
 
 @agent(run_id="talk-{name}")
 async def talk(run: Run, name: str) -> int:
-    answered = 0
+    answered, model = 0, run.options(model="m")
     try:
-        await run.gather(*(run.decide(ask, f"{name}-both-{number}") for number in range(2)))
+        await run.gather(*(model.decide(ask, f"{name}-both-{number}".ljust(28, "_")) for number in range(2)))
         answered += 2
         while True:
-            await run.decide(ask, f"{name}-one-{answered}")
+            await model.decide(ask, f"{name}-one-{answered}")
             answered += 1
     except BudgetExceeded:
         return answered
@@ -42,7 +49,7 @@ async def talk(run: Run, name: str) -> int:
 async def main() -> None:
     journal = WatchedJournal(JOURNAL, Points((POINT, int(COUNT))))
     settings = Settings(lease_ms=3000, margin_ms=500)
-    async with Holdfast(journal, agents=[talk], settings=settings, recover=False, queues=LIMITS) as app:
+    async with Holdfast(journal, agents=[talk], settings=settings, recover=False, queues=LIMITS, prices=PRICES) as app:
         print(await app.run(talk, NAME), flush=True)
 
 

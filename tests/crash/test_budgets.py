@@ -22,6 +22,7 @@ from holdfast.journal.backends import address_of
 from holdfast.model.run_budget import BudgetState
 
 LIMIT = 5  # as in tests/crash/budgeting.py
+CENT = 10_000_000  # in billionths
 ROOT = Path(__file__).parents[2]
 
 
@@ -70,11 +71,11 @@ class Model:
             server.server_close()
 
 
-def lived(journal: Path, model: Model, point: str, count: int) -> tuple[int, str]:
+def lived(journal: Path, model: Model, point: str, count: int, limit: str) -> tuple[int, str]:
     """One process to its end: its status, and what it printed."""
     with model.serving() as url:
         model.child = subprocess.Popen(
-            [sys.executable, "-m", "tests.crash.budgeting", str(journal), url, point, str(count)],
+            [sys.executable, "-m", "tests.crash.budgeting", str(journal), url, point, str(count), limit],
             cwd=ROOT, stdout=subprocess.PIPE, text=True, env={**os.environ, "NO_PROXY": "127.0.0.1"},
         )  # fmt: skip
         printed, _ = model.child.communicate(timeout=60)
@@ -96,21 +97,30 @@ POINTS = [(kind, number) for kind in ("request", "answer", "before_flush", "afte
 SOME = [("request", 2), ("request", 5), ("answer", 3), ("before_flush", 3), ("after_flush", 2), ("after_flush", 5)]
 
 
+OF_COST = [("before_flush", 1), ("request", 2), ("answer", 3), ("after_flush", 4)]
+
+
 @pytest.mark.soak
-def test_no_kill_lets_a_run_ask_more_often_than_its_budget_permits(tmp_path: Path, soaking: bool):
+@pytest.mark.parametrize(("limit", "some"), [("calls", SOME), ("cost", OF_COST)])
+def test_no_kill_lets_a_run_ask_more_often_than_its_budget_permits(
+    tmp_path: Path, soaking: bool, limit: str, some: list[tuple[str, int]]
+):
     killed = 0
-    for kind, number in POINTS if soaking else SOME:
+    for kind, number in POINTS if soaking else some:
         journal, ours = tmp_path / f"{kind}-{number}.db", kind in {"request", "answer"}
         model = Model((kind, number))
-        status, printed = lived(journal, model, "-" if ours else kind, number)
+        status, printed = lived(journal, model, "-" if ours else kind, number, limit)
         if status:
             assert status == -signal.SIGKILL, (kind, number)
             killed += 1
-            status, printed = lived(journal, model, "-", 0)
+            status, printed = lived(journal, model, "-", 0, limit)
         budget = asyncio.run(budget_of(journal))
         assert status == 0, (kind, number)
         assert len(model.asked) <= LIMIT, (kind, number, model.asked)
         assert len(model.asked) <= budget.model_calls <= LIMIT, (kind, number)
+        if limit == "cost":  # each call reserves what it costs: one cent
+            assert budget.cost == budget.model_calls * CENT <= LIMIT * CENT, (kind, number)
+            assert budget.assumed == budget.unpriced * CENT, (kind, number)
         assert budget.open == {}, (kind, number)
         assert 0 < int(printed) <= len(model.asked), (kind, number)
-    assert killed >= 5
+    assert killed >= len(some) - 1

@@ -19,15 +19,15 @@ from holdfast.journal.backends import address_of
 from holdfast.journal.port import BudgetUse
 from holdfast.model.shared_use import SharedUse
 from holdfast.queues.zones import day_of
-from tests.crash.test_budgets import ROOT, Model
+from tests.crash.test_budgets import CENT, ROOT, Model
 
 LIMIT = 9  # as in tests/crash/sharing.py
 NAMES = ("ann", "bob", "cat")
 
 
-def begin(journal: Path, url: str, name: str, point: str = "-", count: int = 0) -> subprocess.Popen[str]:
+def begin(journal: Path, url: str, name: str, limit: str, point: str = "-", count: int = 0) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.crash.sharing", str(journal), url, point, str(count), name],
+        [sys.executable, "-m", "tests.crash.sharing", str(journal), url, point, str(count), name, limit],
         cwd=ROOT, stdout=subprocess.PIPE, text=True, env={**os.environ, "NO_PROXY": "127.0.0.1"},
     )  # fmt: skip
 
@@ -61,23 +61,29 @@ SOME = [("request", 2), ("answer", 3), ("before_commit", 2), ("after_commit", 2)
 POINTS = [(kind, n) for kind in ("request", "answer", "before_commit", "after_commit") for n in range(1, 8)]
 
 
+OF_COST = [("before_commit", 2), ("request", 3), ("answer", 2), ("after_commit", 4)]
+
+
 @pytest.mark.soak
-def test_no_kill_lets_processes_pass_a_budget_that_they_share(tmp_path: Path, soaking: bool):
+@pytest.mark.parametrize(("limit", "some"), [("calls", SOME), ("cost", OF_COST)])
+def test_no_kill_lets_processes_pass_a_budget_that_they_share(
+    tmp_path: Path, soaking: bool, limit: str, some: list[tuple[str, int]]
+):
     killed = 0
-    for kind, number in POINTS if soaking else SOME:
+    for kind, number in POINTS if soaking else some:
         journal, ours = tmp_path / f"{kind}-{number}.db", kind in {"request", "answer"}
         model, days = Model((kind, number)), [day()]
         with model.serving() as url:
-            victim = begin(journal, url, "ann", "-" if ours else kind, number)
+            victim = begin(journal, url, "ann", limit, "-" if ours else kind, number)
             model.child = victim
-            others = [begin(journal, url, name) for name in NAMES[1:]]
+            others = [begin(journal, url, name, limit) for name in NAMES[1:]]
             printed = [other.communicate(timeout=60)[0] for other in others]
             victim.communicate(timeout=60)
             assert [other.returncode for other in others] == [0, 0], (kind, number)
             killed += victim.returncode == -signal.SIGKILL
             model.kill_at = ("", 0)
             asked = len(model.asked)
-            again = begin(journal, url, "ann")
+            again = begin(journal, url, "ann", limit)
             printed.append(again.communicate(timeout=60)[0])
             assert again.returncode == 0, (kind, number)
         days = sorted({*days, day()})  # the date may change meanwhile, and the limit is one for each day
@@ -87,4 +93,6 @@ def test_no_kill_lets_processes_pass_a_budget_that_they_share(tmp_path: Path, so
         assert left == 0, (kind, number)
         assert asked <= len(model.asked) <= used <= LIMIT * len(days), (kind, number, model.asked)
         assert sum(map(int, printed)) <= len(model.asked), (kind, number)
+        cost = sum(use.used for use in counted if use.limit == "cost EUR")
+        assert cost == (used * CENT if limit == "cost" else 0), (kind, number)
     assert killed >= 3

@@ -1,6 +1,7 @@
 """The budget of a run, over drawn calls: what is reserved is used or open, and only calls in flight exceed a limit."""
 
 from collections.abc import Callable
+from decimal import Decimal
 
 import msgspec
 from hypothesis import given
@@ -10,10 +11,11 @@ from holdfast.journal.record_codec import decode, encode
 from holdfast.model import records as r
 from holdfast.model.run_budget import BudgetState, reservation
 from holdfast.model.run_history import RunHistory
-from holdfast.model.usage import Usage
+from holdfast.model.usage import CallCost, Usage
 from holdfast.policies import RunBudget
 
 STEPS = ("ask#1", "ask#2", "ask#3")
+UNIT = 1_000_000  # billionths for a token: a thousandth of a euro
 Ended = tuple[bool, int, bool]  # the usage is stated, how much, and the service refused the request
 
 calls = st.tuples(st.just("call"), st.sampled_from(STEPS), st.integers(0, 400))
@@ -21,6 +23,11 @@ ends = st.tuples(st.just("end"), st.sampled_from(STEPS), st.tuples(st.booleans()
 deaths = st.tuples(st.just("death"), st.just(""), st.just(0))
 raises = st.tuples(st.just("raise"), st.just(""), st.integers(1, 200))
 acts = st.lists(st.one_of(calls, calls, ends, ends, deaths, raises), max_size=40)
+
+
+def price(tokens: int, of: int = 1) -> CallCost | None:
+    """What so many tokens cost; each third amount is not known."""
+    return CallCost(Decimal(tokens * UNIT) / 10**9, "EUR", "prices") if of % 3 else None
 
 
 class Witness:
@@ -31,7 +38,9 @@ class Witness:
         self.stored: list[bytes] = []
         self.flying: dict[str, int] = {}
         self.billed: list[int] = []
-        self.since = 0  # what ended calls used since one was begun last: they were all in flight then
+        self.assumed: list[int] = []
+        self.costs: list[int] = []
+        self.since = self.since_cost = 0  # what ended calls used since one was begun last: all were in flight then
         self.add(r.RunStarted(agent="desk", input=r.NOTHING, digest="", budget=limits))
         self.add(r.Claimed(worker="w1", token=1, boot="b"))
 
@@ -51,19 +60,28 @@ class Witness:
             return
         self.end(step, before, record=False)
         reserved, self.since = reservation(self.budget.largest, question), 0
-        self.add(r.DecisionStarted(step=step, function="ask", before=before, reserved=reserved))
+        self.since_cost = 0
+        self.add(r.DecisionStarted(step=step, function="ask", before=before, reserved=reserved, price=price(reserved)))
         self.flying[step] = reserved
 
     def end(self, step: str, usage: Usage, *, record: bool = True) -> None:
         if step not in self.flying:
             return
         reserved, used = self.flying.pop(step), usage.input_tokens
+        cost = price(used, used) if record else None  # a call that is begun again states no price of the one before
         if record:
-            self.add(r.DecisionRecorded(step=step, function="ask", digest="", **msgspec.structs.asdict(usage)))
+            given = msgspec.structs.asdict(usage)
+            self.add(r.DecisionRecorded(step=step, function="ask", digest="", price=cost, **given))
         if usage.refused and not used:
             return
         self.billed.append(used if usage.known else reserved)
+        if not usage.known or cost is None:
+            self.assumed.append(reserved)
+            self.costs.append(reserved)
+        else:
+            self.costs.append(used)
         self.since += self.billed[-1]
+        self.since_cost += self.costs[-1]
 
     def die(self) -> None:
         for step in list(self.flying):
@@ -82,7 +100,7 @@ def played(limits: RunBudget, script: list[tuple[str, str, int | Ended]], check:
         elif act == "death":
             witness.die()
         elif act == "raise" and isinstance(what, int):
-            witness.add(r.BudgetRaised(by="ann", tokens=what, model_calls=1))
+            witness.add(r.BudgetRaised(by="ann", tokens=what, model_calls=1, money=f"{what / 1000:.3f} EUR"))
         check(witness)
     return witness
 
@@ -95,6 +113,13 @@ def holds(witness: Witness) -> None:
         sum(witness.flying.values()),
         len(witness.flying),
     )
+    if (money := limits.money) is not None:
+        assert budget.cost == sum(witness.costs) * UNIT
+        assert budget.assumed == sum(witness.assumed) * UNIT
+        assert budget.unpriced == len(witness.assumed)
+        assert budget.reserved("cost") == sum(witness.flying.values()) * UNIT
+        assert max(0, budget.cost - money.units) <= witness.since_cost * UNIT, "only calls in flight exceed a limit"
+        assert budget.remaining("cost") == max(0, money.units - budget.cost - budget.reserved("cost"))
     if limits.model_calls is not None:
         assert budget.model_calls + len(witness.flying) <= limits.model_calls
     if limits.tokens is not None:
@@ -107,8 +132,13 @@ def test_what_is_reserved_is_used_or_open(tokens: int, number: int, script: list
 
 
 @given(st.integers(0, 1000), acts)
+def test_a_reserved_cost_is_used_or_open(thousandths: int, script: list[tuple[str, str, int | Ended]]):
+    played(RunBudget(cost=f"{thousandths / 1000:.3f} EUR"), script, holds)
+
+
+@given(st.integers(0, 1000), acts)
 def test_the_records_alone_decide_what_is_left(tokens: int, script: list[tuple[str, str, int | Ended]]):
-    witness = played(RunBudget(tokens=tokens), script, lambda _: None)
+    witness = played(RunBudget(tokens=tokens, cost=f"0.{tokens:04} EUR"), script, lambda _: None)
     again = RunHistory("r")
     again.add_all(decode(body) for body in witness.stored)
     copied = witness.history.copy()

@@ -110,7 +110,8 @@ class Lab:
     @contextlib.asynccontextmanager
     async def app(
         self, *agents: Any, tools: Any = (), crash: CrashPoints | None = None, threads: Threads | None = None,
-        recover: bool = False, reach: Any = None, policy: Any = None, telemetry: Any = (), queues: Any = None, **settings: int,
+        recover: bool = False, reach: Any = None, policy: Any = None, telemetry: Any = (), queues: Any = None,
+        prices: Any = None, **settings: int,
     ) -> AsyncGenerator[Holdfast]:  # fmt: skip
         """An app in a process of its own. Its process is `lab.processes[-1]` while it opens."""
         app = self.make(
@@ -123,6 +124,7 @@ class Lab:
             policy=policy,
             telemetry=telemetry,
             queues=queues,
+            prices=prices,
             **settings,
         )
         process = self.processes[-1]
@@ -141,7 +143,8 @@ class Lab:
 
     def make(
         self, *agents: Any, tools: Any = (), crash: CrashPoints | None = None, threads: Threads | None = None,
-        recover: bool = False, reach: Any = None, policy: Any = None, telemetry: Any = (), queues: Any = None, **settings: int,
+        recover: bool = False, reach: Any = None, policy: Any = None, telemetry: Any = (), queues: Any = None,
+        prices: Any = None, **settings: int,
     ) -> Holdfast:  # fmt: skip
         number = len(self.processes) + 1
         process = Process(self.journal, f"w{number}")
@@ -150,7 +153,7 @@ class Lab:
         self.processes.append(process)
         return Holdfast(
             process, agents=agents, tools=tools, settings=Settings(**settings), recover=recover, reach=reach,
-            policy=policy, telemetry=telemetry, queues=queues,
+            policy=policy, telemetry=telemetry, queues=queues, prices=prices,
             environment=self.environment(number, crash, threads), worker=lambda _: Worker(process.worker),
         )  # fmt: skip
 

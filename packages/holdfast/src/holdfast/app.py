@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import os
 from collections.abc import AsyncGenerator, Callable, Iterable
 from datetime import datetime
-from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
@@ -62,6 +62,7 @@ from holdfast.model.ids import checked_run_id
 from holdfast.model.policy import Policy
 from holdfast.model.stop_reasons import after_stop
 from holdfast.model.transaction import WHOLE_RUN
+from holdfast.model.usage import PriceSource
 from holdfast.model.waits import PEOPLE, answer_with
 from holdfast.model.webhooks import TOOL as WEBHOOK
 from holdfast.people.policy.judge import threshold_positions
@@ -141,8 +142,9 @@ class Holdfast:
     `reach` says who is notified when a person is asked: channels, a `Reach`, or the path of a `reach.yaml`. It needs
     `holdfast-console`. `queues` are the limits of the queues to which runs are submitted, or the YAML file that
     declares them and the schedules; every process that uses this journal applies them. `telemetry` traces or measures
-    the runs: `OpenTelemetry()`, `Prometheus()`, or both in a list. `settings`, `environment` and `worker` are for tests
-    and unusual deployments.
+    the runs: `OpenTelemetry()`, `Prometheus()`, or both in a list. `prices` is the list of prices that budgets in a
+    currency count with, or the YAML file that holds one; by default it is that of `genai-prices`, if it is installed.
+    `settings`, `environment` and `worker` are for tests and unusual deployments.
     """
 
     def __init__(
@@ -159,6 +161,7 @@ class Holdfast:
         reach: Reachable | None = None,
         queues: LimitsSource | None = None,
         telemetry: Follower | Iterable[Follower] = (),
+        prices: PriceSource | str | os.PathLike[str] | None = None,
     ) -> None:
         self._address: Address | None = None
         if isinstance(journal, (str, os.PathLike, Address)):
@@ -179,6 +182,7 @@ class Holdfast:
         self.tools = gather_tools(self.agents.values(), tools)
         self.judge = judge_of(policy)
         self._declared = declarations_of(queues)
+        self._prices = _prices_of(prices)
         self._engine: Engine | None = None
         self._housekeeping: HousekeepingTasks | None = None
         self._system: dict[str, AnyAgent] = {}  # the system's own agents, whose runs send notices
@@ -203,7 +207,7 @@ class Holdfast:
         tools = Tools(self.tools, makers)
         agents = {**self.agents, **self._system}
         engine = notifier.engine = Engine(self._journal, self._environment, self._settings, tools, agents, self._worker)
-        engine.policy, engine.tracing = self.judge, self._tracing
+        engine.policy, engine.tracing, engine.prices = self.judge, self._tracing, self._prices
         try:
             await engine.open()
             if self._declared.limits is not None:
@@ -455,7 +459,7 @@ class Holdfast:
                 self._running[run] = task
                 if given is not None:
                     self._given[run] = given
-                task.add_done_callback(partial(self._ended, run))
+                task.add_done_callback(functools.partial(self._ended, run))
             elif given is not None:
                 self._same_input(run, given)
             try:
@@ -520,6 +524,20 @@ class Holdfast:
             f"run {run} stopped ({conclusion.reason}): {conclusion.detail}", run=run, reason=conclusion.reason,
             known=known, next_step="; ".join(filter(None, (f"holdfast show {run}", go_on))),
         )  # fmt: skip
+
+
+def _prices_of(source: PriceSource | str | os.PathLike[str] | None) -> Callable[[], PriceSource]:
+    """The list of prices: the faults of one that is given are named now; the published one is read if it is needed."""
+
+    @functools.cache
+    def found() -> PriceSource:
+        from holdfast.inspect.prices import price_list  # noqa: PLC0415 - most apps have no budget in a currency
+
+        return price_list(source)
+
+    if source is not None:
+        found()
+    return found
 
 
 def _limited(stored: Input, budget: RunBudget | None) -> Input:

@@ -13,6 +13,7 @@ from typing import Final, Literal, TypeAlias, get_args
 import msgspec
 
 from holdfast.model.errors import UsageError
+from holdfast.model.money import Money, written_money
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _UNITS: Final = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -59,7 +60,7 @@ class Budget(msgspec.Struct, frozen=True, omit_defaults=True):
             raise ValueError(f"cost={self.cost}: it is what may be spent, so it is at least 0")
 
 
-BudgetLimit: TypeAlias = Literal["tokens", "model_calls", "effects"]
+BudgetLimit: TypeAlias = Literal["tokens", "model_calls", "effects", "cost"]
 MOST: Final = 2**53 - 1
 """The highest limit: a larger number is not the same in every reader of JSON."""
 
@@ -68,31 +69,69 @@ class RunBudget(msgspec.Struct, frozen=True, omit_defaults=True):
     """The limits of one run. A limit that is None does not hold.
 
     `tokens` are the input and output tokens of all its model calls, `model_calls` their number, and `effects` the
-    writes that happened or may have happened, without compensations. Once a limit is reached, no further call of that
-    kind begins. How much a model call uses is known only at its end, so calls that are in flight then may exceed it.
+    writes that happened or may have happened, without compensations. `cost` is what its model calls may cost, with the
+    currency: `"2.50 EUR"`. Once a limit is reached, no further call of that kind begins. How much a model call uses is
+    known only at its end, so calls that are in flight then may exceed it.
+
+    Under a `cost`, a model without a price in that currency is not asked, unless `unpriced` declares what a call counts
+    whose price is not known: `"0.05 EUR"`.
 
     With `then="ask"` the run stops and a person is asked: once the limit is raised, the run continues. With
     `then="stop"` the call raises `BudgetExceeded`, which the agent may catch. Raises `ValueError` for a limit that is
-    not a whole number from 0 to 2**53 - 1, and if there is none.
+    not a whole number from 0 to 2**53 - 1, for an amount of money that cannot be, and if there is no limit.
     """
 
     tokens: int | None = None
     model_calls: int | None = None
     effects: int | None = None
+    cost: str | None = None
+    unpriced: str | None = None
     then: Literal["ask", "stop"] = "ask"
 
     def __post_init__(self) -> None:
-        given = {name: getattr(self, name) for name in BUDGET_LIMITS}
-        for name, value in given.items():
+        for name in COUNTED_LIMITS:
+            value = getattr(self, name)
             if value is not None and not (type(value) is int and 0 <= value <= MOST):
                 raise ValueError(f"{name}={value!r}: a limit is a whole number from 0 to {MOST}")
-        if all(value is None for value in given.values()):
+        if all(getattr(self, name) is None for name in BUDGET_LIMITS):
             raise ValueError(f"a budget needs a limit: {', '.join(BUDGET_LIMITS)}")
+        if (fault := money_fault(self.cost, self.unpriced)) is not None:
+            raise ValueError(fault)
         if self.then not in {"ask", "stop"}:
             raise ValueError(f"then={self.then!r}: it is ask or stop")
 
+    @property
+    def money(self) -> Money | None:
+        """The limit of the cost, if there is one."""
+        return None if self.cost is None else written_money(self.cost)
+
+    def most(self, limit: BudgetLimit) -> int | None:
+        """How much of this limit the run may use, that of the cost in billionths; None where it does not hold."""
+        if limit == "cost":
+            return None if self.cost is None else written_money(self.cost).units
+        found: int | None = getattr(self, limit)
+        return found
+
+
+def money_fault(cost: str | None, unpriced: str | None) -> str | None:
+    """The reason why a budget cannot have this limit of the cost, and this amount for a call without a price."""
+    found: dict[str, Money] = {}
+    for name, text in (("cost", cost), ("unpriced", unpriced)):
+        if text is not None:
+            try:
+                found[name] = written_money(text)
+            except ValueError as error:
+                return f"{name}: {error}"
+    if "unpriced" in found and "cost" not in found:
+        return "unpriced: it is what a call without a price counts under a limit of the cost, and cost is missing"
+    if len(currencies := {one.currency for one in found.values()}) > 1:
+        return f"unpriced: a budget has one currency, and these are {' and '.join(sorted(currencies))}"
+    return None
+
 
 BUDGET_LIMITS: Final[tuple[BudgetLimit, ...]] = get_args(BudgetLimit)
+COUNTED_LIMITS: Final[tuple[Literal["tokens", "model_calls", "effects"], ...]] = ("tokens", "model_calls", "effects")
+"""The limits that are plain numbers."""
 
 
 class Require(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):

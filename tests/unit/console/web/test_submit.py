@@ -80,7 +80,7 @@ def test_a_program_submits_to_a_real_server_with_its_token(tmp_path):
 async def test_all_options_are_stored_and_the_caller_is_the_giver(lab: Lab):
     async with standing(lab) as stand, await stand.client("bea", Grant("operator")) as client:
         later = "2090-01-01T00:00:00+02:00"
-        limits = {"tokens": 50_000, "then": "stop"}
+        limits = {"tokens": 50_000, "cost": "2.5 EUR", "then": "stop"}
         body = {
             **TICKET,
             "queue": "mail",
@@ -96,7 +96,7 @@ async def test_all_options_are_stored_and_the_caller_is_the_giver(lab: Lab):
         assert found.listing.due_ms == int(datetime.fromisoformat(later).timestamp() * 1000)
         (started,) = stand.lab.of("job-7", r.RunStarted)
         assert (started.by, started.queue) == ("bea", "mail")
-        assert started.budget == RunBudget(tokens=50_000, then="stop")
+        assert started.budget == RunBudget(tokens=50_000, cost="2.5 EUR", then="stop")
 
 
 @virtual
@@ -143,6 +143,8 @@ REFUSED: dict[str, tuple[dict[str, Any], int, str]] = {
     "unknown field": ({"tenat": "acme"}, 422, "the body does not fit"),
     "unknown limit": ({"budget": {"tokens": 5, "efects": 1}}, 422, "the body does not fit"),
     "negative limit": ({"budget": {"effects": -1}}, 422, "the body does not fit"),
+    "currency": ({"budget": {"cost": "2.50 EUX"}}, 422, "budget: cost: 'EUX' is not an ISO 4217 code"),
+    "negative cost": ({"budget": {"cost": "-1 EUR"}}, 422, "the body does not fit"),
     "broken limit": ({"budget": {"effects": 1.5}}, 422, "the body does not fit"),
 }
 

@@ -13,7 +13,7 @@ from holdfast.inspect.reader import waits_of
 from holdfast.journal.port import RunRow, RunStatus
 from holdfast.model.waits import ListedWait
 from holdfast.people import answers as a
-from holdfast.policies import BUDGET_LIMITS, MOST, RunBudget
+from holdfast.policies import COUNTED_LIMITS, MOST, RunBudget
 from holdfast.queues.limits import DEFAULT
 from holdfast_console.auth.authorize import Principal, Role
 
@@ -81,8 +81,15 @@ BudgetAmount = Annotated[float, Meta(ge=0, le=MOST, multiple_of=1)]
 """A whole number: JSON may write one as 5.0."""
 
 
+WrittenMoney = Annotated[
+    str, Meta(max_length=60, pattern=r"^\s*\d+(\.\d+)?\s*[A-Z]{3}\s*$", description="An amount: 2.50 EUR.")
+]
+
+
 class SubmittedBudget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The limits of a run: a limit that is left out does not hold. At a limit, `then` asks a person or stops the call.
+
+    `cost` is what its model calls may cost, with the currency, and `unpriced` what one counts without a known price.
 
     Without any limit it says nothing: then the budget of the agent holds.
     """
@@ -90,12 +97,16 @@ class SubmittedBudget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     tokens: BudgetAmount | UnsetType = UNSET
     model_calls: BudgetAmount | UnsetType = UNSET
     effects: BudgetAmount | UnsetType = UNSET
+    cost: WrittenMoney | None = None
+    unpriced: WrittenMoney | None = None
     then: Literal["ask", "stop"] = "ask"
 
     def limits(self) -> RunBudget | None:
         """The budget of the run; None without a limit."""
-        given = {name: int(amount) for name in BUDGET_LIMITS if (amount := getattr(self, name)) is not UNSET}
-        return RunBudget(**given, then=self.then) if given else None
+        given = {name: int(amount) for name in COUNTED_LIMITS if (amount := getattr(self, name)) is not UNSET}
+        if not given and self.cost is None and self.unpriced is None:
+            return None
+        return RunBudget(**given, cost=self.cost, unpriced=self.unpriced, then=self.then)
 
 
 class SubmitRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

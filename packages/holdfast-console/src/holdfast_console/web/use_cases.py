@@ -112,7 +112,13 @@ class UseCases:
                 known="nothing was submitted",
                 next_step="name its file when the server is started: holdfast serve FILE.py:AGENT",
             )
-        budget = None if asked.budget is None else asked.budget.limits()
+        try:
+            budget = None if asked.budget is None else asked.budget.limits()
+        except ValueError as error:
+            raise ProblemResponse(
+                HTTPStatus.UNPROCESSABLE_ENTITY, f"budget: {error}", known="nothing was submitted",
+                next_step="write an amount with its currency: 2.50 EUR",
+            ) from error  # fmt: skip
         how = Submission(asked.queue, asked.priority, asked.at, asked.tenant, budget)
         try:
             agent = cast("AnyAgent", found)  # type: ignore[redundant-cast]  # pyright does not know its parameters

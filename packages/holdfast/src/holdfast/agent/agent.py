@@ -244,7 +244,7 @@ def agent(
       the module is moved or renamed, and different names if two programs have modules with the same name.
     - `requires`: tools (or their names) whose effects must be in place when a run completes. A run that returns
       without them, or with a foreign `Receipt`, is stopped with `ClaimUnproven`, which names what is missing.
-    - `budget`: the limits of each run: tokens, model calls and effects. A run may be started with others.
+    - `budget`: the limits of each run: tokens, model calls, effects and cost. A run may be started with others.
     - `on_error`: an async function of the run, its input and the exception that its code raised. Its steps are recorded
       like others, and its result becomes the result of the run. Without `on_error`, or if the function raises, the run
       is stopped and appears in the inbox. A divergence or an error of the journal is not passed to it.

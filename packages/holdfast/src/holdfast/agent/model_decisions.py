@@ -17,6 +17,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from holdfast.agent.decision_call import CALL, DecisionCall
+from holdfast.agent.model_prices import NamedModel, price_after, price_before, terms_of
 from holdfast.engine.active_run.run import ActiveRun
 from holdfast.engine.active_run.scopes import SCOPE, Scope
 from holdfast.engine.active_run.waiters import BUDGET
@@ -40,9 +41,9 @@ from holdfast.errors import (
 )
 from holdfast.model import records as r
 from holdfast.model.canonical.encode import digest
-from holdfast.model.outcome import EXCEEDED, Outcome
+from holdfast.model.outcome import EXCEEDED, UNPRICED, Outcome
 from holdfast.model.run_budget import reservation
-from holdfast.model.usage import Usage, finite, usage_of
+from holdfast.model.usage import CallCost, Usage, finite, usage_of
 from holdfast.model.values import codec_for, json_form
 from holdfast.policies import DECISION_RETRY, Retry, milliseconds
 
@@ -61,6 +62,7 @@ class DecisionSettings(msgspec.Struct, frozen=True):
     retry: Retry | None = None
     seen: bytes | None = None  # what the model is shown, where that is not the arguments of the function
     noted: bool = False  # a question that differs from the recorded one is logged, and does not diverge
+    models: tuple[NamedModel, ...] = ()  # those that may be asked, for budgets in a currency
 
 
 class _NewPart(msgspec.Struct, frozen=True):
@@ -78,6 +80,7 @@ class ModelQuestion(msgspec.Struct, frozen=True):
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any]
     seen: bytes
+    models: tuple[NamedModel, ...]
 
     @property
     def name(self) -> str:
@@ -100,7 +103,7 @@ async def decide(
     name, codec = _named(function), codec_for(_returns(function))
     step = scope.step(name, settings.step)
     seen = _seen(args, kwargs) if settings.seen is None else settings.seen
-    question = ModelQuestion(step, function, args, kwargs, seen)
+    question = ModelQuestion(step, function, args, kwargs, seen, settings.models)
     seen_digest = digest(instance.process.identity.secret, question.seen)
     recorded = instance.history.steps.answers.get(step)
     if recorded is None:
@@ -168,6 +171,7 @@ async def _ask_model(scope: Scope, question: ModelQuestion, settings: DecisionSe
         except Exception as error:  # noqa: BLE001 - any exception of a model client is a failed try
             patience.failed(error, describe(error), instance.log.now().up - tried)
             patience.usage = _usage_of_failure(error, value)
+            patience.price = price_after(instance, step, patience.usage, question.models)
             if not await _waited(scope, question, patience):
                 break
             continue
@@ -179,13 +183,13 @@ async def _begun(scope: Scope, question: ModelQuestion, patience: RetryBudget) -
     """Record that the model is called; False if a limit of the run's budget does not permit it.
 
     Under a budget the call reserves what it may use; the record is durable before the model is called if the budget
-    limits tokens or calls. With `then="ask"` this waits for a call in flight that uses less than it reserved, or for
+    limits model calls. With `then="ask"` this waits for a call in flight that uses less than it reserved, or for
     a person to raise the limit.
     """
     active, step = scope.active, question.step
-    budget, shared, reserved = active.history.budget, budgets_of(active), 0
+    budget, shared, reserved, price = active.history.budget, budgets_of(active), 0, None
     if budget is not None:
-        while why := budget.refusal(step, patience.usage):
+        while why := budget.refusal(step, patience.usage, patience.price):
             if budget.limits.then == "stop":
                 patience.why, patience.code = why, EXCEEDED
                 return False
@@ -195,9 +199,14 @@ async def _begun(scope: Scope, question: ModelQuestion, patience: RetryBudget) -
         seen_before = (active.history.budget, active.history.shared)
         largest = max((one.largest for one in seen_before if one is not None), default=0)
         reserved = reservation(largest, len(question.seen))
+        if terms := terms_of(active, shared):
+            price, why = price_before(active, terms, question.models, reserved)
+            if price is None:
+                patience.why, patience.code = why, UNPRICED
+                return False
     started = r.DecisionStarted(
         step=step, function=question.name, number=patience.tries, before=patience.usage, reserved=reserved,
-        **active.log.stamp(),
+        price=price, **active.log.stamp(),
     )  # fmt: skip
     if shared:
         if why := await reserve(scope, started):
@@ -222,17 +231,17 @@ async def _waited(scope: Scope, question: ModelQuestion, patience: RetryBudget) 
         minutes = milliseconds(patience.retry.elapsed) / 60_000
         text = "run %s: %s failed %d times, and is tried for up to %g minutes: %s"
         LOG.warning(text, instance.run, question.step, patience.tries, minutes, patience.why)
-    _settle(instance, question.step, patience.usage)
+    _settle(instance, question.step, patience.usage, patience.price)
     before = instance.log.now().up
     await environment.clock.sleep(pause / 1000)
     patience.paused(pause, instance.log.now().up - before)
     return True
 
 
-def _settle(active: ActiveRun, step: str, usage: Usage) -> None:
+def _settle(active: ActiveRun, step: str, usage: Usage, price: CallCost | None = None) -> None:
     """Settle what a call reserved whose answer is not used, so that other calls need not wait for its next try."""
     if active.sealed is None:
-        active.log.settle_reservation(step, usage)
+        active.log.settle_reservation(step, usage, price)
         active.waiters.settled(BUDGET)
 
 
@@ -275,6 +284,7 @@ def _record(
         why=storable(str(getattr(value, "why", "") or call.why)),
         confidence=finite(confidence),
         **msgspec.structs.asdict(usage),
+        price=price_after(instance, question.step, usage, question.models) if failed is None else failed.price,
         ms=instance.log.now().up - began,
         **instance.log.stamp(),
     )
@@ -396,6 +406,7 @@ class RetryBudget:
         self.why = ""
         self.code = ""
         self.usage = Usage()
+        self.price: CallCost | None = None
         self.logged = False
         self._limit_ms = limit_ms
         self._refusals = 0

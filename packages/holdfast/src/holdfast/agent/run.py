@@ -13,6 +13,7 @@ from holdfast.agent.call import ended_parts, metadata_of
 from holdfast.agent.inline_effect import InlineEffect, inline_tool
 from holdfast.agent.model_calls import ToolBox, call_by_model, offered_tools, tools_for
 from holdfast.agent.model_decisions import DecisionSettings, decide
+from holdfast.agent.model_prices import Named, named_model
 from holdfast.agent.questions import AnswerLimit, ask, question_of, to_people
 from holdfast.agent.run_context import RunContext
 from holdfast.agent.tool import Tool
@@ -91,13 +92,17 @@ class Run:
         timeout: timedelta | None = None,
         retry: Retry | None = None,
         fresh: Mapping[str, timedelta] | None = None,
+        model: str | Named | tuple[str | Named, ...] = (),
     ) -> Decide:
         """`run.options(timeout=...).decide(...)`: settings for one decision.
 
+        `model` names the model that the function asks, or all that it may ask, for a budget in a currency. An object
+        with a `name` names itself.
         `fresh` names facts with their maximum age: `fresh={"fares": timedelta(minutes=5)}`. If a fact is missing or
         older, the model is not asked and `StaleFacts` is raised.
         """
-        return Decide(self, DecisionSettings(step, timeout, retry), fresh or {})
+        models = tuple(map(named_model, model if isinstance(model, tuple) else (model,)))
+        return Decide(self, DecisionSettings(step, timeout, retry, models=models), fresh or {})
 
     async def call(
         self, name: str, arguments: str | bytes | dict[str, Any], *, confidence: float | None = None, taint: str = "",

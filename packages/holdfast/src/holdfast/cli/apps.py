@@ -26,6 +26,7 @@ from holdfast.cli.config import (
     existing_journal,
     journal_address,
     policy_source,
+    project_prices,
     project_queues,
     project_reach,
     project_targets,
@@ -226,7 +227,7 @@ async def app_of(
     address = journal_address(call.journal) if create else existing_journal(call.journal)
     async with Holdfast(
         address, agents=agents, policy=policy_source(call.policy), settings=settings, recover=False, reach=reach,
-        queues=project_queues(), telemetry=telemetry,
+        queues=project_queues(), telemetry=telemetry, prices=project_prices(),
     ) as app:  # fmt: skip
         _check_trust(app)
         yield app

@@ -9,11 +9,10 @@ import click
 import msgspec
 
 from holdfast.cli.common import CommandCall, by_option, command
-from holdfast.cli.shared_budgets import budget_cells, show_shared
+from holdfast.cli.shared_budgets import budget_cells, over, show_shared
 from holdfast.control.budgets import BudgetLine, budget_lines, written_amounts, written_budget
 from holdfast.errors import UsageError
 from holdfast.inspect.text import count, safe
-from holdfast.model.run_budget import words_of
 
 if TYPE_CHECKING:
     from holdfast.cli.screen import Screen
@@ -22,13 +21,17 @@ if TYPE_CHECKING:
 
 
 class BudgetReport(msgspec.Struct, frozen=True):
-    """The budget of one run; without a budget it has no `limits`. `unknown` calls did not state their usage."""
+    """The budget of one run; without a budget it has no `limits`.
+
+    `unknown` calls did not state their usage, and the cost of `unpriced` ones is not known.
+    """
 
     run: str
     status: str
     then: str
     limits: list[BudgetLine]
     unknown: int
+    unpriced: int
     stopped: bool
     next_step: str
 
@@ -41,12 +44,13 @@ class BudgetReport(msgspec.Struct, frozen=True):
         "holdfast budget ticket-17",
         "holdfast budget ticket-17 --raise tokens=20000",
         "holdfast budget ticket-17 --raise tokens=20000,effects=1 --why 'a long case'",
+        "holdfast budget ticket-17 --raise cost=1.50EUR",
         "holdfast budget ticket-17 --json | jq '.limits[] | select(.over > 0)'",
     ),
 )
 @click.argument("run", default="")
 @click.option(
-    "--raise", "amounts", metavar="LIMIT=AMOUNT,...", help="Raise these limits: tokens, model_calls, effects."
+    "--raise", "amounts", metavar="LIMIT=AMOUNT,...", help="Raise these limits: tokens, model_calls, effects, cost."
 )
 @click.option("--why", default="", metavar="TEXT", help="The reason; it is recorded.")
 @by_option
@@ -80,7 +84,7 @@ async def _history(call: CommandCall, run: str) -> RunHistory:
         return await reader.history(run)
 
 
-async def _raise(call: CommandCall, run: str, amounts: dict[str, int], *, by: str, why: str) -> None:
+async def _raise(call: CommandCall, run: str, amounts: dict[str, int | str], *, by: str, why: str) -> None:
     from holdfast.control.command_ack import wait_until_applied  # noqa: PLC0415 - looking needs no engine
 
     async with call.serving() as service:
@@ -104,10 +108,11 @@ def _show(call: CommandCall, history: RunHistory) -> None:
     if found.unknown:
         screen.line(f"{count(found.unknown, 'call')} did not state the usage: the reservation counts as used.")
     for line in found.limits:
+        if line.assumed:
+            amount = f"{line.assumed:,} {line.currency}"
+            screen.line(f"{amount} of the cost are reservations of {count(found.unpriced, 'call')} of unknown cost.")
         if line.over:
-            screen.line(
-                f"{line.over:,} {words_of(line.limit)} above the limit: calls were in flight when it was reached."
-            )
+            screen.line(f"{over(line)} above the limit: calls were in flight when it was reached.")
     _show_next(found, screen)
 
 
@@ -123,14 +128,17 @@ def _report(history: RunHistory) -> BudgetReport:
     stopped = lifecycle.status == "stopped" and lifecycle.stopped is not None and lifecycle.stopped.reason == "budget"
     if state is None:
         step = f"holdfast resume {run}" if stopped else "holdfast budget"
-        return BudgetReport(run, lifecycle.status, "", [], 0, stopped, step)
+        return BudgetReport(run, lifecycle.status, "", [], 0, 0, stopped, step)
     reached = [one.limit for one in budget_lines(state) if one.most is not None and one.used >= one.most]
     step = f"holdfast resume {run}" if stopped else f"holdfast show {run}"
     if stopped and reached:
-        step = f"holdfast budget {run} --raise {reached[0]}=AMOUNT"
+        money = state.limits.money if reached[0] == "cost" else None
+        more = f"{reached[0]}=AMOUNT" if money is None else f"'cost=AMOUNT {money.currency}'"
+        step = f"holdfast budget {run} --raise {more}"
     if lifecycle.status == "running":
         step = f"a worker continues it, or: holdfast resume {run}"
-    return BudgetReport(run, lifecycle.status, state.limits.then, budget_lines(state), state.unknown, stopped, step)
+    unknown, unpriced = state.unknown, state.unpriced
+    return BudgetReport(run, lifecycle.status, state.limits.then, budget_lines(state), unknown, unpriced, stopped, step)
 
 
 def budget_option(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -139,7 +147,7 @@ def budget_option(function: Callable[..., Any]) -> Callable[..., Any]:
         "--budget",
         metavar="LIMITS",
         callback=_read,
-        help="Its limits: tokens=50000,model_calls=20,effects=3,then=stop.",
+        help="Its limits: tokens=50000,model_calls=20,effects=3,cost=2.50EUR,then=stop.",
     )(function)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from decimal import Decimal
-from pathlib import Path
 from typing import Final, cast, get_args
 
 import click
@@ -13,13 +12,11 @@ import click
 from holdfast.cli.common import CommandCall, command
 from holdfast.cli.config import project_prices
 from holdfast.cli.inputs import read_past
-from holdfast.errors import UsageError
 from holdfast.inspect.costs import CostReport, Grouping
 from holdfast.inspect.costs import costs as costs_of
-from holdfast.inspect.prices import DeclaredPrices, Prices, PricesError, declared_prices, published_prices
+from holdfast.inspect.prices import Prices, price_list
 from holdfast.inspect.text import count, short
 from holdfast.journal.host import wall_ms
-from holdfast.people.policy.policy_files import read_yaml
 
 _WIDTHS: Final = (6, 7, 15, 7, 7, 15)
 """The columns behind the name: calls, tokens, cost, unknown, effects, and the cost of each effect."""
@@ -71,21 +68,7 @@ async def _found(call: CommandCall, prices: Prices, by: Grouping, since_ms: int)
 
 def prices_from(named: str | None) -> Prices:
     """The prices of the file that is named here or in the project, then the published ones. Raises `UsageError`."""
-    return Prices(_declared(named), published_prices())
-
-
-def _declared(named: str | None) -> DeclaredPrices | None:
-    """The prices of the file that is named here or in the project. Raises `UsageError`."""
-    path = Path(named) if named is not None else project_prices()
-    if path is None:
-        return None
-    try:
-        return declared_prices(read_yaml(path) or {}, os.fspath(path))
-    except PricesError:
-        raise
-    except UsageError as error:
-        error.known = "nothing was counted"
-        raise
+    return cast("Prices", price_list(project_prices() if named is None else named))
 
 
 # --- for a person -----------------------------------------------------------------------------------------------------

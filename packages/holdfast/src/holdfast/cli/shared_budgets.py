@@ -7,13 +7,16 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from holdfast.control.budgets import BudgetLine
+from holdfast.control.budgets import BudgetLine, budget_line
 from holdfast.inspect.text import count, moment, safe
 from holdfast.journal.host import wall_ms
+from holdfast.model.money import counter_currency
 from holdfast.model.run_budget import words_of
 
 if TYPE_CHECKING:
     from holdfast.cli.common import CommandCall
+    from holdfast.journal.port import BudgetUse
+    from holdfast.queues.limits import SharedBudget
 
 _THEN: Final = {"wait": "runs wait", "stop": "agents get BudgetExceeded"}
 
@@ -49,7 +52,7 @@ def show_shared(call: CommandCall) -> None:
         call.screen.columns([*map(budget_cells, one.limits)])
         for line in one.limits:
             if line.over:
-                call.screen.line(f"{line.over:,} {words_of(line.limit)} above the limit: calls were in flight.")
+                call.screen.line(f"{over(line)} above the limit: calls were in flight.")
         if one.waiting:
             call.screen.line((f"{count(one.waiting, 'run')} waiting", "yellow"))
     for remark in remarks:
@@ -71,17 +74,19 @@ async def _found(call: CommandCall) -> tuple[list[ListedBudget], list[str]]:
         listed: list[ListedBudget] = []
         for name, one in newest.limits.budgets.items():
             day = day_of(one.zone, now)
-            lines = [
-                BudgetLine(use.limit, most, use.used, use.reserved, 0 if most is None else max(0, use.used - most))
-                for use in uses[name]
-                for most in [one.most(use.limit)]
-            ]
+            lines = [_line(one, use) for use in uses[name]]
             listed.append(
                 ListedBudget(
                     name, one.agent, one.tenant, one.per, one.zone, one.then, day.name, day.end_ms, lines, waiting[name]
                 )
             )
         return listed, await strange_agents(reader.journal, newest.limits)
+
+
+def _line(one: SharedBudget, use: BudgetUse) -> BudgetLine:
+    currency = counter_currency(use.limit)
+    name = use.limit.removesuffix(f" {currency}") if currency else use.limit
+    return budget_line(name, one.most(use.limit), use.used, use.reserved, currency)
 
 
 def _scope(one: ListedBudget) -> str:
@@ -93,11 +98,17 @@ def _scope(one: ListedBudget) -> str:
 def budget_cells(line: BudgetLine) -> tuple[str, ...]:
     """One limit as a row of a table."""
     mark = "failed" if line.over else "asks" if line.used == line.most else "ok"
+    unit = f" {line.currency}" if line.currency else ""
     reserved = f"{line.reserved:,} reserved" if line.reserved else ""
     return (
         mark,
         words_of(line.limit),
         f"{line.used:,} used",
         reserved,
-        "no limit" if line.most is None else f"limit {line.most:,}",
+        "no limit" if line.most is None else f"limit {line.most:,}{unit}",
     )
+
+
+def over(line: BudgetLine) -> str:
+    """The excess over a limit, in words."""
+    return f"{line.over:,} {line.currency or words_of(line.limit)}"

@@ -3,42 +3,60 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.errors import UsageError
 from holdfast.model import records as r
+from holdfast.model.money import HIGHEST, HIGHEST_UNITS, Money, amount_of, written_money
 from holdfast.model.run_budget import words_of
-from holdfast.policies import BUDGET_LIMITS, MOST, BudgetLimit, RunBudget
+from holdfast.policies import BUDGET_LIMITS, COUNTED_LIMITS, MOST, BudgetLimit, RunBudget
 
 if TYPE_CHECKING:
     from holdfast.model.run_budget import BudgetState
     from holdfast.model.run_history import RunHistory
 
-_EXAMPLE: Final = "write it as: tokens=50000,effects=3,then=stop"
+_EXAMPLE: Final = "write it as: tokens=50000,effects=3,cost=2.50EUR,then=stop"
 _LIMITS: Final[dict[str, BudgetLimit]] = {name: name for name in BUDGET_LIMITS}
 _FINAL: Final = frozenset({"completed", "undone"})
 
 
-class BudgetLine(msgspec.Struct, frozen=True):
-    """One limit of a budget. `over` is what calls used that were in flight when the limit was reached."""
+class BudgetLine(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One limit of a budget. `over` is what calls used that were in flight when the limit was reached.
+
+    Those of a `cost` are amounts of `currency`; as JSON an amount is text, so that no program rounds it. `assumed` is
+    the part of it that calls reserved whose cost is not known.
+    """
 
     limit: str
-    most: int | None
-    used: int
-    reserved: int
-    over: int
+    most: int | Decimal | None
+    used: int | Decimal
+    reserved: int | Decimal
+    over: int | Decimal
+    currency: str = ""
+    assumed: int | Decimal = 0
+
+
+def budget_line(limit: str, most: int | None, used: int, reserved: int, currency: str = "") -> BudgetLine:
+    """One limit, with the amounts of a cost, which are counted in billionths, as decimal numbers."""
+    over = 0 if most is None else max(0, used - most)
+    if not currency:
+        return BudgetLine(limit, most, used, reserved, over)
+    highest = None if most is None else amount_of(most)
+    return BudgetLine(limit, highest, amount_of(used), amount_of(reserved), amount_of(over), currency)
 
 
 def budget_lines(budget: BudgetState) -> list[BudgetLine]:
-    """The limits of a run, and what it used of each."""
-    lines: list[BudgetLine] = []
-    for name in BUDGET_LIMITS:
-        most: int | None = getattr(budget.limits, name)
-        used = budget.used(name)
-        over = 0 if most is None else max(0, used - most)
-        lines.append(BudgetLine(name, most, used, budget.reserved(name), over))
+    """The limits of a run, and what it used of each. Without a limit of the cost no cost is counted."""
+    lines = [
+        budget_line(name, budget.limits.most(name), budget.used(name), budget.reserved(name)) for name in COUNTED_LIMITS
+    ]
+    if (money := budget.limits.money) is not None:
+        cost = budget_line("cost", money.units, budget.cost, budget.reserved("cost"), money.currency)
+        lines.append(replace(cost, assumed=amount_of(budget.assumed)))
     return lines
 
 
@@ -46,7 +64,8 @@ def written_budget(text: str) -> RunBudget:
     """A budget as a command line writes it: `tokens=50000,effects=3,then=stop`. Raises `UsageError`."""
     parts = _parts(text)
     then = parts.pop("then", "ask")
-    limits = {name: _amount(name, value) for name, value in parts.items()}
+    limits: dict[str, Any] = {name: parts.pop(name) for name in ("cost", "unpriced") if name in parts}
+    limits |= {name: _amount(name, value) for name, value in parts.items()}
     if then not in {"ask", "stop"}:
         raise UsageError(f"then={then} is not known: it is ask or stop", next_step=_EXAMPLE)
     try:
@@ -55,12 +74,12 @@ def written_budget(text: str) -> RunBudget:
         raise UsageError(f"the budget {text!r} is refused: {error}", next_step=_EXAMPLE) from error
 
 
-def written_amounts(text: str) -> dict[str, int]:
-    """The amounts by which limits are raised: `tokens=20000,effects=1`. Raises `UsageError`."""
-    return {name: _amount(name, value) for name, value in _parts(text).items()}
+def written_amounts(text: str) -> dict[str, int | str]:
+    """The amounts by which limits are raised: `tokens=20000,cost=1.50 EUR`. Raises `UsageError`."""
+    return {name: value if name == "cost" else _amount(name, value) for name, value in _parts(text).items()}
 
 
-def raised_budget(history: RunHistory, amounts: Mapping[str, int], *, by: str, note: str) -> r.BudgetRaised:
+def raised_budget(history: RunHistory, amounts: Mapping[str, int | str], *, by: str, note: str) -> r.BudgetRaised:
     """The record of a higher budget. Raises `UsageError` where it cannot apply."""
     run, budget = history.run, history.budget
     if budget is None:
@@ -75,7 +94,7 @@ def raised_budget(history: RunHistory, amounts: Mapping[str, int], *, by: str, n
         raise UsageError("no limit is named", next_step=f"holdfast budget {run} --raise tokens=20000")
     for name, amount in amounts.items():
         _known(name)
-        if type(amount) is not int or not 0 < amount <= MOST:
+        if name != "cost" and (type(amount) is not int or not 0 < amount <= MOST):
             raise UsageError(
                 f"{name}={amount}: a limit is raised by a whole number from 1 to {MOST}",
                 next_step=f"holdfast budget {run} --raise {name}=1000",
@@ -87,7 +106,26 @@ def raised_budget(history: RunHistory, amounts: Mapping[str, int], *, by: str, n
                 known=f"it limits {', '.join(map(words_of, limited))}",
                 next_step=f"holdfast budget {run}",
             )
-    return r.BudgetRaised(by=by, note=note, **amounts)
+    counts = {name: amounts[name] for name in COUNTED_LIMITS if name in amounts}
+    money = _raised_cost(run, budget.limits.money, amounts["cost"]) if "cost" in amounts else ""
+    return r.BudgetRaised(by=by, note=note, money=money, **cast("dict[str, int]", counts))
+
+
+def _raised_cost(run: str, limit: Money | None, written: int | str) -> str:
+    """The amount by which the limit of a cost is raised. Raises `UsageError` for one that cannot be added to it."""
+    assert limit is not None, run
+    step = f"holdfast budget {run} --raise 'cost=1.00 {limit.currency}'"
+    try:
+        added = written_money(written)
+    except ValueError as error:
+        raise UsageError(f"cost={written}: {error}", known="nothing was changed", next_step=step) from error
+    if added.currency != limit.currency:
+        known = f"the limit is {limit}; currencies are not converted, and nothing was changed"
+        raise UsageError(f"cost={written} is in another currency", known=known, next_step=step)
+    if not 0 < added.units <= HIGHEST_UNITS - limit.units:
+        known = f"the limit is {limit}, and at most {HIGHEST:,} {limit.currency}"
+        raise UsageError(f"cost={written} raises nothing, or too much", known=known, next_step=step)
+    return str(added)
 
 
 def _parts(text: str) -> dict[str, str]:

@@ -287,11 +287,11 @@ class ControlService:
         """Continue a paused run."""
         return await self._order(run, "unpause", by, "")
 
-    async def raise_budget(self, run: str, amounts: Mapping[str, int], *, by: str, why: str = "") -> Applied:
-        """Raise limits of the run's budget by these amounts. A run that its budget has stopped goes on.
+    async def raise_budget(self, run: str, amounts: Mapping[str, int | str], *, by: str, why: str = "") -> Applied:
+        """Raise limits of the run's budget by these amounts: `{"tokens": 20_000, "cost": "1.50 EUR"}`.
 
-        Raises `UsageError` for a run that has ended or has no budget, for a limit that it does not have, and for an
-        amount that is not a whole number above 0.
+        A run that its budget has stopped goes on. Raises `UsageError` for a run that has ended or has no budget, for a
+        limit that it does not have, and for an amount that is not a whole number above 0, or not money of its currency.
         """
         history = await self.history(run)
         raised = raised_budget(history, amounts, by=checked_by(by), note=why)

@@ -39,6 +39,7 @@ from holdfast.journal.port import (
 )
 from holdfast.model.run_history import RunHistory
 from holdfast.model.secret import resolver_from
+from holdfast.model.usage import PriceSource
 from holdfast.queues.limits import BEGUN, STREAM, Declaration, DeclaredLimits
 from holdfast.queues.modes import QueueCommand, QueueMode, queue_of, with_command
 from holdfast.queues.tool_limits import ToolLimit
@@ -50,7 +51,7 @@ LOG: Final = logging.getLogger("holdfast")
 class Process:
     """State shared by the runs of one process: its journal, tools, environment, leases and begun calls.
 
-    `policy` and `tracing` are set before the journal is opened, `identity` when it is.
+    `policy`, `tracing` and `prices` are set before the journal is opened, `identity` when it is.
     """
 
     def __init__(
@@ -72,6 +73,7 @@ class Process:
         self.resolver = resolver_from(os.environ)
         self.policy: PolicyCode | None = None
         self.tracing: Tracing | None = None
+        self.prices: Callable[[], PriceSource | None] = lambda: None  # asked only under a budget in a currency
         self.policies_archived: Final[set[str]] = set()  # versions whose text is in the journal, as far as is known
         self.breakers: Final = Breakers(journal, environment.clock, tools)
         self.pauses: dict[str, str] = {}

@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
-from itertools import product
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
@@ -26,11 +25,12 @@ from holdfast.engine.tool_protocol import wake
 from holdfast.errors import BudgetSpent, LimitsChanged
 from holdfast.journal.port import BudgetUse, Journal, LeaseGranted, Write
 from holdfast.model import records as r
-from holdfast.model.run_budget import BudgetLeft, part_left, words_of
+from holdfast.model.money import counter_currency
+from holdfast.model.run_budget import BudgetLeft, part_left, use_of, words_of
 from holdfast.model.shared_use import SharedUse
 from holdfast.model.system import is_system
 from holdfast.model.waits import SHARED_BUDGET, decode_waits
-from holdfast.queues.limits import SHARED_LIMITS, SharedBudget
+from holdfast.queues.limits import SharedBudget
 from holdfast.queues.zones import Period, day_of
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ async def budget_left(active: ActiveRun, step: str) -> BudgetLeft | None:
     budgets, now = budgets_of(active), active.process.wall_ms()
     days = {name: day_of(one.zone, now).name for name, one in budgets.items()}
     uses = {(use.budget, use.limit): use for use in await active.process.journal.budget_uses(days)} if days else {}
-    for name, limit in product(days, SHARED_LIMITS):
+    for name, limit in ((name, counter) for name, one in budgets.items() for counter in one.counters):
         if (most := budgets[name].most(limit)) is None:
             continue
         use = uses.get((name, limit)) or BudgetUse(name, days[name], limit)
@@ -100,10 +100,10 @@ async def reserve(scope: Scope, started: r.DecisionStarted) -> str:
 
 
 def _reason(spent: BudgetSpent, budget: SharedBudget, day: Period) -> str:
-    reserved = f", {spent.reserved:,} reserved" if spent.reserved else ""
+    use = use_of(counter_currency(spent.limit), spent.used, spent.reserved, budget.most(spent.limit) or 0)
     return (
         f"the limit of {words_of(spent.limit)} of the budget {spent.budget} is reached for {day.name} "
-        f"({budget.zone}): {spent.used:,} of {budget.most(spent.limit):,} used{reserved}"
+        f"({budget.zone}): {use}"
     )
 
 
@@ -136,7 +136,7 @@ async def uses_now(journal: Journal, limits: DeclaredLimits, now_ms: int) -> dic
     days = {name: day_of(one.zone, now_ms).name for name, one in limits.budgets.items()}
     found = {(use.budget, use.limit): use for use in await journal.budget_uses(days)} if days else {}
     return {
-        name: [found.get((name, limit)) or BudgetUse(name, day, limit) for limit in SHARED_LIMITS]
+        name: [found.get((name, counter)) or BudgetUse(name, day, counter) for counter in limits.budgets[name].counters]
         for name, day in days.items()
     }
 

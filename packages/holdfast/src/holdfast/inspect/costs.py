@@ -13,10 +13,12 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from holdfast.errors import ChainBroken, Unreadable
-from holdfast.inspect.prices import EXACT, Prices, add_costs
+from holdfast.inspect.prices import Prices, add_costs
 from holdfast.inspect.reader import JournalReader
 from holdfast.journal.port import RunRow
 from holdfast.model import records as r
+from holdfast.model.money import EXACT
+from holdfast.model.outcome import EXCEEDED, UNPRICED
 from holdfast.model.system import is_system
 from holdfast.model.usage import CallCost, Usage
 
@@ -24,13 +26,15 @@ Grouping: TypeAlias = Literal["agent", "model", "tool", "tenant", "day", "outcom
 NO_NAME: Final = "-"
 """The name of the group of what has none: runs without a tenant, calls whose model is not known."""
 _KINDS: Final = (
-    r.Claimed, r.DecisionStarted, r.DecisionRecorded, r.RunCompleted, r.OperationPlanned, r.OperationHeld,
-    r.AttemptStarted, r.AttemptEnded, r.LateReport, r.OperationDeferred, r.OperationSettled, r.Resolved,
+    r.Claimed, r.DecisionStarted, r.DecisionRecorded, r.ReservationSettled, r.RunCompleted, r.OperationPlanned,
+    r.OperationHeld, r.AttemptStarted, r.AttemptEnded, r.LateReport, r.OperationDeferred, r.OperationSettled,
+    r.Resolved,
 )  # fmt: skip
 """The kinds of record that state a usage, a cost, an effect, or a replay."""
 
 
 _NO_TOOL: Final = ("", "", "")
+_NOT_SENT: Final = (EXCEEDED, UNPRICED)
 
 
 class CostLine(msgspec.Struct):
@@ -160,6 +164,12 @@ class _Sums:
             self.bases[found.basis] = None
         return found
 
+    def recorded(self, price: CallCost | None) -> CallCost | None:
+        """The cost that is on record; None where it was unknown then."""
+        if price is not None:
+            self.bases[price.basis] = None
+        return price
+
     def report(self, unreadable: list[str]) -> CostReport:
         total = CostLine("total")
         for line in self.lines.values():
@@ -179,7 +189,8 @@ class _RunCosts:
         self._sums, self._row = sums, row
         self._lines: dict[str, CostLine] = {}
         self._unpriced: dict[str, int] = {}
-        self._open: dict[str, int] = {}  # calls of models that are not answered on record, and when they began
+        self._open: dict[str, r.DecisionStarted] = {}  # calls of models that have not ended on record
+        self._ended: set[str] = set()  # steps whose last call has ended on record, and was counted
         self._answered: dict[str, CostLine] = {}  # the answers on record, by group
         self._before: dict[str, CostLine] = {}  # those that were there when the present owner took the run
         self._tools: dict[str, tuple[str, str, str]] = {}  # of each write: its tool, what it serves and compensates
@@ -190,12 +201,16 @@ class _RunCosts:
         match record:
             case r.DecisionStarted():
                 if (began := self._open.get(record.step)) is not None:
-                    self._called(record.before, began)
-                self._open[record.step] = record.at
+                    self._called(record.before, began.at, began)
+                self._open[record.step] = record
+                self._ended.discard(record.step)
+            case r.ReservationSettled():
+                if (began := self._open.pop(record.step, None)) is not None:
+                    self._called(record.usage, began.at, began, record.price)
+                    self._ended.add(record.step)
             case r.DecisionRecorded():
-                self._open.pop(record.step, None)
                 self._went_on(record.at)
-                self._called(record.usage, record.at, answered=record.status == "succeeded")
+                self._decided(record)
                 self._reported(record.cost, record.at, record.model)
             case r.Claimed():
                 self._before = {name: one.copy() for name, one in self._answered.items()}
@@ -207,7 +222,7 @@ class _RunCosts:
     def close(self) -> None:
         """Add the run to the sums."""
         for began in self._open.values():
-            self._called(Usage(), began)
+            self._called(Usage(), began.at, began)
         for step, at in self._stood.items():
             tool, serves, _ = self._tools.get(step, _NO_TOOL)
             line = None if serves else self._line(self._name(at, None, tool), at)
@@ -242,8 +257,18 @@ class _RunCosts:
             return None
         return self._lines.setdefault(name, CostLine(name))
 
-    def _called(self, used: Usage, at_ms: int, *, answered: bool = False) -> None:
-        """Count a call of a model."""
+    def _decided(self, record: r.DecisionRecorded) -> None:
+        """Take the end of the last call of a decision, unless none was made: a budget refused it, or it was settled."""
+        began = self._open.pop(record.step, None)
+        if record.step in self._ended or (began is None and record.code in _NOT_SENT):
+            return
+        self._called(record.usage, record.at, began, record.price, answered=record.status == "succeeded")
+
+    def _called(
+        self, used: Usage, at_ms: int, began: r.DecisionStarted | None, price: CallCost | None = None, *,
+        answered: bool = False,
+    ) -> None:  # fmt: skip
+        """Take a call. What a budget in a currency has counted stays, whatever a list of prices says today."""
         name = self._name(at_ms, used.model, None)
         line = self._line(name, at_ms)
         if not used.known:
@@ -251,7 +276,8 @@ class _RunCosts:
                 line.calls += 1
                 line.uncounted += 1
             return
-        cost = self._sums.cost(used, at_ms)
+        on_record = began is not None and began.price is not None
+        cost = self._sums.recorded(price) if on_record else self._sums.cost(used, at_ms)
         if line is not None:
             line.add(used, cost)
             if cost is None and not used.refused:

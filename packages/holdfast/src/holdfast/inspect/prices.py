@@ -6,35 +6,26 @@ Nothing is downloaded.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from decimal import Context, Decimal, InvalidOperation
+from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from importlib import import_module
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any, Final, cast
 
 import msgspec
 
-from holdfast.model.alike import nearest, unknown_fields
+from holdfast.model.alike import unknown_fields
 from holdfast.model.errors import UsageError
+from holdfast.model.money import EXACT, currency_fault
 from holdfast.model.usage import CallCost, PriceSource, Usage
 
-EXACT: Final = Context(prec=60)
-"""The arithmetic of amounts: enough digits that no sum or product of prices and tokens is rounded."""
 _MILLION: Final = Decimal(1_000_000)
 _HIGHEST: Final = Decimal(1_000_000_000)
 _LIBRARY: Final = "genai-prices"
-_CODES: Final = """
-AED AFN ALL AMD ANG AOA ARS AUD AWG AZN BAM BBD BDT BGN BHD BIF BMD BND BOB BRL BSD BTN BWP BYN BZD CAD CDF CHF CLP
-CNY COP CRC CUP CVE CZK DJF DKK DOP DZD EGP ERN ETB EUR FJD FKP GBP GEL GHS GIP GMD GNF GTQ GYD HKD HNL HTG HUF IDR
-ILS INR IQD IRR ISK JMD JOD JPY KES KGS KHR KMF KPW KRW KWD KYD KZT LAK LBP LKR LRD LSL LYD MAD MDL MGA MKD MMK MNT
-MOP MRU MUR MVR MWK MXN MYR MZN NAD NGN NIO NOK NPR NZD OMR PAB PEN PGK PHP PKR PLN PYG QAR RON RSD RUB RWF SAR SBD
-SCR SDG SEK SGD SHP SLE SOS SRD SSP STN SVC SYP SZL THB TJS TMT TND TOP TRY TTD TWD TZS UAH UGX USD UYU UZS VES VND
-VUV WST XAF XCD XOF XPF YER ZAR ZMW ZWG
-"""
-"""The ISO 4217 codes of money that is in use."""
-_CURRENCIES: Final = frozenset(_CODES.split())
 
 
 class ModelPrice(msgspec.Struct, frozen=True):
@@ -65,6 +56,11 @@ class Prices:
 
     def __init__(self, *sources: PriceSource | None) -> None:
         self.sources: Final = [one for one in sources if one is not None]
+
+    @property
+    def basis(self) -> str:
+        """The names of the lists."""
+        return ", ".join(one.basis for one in self.sources)
 
     def cost(self, used: Usage, at_ms: int) -> CallCost | None:
         """The cost of a known usage; None where no list knows the model."""
@@ -133,6 +129,31 @@ def published_prices() -> PublishedPrices | None:
         return None
 
 
+def price_list(source: PriceSource | str | os.PathLike[str] | None) -> PriceSource:
+    """The prices of a YAML file, then the published ones; or a list as it is given. Raises `UsageError`."""
+    if source is not None and not isinstance(source, (str, os.PathLike)):
+        if callable(getattr(source, "cost", None)):
+            return source
+        raise UsageError(
+            f"prices={source!r} is not a list of prices",
+            known="nothing was counted with it",
+            next_step="name a file, prices='prices.yaml', or give declared_prices({...}, 'my prices')",
+        )
+    return Prices(None if source is None else _from_file(source), published_prices())
+
+
+def _from_file(source: str | os.PathLike[str]) -> DeclaredPrices:
+    from holdfast.people.policy.policy_files import read_yaml  # noqa: PLC0415 - only where a file is named
+
+    try:
+        return declared_prices(read_yaml(Path(source)) or {}, os.fspath(source))
+    except PricesError:
+        raise
+    except UsageError as error:
+        error.known = "nothing was counted"
+        raise
+
+
 # --- a file of your own -----------------------------------------------------------------------------------------------
 
 
@@ -156,9 +177,8 @@ def declared_prices(given: object, where: str) -> DeclaredPrices:
     whole = cast("dict[str, Any]", given)
     faults = list(unknown_fields(whole, ("version", "currency", "models"), ""))
     currency: object = whole.get("currency", "USD")
-    if currency not in _CURRENCIES:
-        near = nearest(str(currency).upper(), _CURRENCIES)
-        faults.append(f"currency: {currency!r} is not an ISO 4217 code" + (f"; did you mean {near}?" if near else ""))
+    if (fault := currency_fault(currency)) is not None:
+        faults.append(f"currency: {fault}")
     models: object = whole.get("models")
     if not isinstance(models, dict) or not models:
         faults.append("models: it is a mapping of names to prices, with at least one model")

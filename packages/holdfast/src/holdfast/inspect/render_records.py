@@ -16,7 +16,7 @@ from holdfast.model.plan import DEPENDENCIES, JUDGED, Chosen, JudgedConditions, 
 from holdfast.model.policy import Ruling
 from holdfast.model.questions import Answered
 from holdfast.model.run_budget import words_of
-from holdfast.policies import BUDGET_LIMITS
+from holdfast.policies import COUNTED_LIMITS
 
 SHORT: Final = 300
 _BESIDE: Final = {"resolve", "late", "transaction", "undo", "approve", "decline", "edit", "stand_in"}
@@ -296,9 +296,8 @@ def _run_note(record: r.OperationRecord | r.RunRecord | r.ReadRecorded) -> tuple
         case r.MessageReceived():
             return "told", message_text(record)
         case r.BudgetRaised():
-            more = ", ".join(
-                f"{amount:,} {words_of(name)}" for name in BUDGET_LIMITS if (amount := getattr(record, name))
-            )
+            added = [f"{amount:,} {words_of(name)}" for name in COUNTED_LIMITS if (amount := getattr(record, name))]
+            more = ", ".join([*added, *([record.money] if record.money else [])])
             return "budget", f"raised by {record.by}: {more} more" + (f"; {record.note}" if record.note else "")
         case r.StepsDropped():
             return "dropped", f"{', '.join(record.steps)}: {record.why}"

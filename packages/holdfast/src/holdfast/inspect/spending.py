@@ -85,7 +85,8 @@ class Spending:
             return
         line = self._minutes.setdefault(record.at // _MINUTE_MS, CostLine("minute"))
         if used.known:
-            line.add(used, None if used.refused else self._prices.cost(used, record.at))
+            recorded = getattr(record, "price", None) if isinstance(record, r.DecisionRecorded) else None
+            line.add(used, recorded or (None if used.refused else self._prices.cost(used, record.at)))
         else:
             line.calls += 1
             line.uncounted += 1

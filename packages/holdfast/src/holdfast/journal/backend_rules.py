@@ -10,6 +10,7 @@ import msgspec
 
 from holdfast.errors import ArgumentError, BudgetSpent, LimitsChanged, QueueDraining, QueueFull, RecordRefused
 from holdfast.journal.port import BudgetUse, Lease, NewRun, Post, Row, RunRow, StatusFilter, Trust, WorkerState, Write
+from holdfast.model.money import MOST_UNITS, counter_currency
 from holdfast.policies import MOST
 
 if TYPE_CHECKING:
@@ -141,7 +142,8 @@ def charged(charges: Sequence[Charge], stored: Callable[[Charge], BudgetUse]) ->
         # The one comparison of a shared budget, in the transaction that stores the record of the call.
         if charge.most is not None and now.used + now.reserved >= charge.most:
             raise BudgetSpent(charge.budget, charge.limit, now.used, now.reserved)
-        used, reserved = min(MOST, now.used + charge.used), max(0, min(MOST, now.reserved + charge.reserved))
+        highest = MOST_UNITS if counter_currency(charge.limit) else MOST
+        used, reserved = min(highest, now.used + charge.used), max(0, min(highest, now.reserved + charge.reserved))
         after[key] = BudgetUse(*key, used, reserved)
     return list(after.values())
 

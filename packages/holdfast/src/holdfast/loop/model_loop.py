@@ -228,7 +228,9 @@ class Chat:
 
     def _settings(self) -> Decide:
         """The settings of one call of a model, for a turn and for a summary."""
-        return self._run.options(retry=self._loop.retry, timeout=self._loop.timeout)
+        loop = self._loop
+        asked = loop.model.models if isinstance(loop.model, Route) else (loop.model,)
+        return self._run.options(retry=loop.retry, timeout=loop.timeout, model=asked)
 
     async def _summary(self, messages: tuple[ChatMessage, ...]) -> ModelReply:
         model = self._loop.model

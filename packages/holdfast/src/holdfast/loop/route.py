@@ -200,6 +200,11 @@ class Route:
         if prices is not None:
             check_prices(self._table, self._costs(_Needs((), 1, 1), SystemClock().wall_ms()))
 
+    @property
+    def models(self) -> tuple[Any, ...]:
+        """The models that it may ask."""
+        return tuple(one.model for one in self._table)
+
     async def answer(self, request: ModelRequest, on_text: OnText) -> ModelReply:
         """Ask one model. Raises `ModelError`, and `UsageError` if no model can answer.
 

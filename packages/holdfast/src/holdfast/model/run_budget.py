@@ -1,9 +1,9 @@
 """The budget of a run: its limits, what was used, and what is reserved by calls that have not ended. Pure.
 
 Folded from the records alone (`RunHistory.budget`). A model call reserves before it is sent and is settled by the
-usage on record. What a lost call used is not known, so its reservation counts as used; only a request that was refused
-used nothing. An effect counts from its first attempt, or from the moment when it is held for a commit, until it is
-proven that there is none.
+usage and the cost on record. What a lost call used is not known, so its reservation counts as used; only a request that
+was refused used nothing. An effect counts from its first attempt, or from the moment when it is held for a commit,
+until it is proven that there is none. A cost is counted in billionths of the budget's currency.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.model import records as r
-from holdfast.model.usage import Usage
-from holdfast.policies import MOST, BudgetLimit, RunBudget
+from holdfast.model.money import HIGHEST_UNITS, MOST_UNITS, Money, shown_units, units_of, written_money
+from holdfast.model.usage import CallCost, Usage
+from holdfast.policies import COUNTED_LIMITS, MOST, BudgetLimit, RunBudget
 
 if TYPE_CHECKING:
     from holdfast.model.operation import OperationState
 
-_OF_MODELS: Final[tuple[BudgetLimit, ...]] = ("tokens", "model_calls")
+_OF_MODELS: Final[tuple[BudgetLimit, ...]] = ("tokens", "model_calls", "cost")
 OF_EFFECTS: Final[tuple[BudgetLimit, ...]] = ("effects",)
 _BYTES_OF_TOKEN: Final = 4
 """How many bytes of a question count as one token before any call of the run has stated its usage."""
@@ -34,19 +35,43 @@ class BudgetLeft(msgspec.Struct, frozen=True):
     words: str
 
 
+class ReservedCall(msgspec.Struct, frozen=True, gc=False):
+    """The tokens that a model call in flight reserves, and its cost in billionths of `currency`, if that is limited."""
+
+    tokens: int
+    cost: int = 0
+    currency: str = ""
+
+
+class CallUse(msgspec.Struct, frozen=True, gc=False):
+    """The use of an ended model call. `assumed`: its cost is not known, so its reservation counts."""
+
+    calls: int
+    tokens: int
+    cost: int
+    assumed: bool = False
+
+
 class BudgetState(msgspec.Struct, eq=False):
-    """The limits of a run, and what it used of them. `open` are the tokens that calls in flight reserve, by step.
+    """The limits of a run, and what it used of them. `open` is what calls in flight reserve, by step.
 
     `unknown` counts the calls that ended without a statement of their usage: their reservations count as used.
+    `unpriced` counts those whose cost is not known, and `assumed` is the part of `cost` that they reserved. `cost` and
+    `assumed` are billionths of the currency of the limit. `largest` and `dearest` are the tokens and the cost of the
+    largest call.
     """
 
     limits: RunBudget
     tokens: int = 0
     model_calls: int = 0
     effects: int = 0
+    cost: int = 0
     unknown: int = 0
+    unpriced: int = 0
+    assumed: int = 0
     largest: int = 0
-    open: dict[str, int] = {}
+    dearest: int = 0
+    open: dict[str, ReservedCall] = {}
 
     @property
     def limits_models(self) -> bool:
@@ -55,70 +80,95 @@ class BudgetState(msgspec.Struct, eq=False):
 
     def used(self, limit: BudgetLimit) -> int:
         """How much of a limit was used."""
-        return {"tokens": self.tokens, "model_calls": self.model_calls, "effects": self.effects}[limit]
+        found: int = getattr(self, limit)
+        return found
 
     def reserved(self, limit: BudgetLimit) -> int:
         """How much of a limit the model calls in flight reserve."""
-        return {"tokens": sum(self.open.values()), "model_calls": len(self.open), "effects": 0}[limit]
+        match limit:
+            case "tokens":
+                return sum(one.tokens for one in self.open.values())
+            case "model_calls":
+                return len(self.open)
+            case "cost":
+                return sum(one.cost for one in self.open.values())
+            case "effects":
+                return 0
+
+    def remaining(self, limit: BudgetLimit) -> int | None:
+        """The part of a limit that is neither used nor reserved, at least 0; None where it does not hold."""
+        most = self.limits.most(limit)
+        return None if most is None else max(0, most - self.used(limit) - self.reserved(limit))
 
     def spent(self, limits: tuple[BudgetLimit, ...], without: int = 0) -> str:
         """The limits of these that are reached, in words; empty if none is. `without` is not counted."""
         found: list[str] = []
         for name in limits:
-            most: int | None = getattr(self.limits, name)
+            most = self.limits.most(name)
             used, reserved = self.used(name) - without, self.reserved(name)
             if most is not None and used + reserved >= most:
-                reserves = f", {reserved:,} reserved" if reserved else ""
-                found.append(f"the limit of {words_of(name)} is reached: {used:,} of {most:,} used{reserves}")
+                currency = "" if (money := self.limits.money) is None or name != "cost" else money.currency
+                found.append(f"the limit of {words_of(name)} is reached: {use_of(currency, used, reserved, most)}")
         return "; ".join(found)
 
     def left(self, without: str) -> Iterator[BudgetLeft]:
         """The part that remains of each limit of model calls. What the call of the step `without` reserves is left."""
-        others = replace(self, open={step: tokens for step, tokens in self.open.items() if step != without})
+        others = replace(self, open={step: one for step, one in self.open.items() if step != without})
         for name in _OF_MODELS:
-            most: int | None = getattr(self.limits, name)
-            if most is not None:
+            if (most := self.limits.most(name)) is not None:
                 yield BudgetLeft(
                     part_left(most, others.used(name) + others.reserved(name)), f"{words_of(name)} of the run"
                 )
 
     def _raise(self, added: r.BudgetRaised) -> None:
-        more = {"tokens": added.tokens, "model_calls": added.model_calls, "effects": added.effects}
+        more = {name: getattr(added, name) for name in COUNTED_LIMITS}
         limits = {name: getattr(self.limits, name) for name in more}
-        raised = {name: min(MOST, most + more[name]) for name, most in limits.items() if most is not None}
+        raised: dict[str, int | str] = {
+            name: min(MOST, most + more[name]) for name, most in limits.items() if most is not None
+        }
+        if added.money and (money := self.limits.money) is not None:
+            units = min(HIGHEST_UNITS, money.units + written_money(added.money).units)
+            raised["cost"] = str(Money(units, money.currency))
         self.limits = replace(self.limits, **raised)
 
-    def refusal(self, step: str, before: Usage) -> str:
-        """The limits that permit no call of a model, in words. `before` is the usage of the step's earlier call."""
+    def refusal(self, step: str, before: Usage, cost: CallCost | None = None) -> str:
+        """The limits that permit no call of a model, in words. `before` and `cost` are of its last call."""
         trial = replace(self, open=dict(self.open))
-        trial.settle(step, before)
+        trial.settle(step, before, cost)
         return trial.spent(_OF_MODELS)
 
     def take(self, record: r.Record) -> None:
         """Take one record of the run. Operations are taken by `change`."""
         match record:
             case r.DecisionStarted():
-                self.settle(record.step, record.before)  # an earlier call of the same step has ended
-                self.open[record.step] = record.reserved
+                self.settle(record.step, record.before, None)  # an earlier call of the same step has ended
+                money = self.limits.money
+                reserved = 0 if money is None else units_of(record.price, money.currency) or 0
+                self.open[record.step] = ReservedCall(record.reserved, reserved, money.currency if money else "")
             case r.DecisionRecorded() | r.ReservationSettled():
-                self.settle(record.step, record.usage)
+                self.settle(record.step, record.usage, record.price)
             case r.Claimed():
                 for step in list(self.open):
-                    self.settle(step, Usage())  # their process is gone: what they used will never be known
+                    self.settle(step, Usage(), None)  # their process is gone: what they used will never be known
             case r.BudgetRaised():
                 self._raise(record)
             case _:
                 pass
 
-    def settle(self, step: str, usage: Usage) -> None:
+    def settle(self, step: str, usage: Usage, cost: CallCost | None) -> None:
         reserved = self.open.pop(step, None)
         if reserved is None:
             return
-        calls, tokens = settled(usage, reserved)
-        self.model_calls += calls
-        self.tokens += tokens
-        self.unknown += calls and not usage.known
+        use = settled(usage, cost, reserved)
+        self.model_calls += use.calls
+        self.tokens += use.tokens
+        self.unknown += use.calls and not usage.known
         self.largest = max(self.largest, usage.input_tokens + usage.output_tokens)
+        if reserved.currency:
+            self.cost = min(MOST_UNITS, self.cost + use.cost)
+            self.unpriced += use.assumed
+            self.assumed += use.cost if use.assumed else 0
+            self.dearest = self.dearest if use.assumed else max(self.dearest, use.cost)
 
     def change(self, before: OperationState | None, after: OperationState | None) -> None:
         """An operation went from one state to another."""
@@ -130,12 +180,14 @@ def reservation(largest: int, question: int) -> int:
     return max(largest, -(-question // _BYTES_OF_TOKEN))
 
 
-def settled(usage: Usage, reserved: int) -> tuple[int, int]:
-    """The calls and tokens that a call with this usage counts for, which had reserved so many tokens."""
+def settled(usage: Usage, cost: CallCost | None, reserved: ReservedCall) -> CallUse:
+    """The use that a call with this usage and cost counts for, which had reserved so much."""
     used = usage.input_tokens + usage.output_tokens
     if usage.refused and not used:
-        return 0, 0
-    return 1, used if usage.known else reserved
+        return CallUse(0, 0, 0)
+    known = units_of(cost, reserved.currency) if usage.known else None
+    spent = reserved.cost if known is None else known
+    return CallUse(1, used if usage.known else reserved.tokens, spent, known is None)
 
 
 def is_effect(operation: OperationState | None) -> bool:
@@ -157,5 +209,14 @@ def part_left(most: int, used: int) -> float:
 
 
 def words_of(limit: str) -> str:
-    """The name of a limit as people read it."""
-    return limit.replace("_", " ")
+    """The name of a limit as people read it. That of a shared cost ends in its currency."""
+    return limit.partition(" ")[0].replace("_", " ")
+
+
+def use_of(currency: str, used: int, reserved: int, most: int) -> str:
+    """How much of a limit is used and reserved, in words; with a currency these are billionths."""
+    if not currency:
+        reserves = f", {reserved:,} reserved" if reserved else ""
+        return f"{used:,} of {most:,} used{reserves}"
+    reserves = f", {shown_units(reserved)} reserved" if reserved else ""
+    return f"{shown_units(used)} of {shown_units(most)} {currency} used{reserves}"

@@ -7,20 +7,24 @@ carries its charges in its own commit, so the counters are the sum over all reco
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
 
 from holdfast.model import records as r
-from holdfast.model.run_budget import settled
-from holdfast.model.usage import Usage
+from holdfast.model.money import cost_counter, units_of
+from holdfast.model.run_budget import CallUse, ReservedCall, settled
+from holdfast.model.usage import CallCost, Usage
 from holdfast.policies import MOST
 
 
 class Charge(msgspec.Struct, frozen=True, gc=False):
     """A change of one counter: that of a limit of a budget in one period.
 
-    With `most` it is refused where what is used and reserved has come to that before; the charge itself may exceed it.
+    The counter of a cost is named with its currency (`cost EUR`) and counts billionths of it, so that a budget whose
+    currency is changed never adds up two. With `most` it is refused where what is used and reserved has come to that
+    before; the charge itself may exceed it.
     """
 
     budget: str
@@ -32,17 +36,18 @@ class Charge(msgspec.Struct, frozen=True, gc=False):
 
 
 class Reservation(msgspec.Struct, frozen=True):
-    """A model call in flight: the periods of the budgets that it is charged to, and the tokens that it reserves."""
+    """A model call in flight: the periods of the budgets that it is charged to, and what it reserves of each."""
 
     periods: tuple[tuple[str, str], ...]
-    tokens: int
+    reserved: ReservedCall
 
 
 class SharedUse(msgspec.Struct, eq=False):
-    """The reservations of a run that are open, by step, and the tokens of its largest call."""
+    """The reservations of a run that are open, by step, and the tokens and the cost of its largest call."""
 
     open: dict[str, Reservation] = {}
     largest: int = 0
+    dearest: dict[str, int] = {}
 
     def take(self, record: r.Record) -> list[Charge]:
         """Take one record of the run, and return its charges.
@@ -51,15 +56,15 @@ class SharedUse(msgspec.Struct, eq=False):
         """
         match record:
             case r.DecisionStarted():
-                charges = self._settle(record.step, record.before)
+                charges = self._settle(record.step, record.before, None)
                 if record.shared:
-                    self.open[record.step] = Reservation(record.shared, min(record.reserved, MOST))
-                    charges += _charges(self.open[record.step], (0, 0), 1)
+                    self.open[record.step] = held = Reservation(record.shared, _reserved(record))
+                    charges += _charges(held, _NOTHING, 1)
                 return charges
             case r.DecisionRecorded() | r.ReservationSettled():
-                return self._settle(record.step, record.usage)
+                return self._settle(record.step, record.usage, record.price)
             case r.Claimed() | r.RunSuspendedRecord() | r.RunStoppedRecord() | r.RunCompleted() | r.RunUndone():
-                return [charge for step in list(self.open) for charge in self._settle(step, Usage())]
+                return [charge for step in list(self.open) for charge in self._settle(step, Usage(), None)]
             case _:
                 return []
 
@@ -68,27 +73,42 @@ class SharedUse(msgspec.Struct, eq=False):
         held = self.open.get(step)
         if held is None or period not in held.periods:
             return 0
-        return held.tokens if limit == "tokens" else 1
+        if limit == "model_calls":
+            return 1
+        reserved = held.reserved
+        return (
+            reserved.tokens if limit == "tokens" else reserved.cost if limit == cost_counter(reserved.currency) else 0
+        )
 
-    def _settle(self, step: str, usage: Usage) -> list[Charge]:
+    def _settle(self, step: str, usage: Usage, price: CallCost | None) -> list[Charge]:
         held = self.open.pop(step, None)
         if held is None:
             return []
-        calls, tokens = settled(usage, held.tokens)
+        use = settled(usage, price, held.reserved)
         self.largest = max(self.largest, usage.input_tokens + usage.output_tokens)
-        return _charges(held, (calls, min(tokens, MOST)), -1)
+        if not use.assumed and (currency := held.reserved.currency):
+            self.dearest[currency] = max(self.dearest.get(currency, 0), use.cost)
+        return _charges(held, use, -1)
 
 
 def charges_of(use: SharedUse | None, records: Iterable[r.Record]) -> tuple[Charge, ...]:
     """The charges of records that are about to be added. The state of the run is not changed."""
-    use = SharedUse() if use is None else replace(use, open=dict(use.open))
+    use = SharedUse() if use is None else replace(use, open=dict(use.open), dearest=dict(use.dearest))
     return tuple(charge for record in records for charge in use.take(record))
 
 
-def _charges(held: Reservation, used: tuple[int, int], sign: int) -> list[Charge]:
-    calls, tokens = used
-    return [
-        Charge(budget, period, *change)
-        for budget, period in held.periods
-        for change in (("model_calls", calls, sign), ("tokens", tokens, sign * held.tokens))
-    ]
+_NOTHING: Final = CallUse(0, 0, 0)
+
+
+def _reserved(started: r.DecisionStarted) -> ReservedCall:
+    """The reservation of a call in each of its shared budgets."""
+    currency = "" if started.price is None else started.price.currency
+    return ReservedCall(min(started.reserved, MOST), units_of(started.price, currency) or 0, currency)
+
+
+def _charges(held: Reservation, use: CallUse, sign: int) -> list[Charge]:
+    reserved = held.reserved
+    changes = [("model_calls", use.calls, sign), ("tokens", min(use.tokens, MOST), sign * reserved.tokens)]
+    if reserved.currency:
+        changes.append((cost_counter(reserved.currency), use.cost, sign * reserved.cost))
+    return [Charge(budget, period, *change) for budget, period in held.periods for change in changes]

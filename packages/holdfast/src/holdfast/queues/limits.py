@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import combinations
 from typing import Any, Final, Literal, TypeAlias, cast
 
 import msgspec
@@ -10,7 +11,8 @@ import msgspec
 from holdfast.model.alike import nearest, unknown_fields
 from holdfast.model.errors import UsageError
 from holdfast.model.ids import can_name
-from holdfast.policies import MOST, milliseconds, written_duration
+from holdfast.model.money import Money, cost_counter, written_money
+from holdfast.policies import MOST, milliseconds, money_fault, written_duration
 from holdfast.queues.modes import OPEN, QueueMode
 from holdfast.queues.tool_limits import ToolLimit
 from holdfast.queues.zones import zone_fault
@@ -57,13 +59,15 @@ class SharedBudget(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
 
     Without an agent and a tenant it covers every run. A limit that is None does not hold. Once a limit is reached, no
     model is called: with `then="wait"` the run is suspended until the day is over or the limit is raised, and with
-    `then="stop"` the call raises `BudgetExceeded`.
+    `then="stop"` the call raises `BudgetExceeded`. `cost` and `unpriced` are those of `RunBudget`.
     """
 
     agent: str = ""
     tenant: str = ""
     tokens: int | None = None
     model_calls: int | None = None
+    cost: str | None = None
+    unpriced: str | None = None
     per: Literal["day"] = "day"
     zone: str = "UTC"
     then: Literal["wait", "stop"] = "wait"
@@ -72,9 +76,23 @@ class SharedBudget(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
         """True if it covers the runs of this agent for this tenant."""
         return self.agent in {"", agent} and self.tenant in {"", tenant}
 
-    def most(self, limit: str) -> int | None:
-        """How much of this limit the runs may use together; None for one that does not hold."""
-        return {"tokens": self.tokens, "model_calls": self.model_calls}[limit]
+    @property
+    def money(self) -> Money | None:
+        """The limit of the cost, if there is one."""
+        return None if self.cost is None else written_money(self.cost)
+
+    @property
+    def counters(self) -> tuple[str, ...]:
+        """The names of its counters; that of the cost has the currency in its name."""
+        money = self.money
+        return SHARED_LIMITS if money is None else (*SHARED_LIMITS, cost_counter(money.currency))
+
+    def most(self, counter: str) -> int | None:
+        """How much of this limit the runs may use together, of a cost in billionths; None if it does not hold."""
+        if counter in SHARED_LIMITS:
+            return {"tokens": self.tokens, "model_calls": self.model_calls}[counter]
+        money = self.money
+        return money.units if money is not None and cost_counter(money.currency) == counter else None
 
 
 class DeclaredLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -204,7 +222,20 @@ def contradictions(limits: DeclaredLimits) -> list[str]:
         found += [f"{section}.{name}.concurrency={count}: it is at least 1" for name, count in _below_one(counts)]
     found += [f"tools.{name}{fault}" for name, tool in limits.tools.items() for fault in tool.faults()]
     found += [f"budgets.{name}{fault}" for name, one in limits.budgets.items() for fault in _faults(one, limits)]
-    return found
+    return found or list(_two_currencies(limits.budgets))
+
+
+def _two_currencies(budgets: Mapping[str, SharedBudget]) -> Iterator[str]:
+    """Every pair of budgets in two currencies that can cover one run: the price of a call has one."""
+    priced = [(name, one, money.currency) for name, one in budgets.items() if (money := one.money) is not None]
+    for (name, one, currency), (other, second, another) in combinations(priced, 2):
+        meet = all("" in pair or pair[0] == pair[1] for pair in zip(_scope(one), _scope(second), strict=True))
+        if currency != another and meet:
+            yield f"budgets.{name}.cost is in {currency}, and budgets.{other}.cost, for the same runs, in {another}"
+
+
+def _scope(one: SharedBudget) -> tuple[str, str]:
+    return one.agent, one.tenant
 
 
 def _faults(one: SharedBudget, limits: DeclaredLimits) -> Iterator[str]:
@@ -218,8 +249,10 @@ def _faults(one: SharedBudget, limits: DeclaredLimits) -> Iterator[str]:
             f"; did you mean {near}?" if near else ""
         )
     declared = {limit: one.most(limit) for limit in SHARED_LIMITS}
-    if all(most is None for most in declared.values()):
-        yield f": it needs a limit: {', '.join(SHARED_LIMITS)}"
+    if all(most is None for most in declared.values()) and one.cost is None:
+        yield f": it needs a limit: {', '.join(SHARED_LIMITS)}, cost"
+    if (fault := money_fault(one.cost, one.unpriced)) is not None:
+        yield f".{fault}"
     for limit, most in declared.items():
         if most is not None and not 0 <= most <= MOST:
             yield f".{limit}={most}: a limit is a whole number from 0 to {MOST}"

@@ -9,6 +9,7 @@ from pathlib import Path
 from holdfast.errors import BudgetSpent, LeaseLost, LimitsChanged
 from holdfast.journal.port import BudgetUse, Journal, Lease, LeaseGranted, NewRun, Post, RunChange, Write
 from holdfast.journal.run_log import RunLog, genesis
+from holdfast.model.money import MOST_UNITS
 from holdfast.model.shared_use import Charge
 from holdfast.policies import MOST
 from holdfast.queues.limits import STREAM
@@ -131,6 +132,9 @@ class BudgetConformance(ScheduleConformance):
         await log.append([BODY], charges=(reserves(MOST), settles(MOST, MOST)))
         assert await counted(journal) == (MOST, 0)
         assert type((await journal.budget_uses({"support": "2027-01-01"}))[0].used) is int
+        cost = Charge("support", "2027-01-01", "cost EUR", MOST_UNITS - 1, 0)
+        await log.append([BODY], charges=(cost, cost))
+        assert (await journal.budget_uses({"support": "2027-01-01"}))[0].used == MOST_UNITS, "a cost counts further"
 
     def test_counters_outlive_the_process(self, tmp_path: Path) -> None:
         async def first(journal: Journal) -> None:

@@ -25,7 +25,7 @@ from holdfast.model.decision.situation import Now
 from holdfast.model.operation import OperationState
 from holdfast.model.run_history import RunHistory, is_about_operation
 from holdfast.model.shared_use import Charge, charges_of
-from holdfast.model.usage import Usage
+from holdfast.model.usage import CallCost, Usage
 from holdfast.queues.limits import SharedBudget
 
 _MAY_BLOCK: Final = {r.OperationSettled, r.OperationParked, r.CallerLeft}
@@ -166,7 +166,7 @@ class RunRecorder:
         while self.journal_log.alone is not None:  # first: what is added meanwhile may settle what this reserves over
             await asyncio.shield(self.journal_log.alone)
         charges = tuple(
-            replace(charge, most=budgets[charge.budget].most(charge.limit)) if charge.reserved > 0 else charge
+            replace(charge, most=budgets[charge.budget].most(charge.limit)) if _reserves(charge) else charge
             for charge in charges_of(self.history.shared, (started,))
         )
         await self.journal_log.append([encode(started)], None, (), charges, declared)
@@ -176,11 +176,11 @@ class RunRecorder:
         """The charges of these records to shared budgets. A run that never reserved of one settles nothing."""
         return () if self.history.shared is None else charges_of(self.history.shared, records)
 
-    def settle_reservation(self, step: str, usage: Usage) -> None:
+    def settle_reservation(self, step: str, usage: Usage, price: CallCost | None = None) -> None:
         """Settle what the last model call of this step reserved, if that is open: its answer is not used."""
         uses = (self.history.budget, self.history.shared)
         if any(use is not None and step in use.open for use in uses):
-            self.buffer(r.ReservationSettled(step=step, usage=usage, **self.stamp()))
+            self.buffer(r.ReservationSettled(step=step, usage=usage, price=price, **self.stamp()))
 
     def _checked(self, future: asyncio.Future[None]) -> None:
         """Retrieve the ledger's answer: asyncio would log a refusal that a cancelled caller no longer awaits."""
@@ -307,6 +307,11 @@ class RunRecorder:
         finally:
             self.receiving.set_result(None)
             self.receiving = None
+
+
+def _reserves(charge: Charge) -> bool:
+    """True for the charge of a reservation, also of one of nothing: a free model is not asked at a limit either."""
+    return charge.reserved >= 0 and not charge.used
 
 
 def _begin(append: Coroutine[None, None, None]) -> asyncio.Future[None]:

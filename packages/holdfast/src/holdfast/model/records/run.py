@@ -11,7 +11,7 @@ from holdfast.model.records.common import NOTHING, Raw, Stamped
 from holdfast.model.records.operation import Reported
 from holdfast.model.records.transaction import TransactionRecord
 from holdfast.model.stop_reasons import StopReason
-from holdfast.model.usage import Usage
+from holdfast.model.usage import CallCost, Usage
 from holdfast.policies import RunBudget
 
 
@@ -79,8 +79,9 @@ class DecisionStarted(Stamped, frozen=True):
     """A model call started. The record is buffered: losing it costs one more call of the model.
 
     Under a budget it is durable before the model is called, and `reserved` are the tokens that the call reserves.
-    `shared` are the budgets that it is charged to beside other runs, each with its period. `before` is the usage of the
-    call before it, whose answer was not used.
+    `price` is the cost that it reserves and the basis of that, under a budget in a currency. `shared` are the budgets
+    that it is charged to beside other runs, each with its period. `before` is the usage of the call before it, whose
+    answer was not used.
     """
 
     step: str
@@ -88,11 +89,14 @@ class DecisionStarted(Stamped, frozen=True):
     number: int = 1
     before: Usage = Usage()
     reserved: int = 0
+    price: CallCost | None = None
     shared: tuple[tuple[str, str], ...] = ()
 
 
 class ReservationSettled(Stamped, frozen=True):
     """A model call under a budget ended, and its answer is not used. `usage` is what it used, as far as it is known.
+
+    `price` is what that cost, and its basis, under a budget in a currency; None where it is not known.
 
     Nothing else states the end of a call that is cancelled; one that is made again would keep its reservation until
     then.
@@ -100,12 +104,14 @@ class ReservationSettled(Stamped, frozen=True):
 
     step: str
     usage: Usage = Usage()
+    price: CallCost | None = None
 
 
 class DecisionRecorded(Stamped, frozen=True):
     """A model's decision: the digest of its input and the new part of it, the reason, the confidence and the usage.
 
-    The usage is that of the last call, whether its answer was used or not.
+    The usage is that of the last call, whether its answer was used or not. `price` is what that cost, and the basis,
+    under a budget in a currency; None where it is not known.
     """
 
     step: str
@@ -131,6 +137,7 @@ class DecisionRecorded(Stamped, frozen=True):
     service: str = ""
     request: str = ""  # the service's own id of the answer
     refused: bool = False  # the service refused the request, so nothing was used
+    price: CallCost | None = None
 
     @property
     def usage(self) -> Usage:
@@ -239,6 +246,7 @@ class BudgetRaised(Stamped, frozen=True):
     tokens: int = 0
     model_calls: int = 0
     effects: int = 0
+    money: str = ""  # added to the limit of the cost
     note: str = ""
     entry: int = 0
 

@@ -1,0 +1,139 @@
+"""The price of a model call under budgets in a currency: what it reserves before it is sent, and what it has cost.
+
+The amount and its basis go on record with the call, so another list of prices never changes what was counted. A price
+that is not known is never zero: the call is refused, or counts as its budget declares for such calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final, Protocol
+
+import msgspec
+from msgspec.structs import replace
+
+from holdfast.engine.engine import LOG
+from holdfast.model.money import Money, amount_of, counted, units_of, written_money
+from holdfast.model.usage import CallCost, Usage
+
+if TYPE_CHECKING:
+    from holdfast.engine.active_run.run import ActiveRun
+    from holdfast.queues.limits import SharedBudget
+
+DECLARED: Final = "declared by the budget"
+"""The basis of what a call counts whose price is not known."""
+
+
+class NamedModel(msgspec.Struct, frozen=True):
+    """A model that a call may ask, as lists of prices name it, and its service."""
+
+    name: str
+    service: str = ""
+
+
+class Named(Protocol):
+    """An object with a name, such as a `Model` of the ready loop. It may have a `service`."""
+
+    @property
+    def name(self) -> str:
+        """The name of the model in lists of prices."""
+        ...
+
+
+def named_model(model: str | Named) -> NamedModel:
+    """The name of a model, and its service if the object knows it."""
+    return NamedModel(model) if isinstance(model, str) else NamedModel(model.name, str(getattr(model, "service", "")))
+
+
+class _Terms(msgspec.Struct, frozen=True):
+    """A budget in a currency that covers the call: its name in sentences, its limit, and what it declares."""
+
+    where: str
+    limit: Money
+    unpriced: Money | None
+
+
+def terms_of(active: ActiveRun, shared: Mapping[str, SharedBudget]) -> list[_Terms]:
+    """The budgets in a currency that cover a model call of this run."""
+    own = active.history.budget
+    found = [] if own is None else [("the budget of the run", own.limits.money, own.limits.unpriced)]
+    found += [(f"the budget {name}", one.money, one.unpriced) for name, one in shared.items()]
+    return [
+        _Terms(where, limit, None if unpriced is None else written_money(unpriced))
+        for where, limit, unpriced in found
+        if limit is not None
+    ]
+
+
+def price_before(
+    active: ActiveRun, terms: list[_Terms], models: tuple[NamedModel, ...], tokens: int
+) -> tuple[CallCost | None, str]:
+    """The cost that a call reserves; or the reason why it is not sent.
+
+    It is that of the dearest call so far, or that of so many input tokens of the dearest model that may be asked.
+    """
+    currency = terms[0].limit.currency
+    if (other := next((one for one in terms if one.limit.currency != currency), None)) is not None:
+        return None, (
+            f"{terms[0].where} is in {currency} and {other.where} in {other.limit.currency}: a call has one price, so "
+            "no call can keep to both; nothing was sent; give both budgets one currency"
+        )
+    found = [(one, _cost(active, Usage(tokens, model=one.name, service=one.service))) for one in models]
+    costs = [cost for _, cost in found if cost is not None and cost.currency == currency]
+    if found and len(costs) == len(found):
+        dearest = max(costs, key=lambda one: one.amount)
+        units = max(units_of(dearest, currency) or 0, _dearest_so_far(active, currency))
+        return CallCost(amount_of(units), currency, dearest.basis), ""
+    declared = [one.unpriced for one in terms if one.unpriced is not None]
+    if len(declared) == len(terms):
+        return CallCost(amount_of(max(one.units for one in declared)), currency, DECLARED), ""
+    return None, f"{_unknown(found, currency)}, and {terms[0].where} limits the cost to {terms[0].limit}: {_NEXT}"
+
+
+def price_after(active: ActiveRun, step: str, usage: Usage, models: tuple[NamedModel, ...]) -> CallCost | None:
+    """The cost of the call of this step that has ended; None without a budget in a currency, and if it is unknown."""
+    own, shared = active.history.budget, active.history.shared
+    held = [one.open.get(step) for one in (own,) if one is not None]
+    held += [one.reserved for use in (shared,) if use is not None and (one := use.open.get(step)) is not None]
+    currency = next((one.currency for one in held if one is not None and one.currency), "")
+    if not currency or not (usage.input_tokens or usage.output_tokens):
+        return None
+    named = [replace(usage, model=one.name, service=one.service) for one in models if len(models) == 1]
+    for used in (usage, *named):  # the service may name the model in a way that no list has
+        cost = _cost(active, used) if used.model else None
+        if cost is not None and cost.currency == currency:
+            return counted(cost)
+    return None
+
+
+def _cost(active: ActiveRun, used: Usage) -> CallCost | None:
+    """The cost by the prices of the app. A list that fails knows nothing: no answer of a model is lost by that."""
+    prices = active.process.prices()
+    try:
+        found = None if prices is None else prices.cost(used, active.process.wall_ms())
+    except Exception:  # noqa: BLE001 - a list may be code of the user
+        LOG.exception("the list of prices failed; the price of %s counts as unknown", used.model)
+        return None
+    return found if found is not None and found.amount.is_finite() and found.amount >= 0 else None
+
+
+def _dearest_so_far(active: ActiveRun, currency: str) -> int:
+    own, shared = active.history.budget, active.history.shared
+    most = 0 if own is None else own.dearest
+    return most if shared is None else max(most, shared.dearest.get(currency, 0))
+
+
+def _unknown(found: Iterable[tuple[NamedModel, CallCost | None]], currency: str) -> str:
+    """The reason why the cost is not known."""
+    for one, cost in found:
+        if cost is None:
+            return f"the price of the model {one.name!r} is not known"
+        if cost.currency != currency:
+            return f"the price of the model {one.name!r} is in {cost.currency} ({cost.basis}) and is not converted"
+    return "the model is not named, so its price is not known"
+
+
+_NEXT: Final = (
+    "nothing was sent; name the model with run.options(model=...) and its price in prices.yaml, or declare what such a "
+    "call counts: unpriced='0.05 EUR' beside cost"
+)

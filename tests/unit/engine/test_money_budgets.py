@@ -1,0 +1,324 @@
+"""Budgets in a currency: a call reserves and settles its cost, exactly, and a price that is not known is not zero."""
+
+from __future__ import annotations
+
+import asyncio
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from holdfast import Holdfast, Run, RunSuspended, agent
+from holdfast.errors import BudgetExceeded, DecisionFailed, ModelError, RunStopped, UsageError
+from holdfast.inspect.costs import CostLine, costs
+from holdfast.inspect.prices import DeclaredPrices, Prices, declared_prices
+from holdfast.inspect.reader import JournalReader
+from holdfast.model import records as r
+from holdfast.model.money import BILLION, amount_of
+from holdfast.model.run_budget import BudgetState
+from holdfast.model.usage import CallCost, Usage
+from holdfast.policies import RunBudget
+from holdfast.queues.limits import DeclaredLimits, SharedBudget
+from tests.unit.engine.lab import Lab, virtual
+from tests.unit.engine.test_shared_budgets import check_sums, counted
+
+
+def priced(currency: str = "EUR", each: float = 1000, version: str = "1", model: str = "large") -> DeclaredPrices:
+    """A list in which a token of one model costs a thousandth of `each`, or a free model."""
+    models = {model: {"input": each, "output": each}, "free": {"input": 0, "output": 0}}
+    return declared_prices({"version": version, "currency": currency, "models": models}, "prices.yaml")
+
+
+def asking(lab: Lab, *used: int | Exception | None, model: str | tuple[str, ...] = "large", calls: int = 4):
+    """An agent that asks a model in turn. Its calls use these tokens, or fail; None states nothing."""
+    left = list(used)
+
+    async def ask(question: str) -> dict[str, Any]:
+        lab.sent.append(question)
+        tokens = left.pop(0) if left else 100
+        if isinstance(tokens, Exception):
+            raise tokens
+        named = model if isinstance(model, str) else model[-1]
+        usage = {"input_tokens": tokens, "output_tokens": 0, "model": named}
+        return {"text": question} | ({} if tokens is None else {"usage": usage})
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> int:
+        for number in range(calls):
+            await run.options(model=model).decide(ask, f"{name} {number}")
+        return calls
+
+    return desk
+
+
+async def budget_of(app: Holdfast, run: str = "r-ann") -> BudgetState:
+    budget = (await app.service.history(run)).budget
+    assert budget is not None
+    return budget
+
+
+async def summed(app: Holdfast, prices: DeclaredPrices | None = None) -> CostLine:
+    """What `holdfast costs` finds in the journal."""
+    return (await costs(JournalReader(app.engine.journal, app.engine.identity), Prices(prices), "agent")).total
+
+
+@virtual
+async def test_calls_are_settled_by_their_cost_and_the_last_one_may_exceed_the_limit(lab: Lab):
+    desk = asking(lab, 100, 7, 2_500)
+    async with lab.app(desk, prices=priced()) as app:
+        with pytest.raises(RunStopped, match=r"the limit of cost is reached: 2\.607 of 2\.50 EUR used") as stopped:
+            await app.run(desk, "ann", budget=RunBudget(cost="2.50 EUR"))
+        assert stopped.value.reason == "budget"
+        budget = await budget_of(app)
+        total = await summed(app)
+    assert (budget.cost, budget.remaining("cost"), budget.open) == (2_607_000_000, 0, {})
+    assert total.cost == {"EUR": Decimal("2.607")} == {"EUR": amount_of(budget.cost)}
+
+
+@virtual
+async def test_the_basis_is_on_record_and_a_later_list_of_prices_changes_nothing(lab: Lab):
+    desk = asking(lab, 100, 100)
+    async with lab.app(desk, prices=priced()) as app:
+        with pytest.raises(RunStopped):
+            await app.run(desk, "ann", budget=RunBudget(cost="0.20 EUR"))
+        first = lab.of("r-ann", r.DecisionStarted)[0]
+        assert first.price == CallCost(Decimal("0.004"), "EUR", "prices.yaml (1)")
+        assert lab.of("r-ann", r.DecisionRecorded)[0].price == CallCost(Decimal("0.10"), "EUR", "prices.yaml (1)")
+    later = priced(each=9_000, version="2")
+    async with lab.app(desk, prices=later) as app:
+        assert (await budget_of(app)).cost == 200_000_000
+        assert (await summed(app, later)).cost == {"EUR": Decimal("0.20")}
+        await app.service.raise_budget("r-ann", {"cost": "0.50 EUR"}, by="eve")
+        with pytest.raises(RunStopped):
+            await app.resume("r-ann")
+        assert (await budget_of(app)).cost == 200_000_000 + 900_000_000
+        assert lab.of("r-ann", r.DecisionRecorded)[-1].price.basis == "prices.yaml (2)"
+        assert (await summed(app, later)).cost == {"EUR": Decimal("1.10")}
+
+
+@virtual
+async def test_a_model_without_a_price_is_not_asked_until_the_list_has_it(lab: Lab):
+    desk = asking(lab, calls=2)
+    for prices, says in (
+        (None, "the price of the model 'large' is not known, and the budget of the run limits the cost to 1.00 EUR"),
+        (priced(model="small"), "the price of the model 'large' is not known"),
+        (priced("USD"), r"'large' is in USD \(prices.yaml \(1\)\) and is not converted"),
+    ):
+        async with lab.app(desk, prices=Prices(prices)) as app:
+            begun = bool(lab.records("r-ann"))
+            going = app.resume("r-ann") if begun else app.run(desk, "ann", budget=RunBudget(cost="1 EUR"))
+            with pytest.raises(DecisionFailed, match=says):
+                await going
+    assert lab.sent == []
+    assert lab.of("r-ann", r.RunStoppedRecord)[-1].reason == "error"
+    async with lab.app(desk, prices=priced()) as app:
+        assert await app.resume("r-ann") == 2
+        assert (await summed(app)).calls == (await budget_of(app)).model_calls == 2
+
+
+@virtual
+async def test_a_function_without_a_name_of_its_model_counts_as_declared_or_not_at_all(lab: Lab):
+    desk = asking(lab, None, 3, model=("large", "unlisted"), calls=2)
+    async with lab.app(desk, prices=priced()) as app:
+        with pytest.raises(DecisionFailed, match="'unlisted' is not known"):
+            await app.run(desk, "ann", budget=RunBudget(cost="1 EUR"))
+        assert await app.run(desk, "bob", budget=RunBudget(cost="1 EUR", unpriced="0.05 EUR")) == 2
+        budget, total = await budget_of(app, "r-bob"), await summed(app)
+    assert (budget.cost, budget.unpriced, budget.assumed) == (100_000_000, 2, 100_000_000)
+    assert lab.of("r-bob", r.DecisionStarted)[0].price.basis == "declared by the budget"
+    assert (total.cost, total.unknown) == ({}, 2), "what is not known is beside the sums, never zero in them"
+
+
+@virtual
+async def test_what_a_call_did_not_state_counts_as_it_was_reserved(lab: Lab):
+    desk = asking(lab, 50, None, 10, calls=3)
+    async with lab.app(desk, prices=priced()) as app:
+        await app.run(desk, "ann", budget=RunBudget(cost="1 EUR"))
+        budget, total = await budget_of(app), await summed(app)
+    assert (budget.cost, budget.assumed, budget.unpriced) == (110_000_000, 50_000_000, 1)
+    assert {"EUR": amount_of(budget.cost - budget.assumed)} == total.cost
+    assert total.unknown == budget.unpriced
+
+
+@virtual
+async def test_retries_and_refused_requests_agree_with_the_costs(lab: Lab):
+    reply = type("Reply", (), {"usage": {"input_tokens": 30, "output_tokens": 0, "model": "large"}})()
+    used = ModelError("malformed", code="malformed")
+    used.reply = reply
+    desk = asking(lab, used, ModelError("busy", code="rate_limited"), OSError("gone"), 20, calls=1)
+    async with lab.app(desk, prices=priced()) as app:
+        await app.run(desk, "ann", budget=RunBudget(cost="1 EUR"))
+        budget, total = await budget_of(app), await summed(app)
+    assert len(lab.sent) == 4
+    assert budget.open == {}
+    assert total.cost == {"EUR": amount_of(budget.cost - budget.assumed)} == {"EUR": Decimal("0.05")}
+    assert total.unknown == budget.unpriced
+
+
+@virtual
+async def test_a_free_model_is_asked_and_costs_nothing_and_is_not_asked_at_a_limit(lab: Lab):
+    desk = asking(lab, model="free", calls=2)
+    async with lab.app(
+        desk, prices=priced(), queues=DeclaredLimits(budgets={"all": SharedBudget(cost="1 EUR")})
+    ) as app:
+        assert await app.run(desk, "ann", budget=RunBudget(cost="0.01 EUR")) == 2
+        assert (await budget_of(app)).cost == 0
+        with pytest.raises(RunStopped):
+            await app.run(desk, "bob", budget=RunBudget(cost="0 EUR"))
+    limits = DeclaredLimits(budgets={"all": SharedBudget(cost="0 EUR", then="stop")})
+    async with lab.app(desk, prices=priced(), queues=limits) as app:
+        with pytest.raises(BudgetExceeded, match="the limit of cost of the budget all is reached"):
+            await app.run(desk, "cid")
+    assert len(lab.sent) == 2
+    check_sums(lab)
+
+
+@virtual
+async def test_runs_share_a_limit_in_a_currency_that_is_the_sum_over_their_records(lab: Lab):
+    desk = asking(lab, 100, 100, 150, calls=3)
+    limits = DeclaredLimits(budgets={"support": SharedBudget(agent="desk", cost="0.30 EUR", tokens=10_000)})
+    async with lab.app(desk, prices=priced(), queues=limits) as app:
+        assert await app.run(desk, "ann") == 3
+        with pytest.raises(RunSuspended, match="the limit of cost of the budget support is reached") as waits:
+            await app.run(desk, "bob")
+        assert "0.35 of 0.30 EUR used" in waits.value.message
+        assert (await summed(app)).cost == {"EUR": Decimal("0.35")}
+    assert counted(lab)["support", "cost EUR"] == (350_000_000, 0)
+    check_sums(lab)
+    raised = DeclaredLimits(budgets={"support": SharedBudget(agent="desk", cost="0.90 EUR")})
+    async with lab.app(desk, prices=priced(), queues=raised, recover=True) as app:
+        await lab.pass_time(minutes=1)
+        assert (await app.engine.journal.runs(run="r-bob"))[0].status == "completed"
+    check_sums(lab)
+
+
+@virtual
+async def test_calls_at_once_stop_at_what_is_used_and_reserved(lab: Lab):
+    gate, begun = asyncio.Event(), []
+
+    async def ask(question: int) -> dict[str, Any]:
+        begun.append(question)
+        await gate.wait()
+        return {"usage": {"input_tokens": 100, "output_tokens": 0, "model": "large"}}
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> int:
+        return len(await run.gather(*(run.options(model="large").decide(ask, number) for number in range(20))))
+
+    async with lab.app(desk, prices=priced()) as app:
+        running = app.start(desk, "ann", budget=RunBudget(cost="0.01 EUR"))
+        await lab.pass_time(seconds=1)
+        in_flight = len(begun)
+        reserved = sum((one.price.amount for one in lab.of("r-ann", r.DecisionStarted)), Decimal(0))
+        assert reserved - lab.of("r-ann", r.DecisionStarted)[-1].price.amount < Decimal("0.01") <= reserved
+        gate.set()
+        with pytest.raises(RunStopped, match=r"of 0\.01 EUR used"):
+            await running.result()
+        used = (await budget_of(app)).cost
+    assert used == in_flight * BILLION // 10, "only the calls in flight exceed the limit"
+
+
+@virtual
+async def test_a_run_without_a_budget_in_a_currency_never_asks_for_a_price(lab: Lab):
+    class Asked:
+        basis = "never"
+
+        def cost(self, used: Usage, at_ms: int) -> CallCost | None:
+            raise AssertionError
+
+    desk = asking(lab)
+    limits = DeclaredLimits(budgets={"all": SharedBudget(tokens=10_000)})
+    async with lab.app(desk, prices=Asked(), queues=limits) as app:
+        assert await app.run(desk, "ann") == 4
+        assert await app.run(desk, "bob", budget=RunBudget(tokens=10_000)) == 4
+    assert all(one.price is None for one in lab.of("r-bob", r.DecisionStarted))
+
+
+@virtual
+async def test_a_list_that_fails_or_answers_nonsense_knows_nothing_and_loses_no_answer(lab: Lab):
+    class Odd:
+        basis = "odd"
+
+        def __init__(self, *answers: Any) -> None:
+            self.answers = list(answers)
+
+        def cost(self, used: Usage, at_ms: int) -> CallCost | None:
+            answer = self.answers.pop(0)
+            if isinstance(answer, Exception):
+                raise answer
+            return CallCost(answer, "EUR", self.basis)
+
+    for number, odd in enumerate((Decimal("NaN"), Decimal(-1), Decimal("Infinity"), ValueError("broken"))):
+        desk = asking(lab, 10, calls=1)
+        async with lab.app(desk, prices=Odd(odd)) as app:
+            with pytest.raises(DecisionFailed, match="is not known"):
+                await app.run(desk, f"before-{number}", budget=RunBudget(cost="1 EUR"))
+        async with lab.app(desk, prices=Odd(Decimal("0.25"), odd, odd)) as app:
+            assert await app.run(desk, f"after-{number}", budget=RunBudget(cost="1 EUR")) == 1
+            budget = await budget_of(app, f"r-after-{number}")
+        assert (budget.cost, budget.unpriced) == (BILLION // 4, 1)
+
+
+@virtual
+async def test_budgets_in_two_currencies_refuse_the_call_by_name(lab: Lab):
+    desk = asking(lab)
+    async with lab.app(
+        desk, prices=priced(), queues=DeclaredLimits(budgets={"all": SharedBudget(cost="1 USD")})
+    ) as app:
+        with pytest.raises(DecisionFailed, match="budget of the run is in EUR and the budget all in USD"):
+            await app.run(desk, "ann", budget=RunBudget(cost="1 EUR"))
+    assert lab.sent == []
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"cost": "-1 EUR"}, "cost: -1 EUR is below zero"),
+        ({"cost": "NaN EUR"}, "cost: 'NaN EUR' is not an amount and its currency"),
+        ({"cost": "1e3 EUR"}, "cost: '1e3 EUR' is not an amount"),
+        ({"cost": "2.50"}, "cost: '2.50' is not an amount and its currency, such as '2.50 EUR'"),
+        ({"cost": 2.5}, "cost: '2.5' is not text"),
+        ({"cost": ["2.50 EUR"]}, "is not text"),
+        ({"cost": "2.50 EURO"}, "cost: 'EURO' is not an ISO 4217 code; did you mean EUR?"),
+        ({"cost": "2 EUR 3 USD"}, "is not an amount"),
+        ({"cost": "1000000000.01 EUR"}, "is above 1,000,000,000 EUR"),
+        ({"cost": f"{10**39} EUR"}, "is above 1,000,000,000 EUR"),
+        ({"cost": "0.0000000001 EUR"}, "is finer than a billionth"),
+        ({"unpriced": "1 EUR", "tokens": 5}, "cost is missing"),
+        ({"cost": "1 EUR", "unpriced": "1 USD"}, "a budget has one currency, and these are EUR and USD"),
+    ],
+)
+def test_an_amount_that_cannot_be_is_named(given: dict[str, Any], says: str):
+    with pytest.raises(ValueError, match=r"cost|unpriced") as refused:
+        RunBudget(**given)
+    assert says in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("amount", "says"),
+    [
+        ("1 USD", "another currency"),
+        ("0 EUR", "raises nothing"),
+        ("1000000000 EUR", "too much"),
+        (5, "cost=5"),
+        ("x", "cost=x"),
+    ],
+)
+def test_a_limit_is_raised_in_its_own_currency_only(amount: Any, says: str):
+    @virtual
+    async def story(lab: Lab) -> None:
+        desk = asking(lab, calls=2)
+        async with lab.app(desk, prices=priced()) as app:
+            with pytest.raises(RunStopped):
+                await app.run(desk, "ann", budget=RunBudget(cost="0.01 EUR"))
+            with pytest.raises(UsageError, match=says):
+                await app.service.raise_budget("r-ann", {"cost": amount}, by="eve")
+            assert lab.of("r-ann", r.BudgetRaised) == []
+
+    story()
+
+
+@virtual
+async def test_a_price_list_that_is_none_is_named_before_anything_starts(lab: Lab):
+    with pytest.raises(UsageError, match="is not a list of prices"):
+        lab.make(prices=5)
