@@ -21,6 +21,7 @@ from simulator.failure import shrink
 from simulator.generator.hosts import HOSTED
 from simulator.generator.plans import draw
 from simulator.generator.queues import LIMITED, QUEUED
+from simulator.generator.schedules import SCHEDULED
 from simulator.plan import Plan
 from simulator.world import Journal, simulate
 
@@ -114,8 +115,8 @@ def _tell(plan: Plan, save: Path | None, journal: Journal, *, whole: bool) -> in
 
 
 def _done(first: int, seeds: int, jobs: int | None, journal: Journal) -> campaign.Campaign:
-    """So many seeds; a tenth as many in which agents call hosts, runs are submitted, and tools have limits, each."""
-    kinds = HOSTED, QUEUED, LIMITED
+    """So many seeds; a tenth as many with each of hosts, submitted runs, limits of tools, and schedules."""
+    kinds = HOSTED, QUEUED, LIMITED, SCHEDULED
     apart = [range(kind + first, kind + first + seeds // 10 if first < HOSTED else 0) for kind in kinds]
     with _progress("simulating", seeds + sum(map(len, apart))) as tick:
         return campaign.run(range(first, first + seeds), *apart, jobs=jobs, tick=tick, journal=journal)

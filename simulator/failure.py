@@ -36,6 +36,7 @@ INVARIANTS = {
     25: "no limit of a queue is exceeded, and no run of a queue is driven without a slot",
     26: "slots are given in the declared order, and nothing starves",
     27: "a submission is stored once, or refused and not stored",
+    28: "each moment of a schedule fires as declared, once, by a run of its own",
 }
 """The invariants that the checker knows, in one line each; the numbers are those of the documentation."""
 
@@ -49,6 +50,8 @@ def tell(report: Report) -> str:
     lines += [f"  submitted: {plan.scripts[one.script].id} {_fields(one)}" for one in plan.submissions]
     lines += [f"  declared: {_fields(one)}" for one in plan.declarations]
     lines += [f"  ordered: {_fields(one)}" for one in plan.orders]
+    lines += [f"  timetable: {_fields(one)}" for one in plan.timetables]
+    lines += [f"  ordered: {_fields(one)}" for one in plan.schedule_orders]
     lines += ["", *report.log]
     for one in broken:
         lines += ["", f"invariant {one.invariant} ({INVARIANTS.get(one.invariant, '')}):", f"  {one.what}"]
@@ -128,16 +131,10 @@ def _simpler(plan: Plan) -> Iterator[Plan]:
     yield replace(plan, reviews=False)
     yield replace(plan, strangers=0)
     yield replace(plan, undeclared=())
-    for number in range(len(plan.orders)):
-        yield replace(plan, orders=plan.orders[:number] + plan.orders[number + 1 :])
-    for number in range(1, len(plan.declarations)):
-        yield replace(plan, declarations=plan.declarations[:number] + plan.declarations[number + 1 :])
-    for number in range(1, len(plan.submissions)):
-        yield replace(plan, submissions=plan.submissions[:number] + plan.submissions[number + 1 :])
-    for number in range(len(plan.tellings)):
-        yield replace(plan, tellings=plan.tellings[:number] + plan.tellings[number + 1 :])
-    for number in range(len(plan.permits)):
-        yield replace(plan, permits=plan.permits[:number] + plan.permits[number + 1 :])
+    for field in ("orders", "schedule_orders", "tellings", "permits"):
+        yield from _one_less(plan, field)
+    for field in ("declarations", "submissions", "timetables"):
+        yield from _one_less(plan, field, first=1)
     for number, script in enumerate(plan.scripts):
         for position in range(len(script.steps)):
             steps = script.steps[:position] + script.steps[position + 1 :]
@@ -149,6 +146,13 @@ def _simpler(plan: Plan) -> Iterator[Plan]:
     for number, fault in enumerate(plan.faults):
         shorter = replace(fault, ms=fault.ms // 2)
         yield replace(plan, faults=(*plan.faults[:number], shorter, *plan.faults[number + 1 :]))
+
+
+def _one_less(plan: Plan, field: str, first: int = 0) -> Iterator[Plan]:
+    """The plan without one of the values of a field, each from the one of the number `first` on."""
+    values: tuple[object, ...] = getattr(plan, field)
+    for number in range(first, len(values)):
+        yield replace(plan, **{field: values[:number] + values[number + 1 :]})
 
 
 def _first_that_fails(plan: Plan, candidates: Iterator[Plan], fails: Callable[[Plan], bool]) -> Plan:

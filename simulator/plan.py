@@ -11,6 +11,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from holdfast.queues.firing_times import Schedule
 from holdfast.queues.limits import DeclaredLimits
 
 KINDS: Final = ("charge", "pay", "mail", "ticket", "switch", "note", "ship", "order", "book", "transfer", "look")
@@ -178,6 +179,21 @@ class QueueOrder(msgspec.Struct, frozen=True):
     at_ms: int
 
 
+class Timetable(msgspec.Struct, frozen=True):
+    """Schedules that are declared after `at_ms`. Processes that start from then on declare them, too."""
+
+    schedules: dict[str, Schedule]
+    at_ms: int = 0
+
+
+class ScheduleOrder(msgspec.Struct, frozen=True):
+    """A command to a schedule, given after `at_ms`."""
+
+    schedule: str
+    word: Literal["pause", "resume"]
+    at_ms: int
+
+
 class Plan(msgspec.Struct, frozen=True):
     """One simulation, before it is run."""
 
@@ -204,6 +220,9 @@ class Plan(msgspec.Struct, frozen=True):
     orders: tuple[QueueOrder, ...] = ()
     undeclared: tuple[int, ...] = ()
     """The workers that have no file of limits."""
+    timetables: tuple[Timetable, ...] = ()
+    """Schedules, the first of them from the beginning: see `generator/schedules.py`."""
+    schedule_orders: tuple[ScheduleOrder, ...] = ()
 
     def expected(self) -> tuple[Script, ...]:
         """The scripts that are started or submitted."""

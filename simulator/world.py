@@ -28,6 +28,7 @@ from simulator.plan import Fault, Plan, WorkerPlan
 from simulator.processes.nemesis import Nemesis, Place
 from simulator.processes.other_programs import Strangers
 from simulator.processes.queue_history import QueueDisk, QueueFiles, QueueSqliteDisk, QueueStore
+from simulator.processes.scheduling import begin_schedules
 from simulator.processes.submitting import begin_queues
 from simulator.processes.worker import Life, settings_from
 from simulator.services.deferred import Office
@@ -38,6 +39,9 @@ QUICK: Final = Path("/dev/shm")  # noqa: S108 - a directory of our own is made i
 """Files in memory, where the system has such a place: the power is never cut here, and syncs take most of the time."""
 BOUND_S: Final = 6 * 3600.0
 """Virtual time in which every run has to come to rest."""
+
+FAR_MS: Final = 30 * 60_000
+"""Later than anything in a plan with schedules is due, as long as the clock is right."""
 
 DRAIN_S: Final = 3600.0
 LOOK_S: Final = 20.0
@@ -137,12 +141,12 @@ class World:
         if not self.plan.submissions:
             return Store(self.now_ms, wall, namespace="simulated")
         store = QueueStore(self.now_ms, wall, namespace="simulated")
-        store.listener = self.checker.queues
+        store.listener, store.firings = self.checker.queues, self.checker.schedules
         return store
 
     def _files(self, directory: Path) -> Files:
         if self.plan.submissions:
-            return QueueFiles(self, directory, self.checker.queues)
+            return QueueFiles(self, directory, self.checker.queues, self.checker.schedules)
         return Files(self, directory, self.plan.seed, self.checker.stored)
 
     # --- running ---------------------------------------------------------------------------------------------
@@ -168,6 +172,7 @@ class World:
         self.checker.permits.begin()
         self.checker.messages.begin()
         begin_queues(self)
+        begin_schedules(self)
         while not await self._at_rest():
             if self.now_ms() > BOUND_S * 1000:
                 self.checker.broken(19, f"after {BOUND_S / 3600:.0f} h not at rest: {await self._restless()}")
@@ -193,14 +198,18 @@ class World:
         listed = {row.run: row for row in await self.journal.runs()}
         wall = EPOCH_MS + self.now_ms() + self.skew_ms
         resting = {row.run for row in listed.values() if row.status == "suspended" and self._rests(row, wall)}
-        found: list[str] = []
-        for script in self.plan.expected():
-            row = listed.get(script.id)
-            if self.checker.queues.behind(script.id, resting):
+        found = self.checker.schedules.restless()
+        for run in [*(script.id for script in self.plan.expected()), *self.checker.schedules.runs]:
+            row = listed.get(run)
+            if self.checker.queues.behind(run, resting) or (row is not None and self._far(row, wall)):
                 continue
-            if row is None or not self._rests(row, wall) or self.checker.answers.awaited(script.id):
-                found.append(f"{script.id} {row.status if row else 'never began'} {row.reason if row else ''}".strip())
+            if row is None or not self._rests(row, wall) or self.checker.answers.awaited(run):
+                found.append(f"{run} {row.status if row else 'never began'} {row.reason if row else ''}".strip())
         return found
+
+    def _far(self, row: RunRow, wall: int) -> bool:
+        """Whether a run is due in hours only, because the clock was wrong when it began to wait, and was set back."""
+        return bool(self.plan.timetables) and row.due_ms is not None and row.due_ms > wall + FAR_MS
 
     def _rests(self, row: RunRow, wall: int) -> bool:
         """Whether a run has ended, or waits for a person. What it waits for may be lost with a journal.
@@ -296,7 +305,7 @@ class World:
             disk = QueueSqliteDisk(self.files, actor, contained=contained)
         else:
             disk = QueueDisk(self, actor, contained=contained)
-        disk.looks = self.checker.queues.looks
+        disk.looks, disk.firings = self.checker.queues.looks, self.checker.schedules
         return disk
 
     def disk_s(self) -> float:

@@ -24,6 +24,7 @@ from simulator.checkers.plans import Plans
 from simulator.checkers.processes import Processes
 from simulator.checkers.queues import Queues
 from simulator.checkers.records import Replays, Standing, check_records
+from simulator.checkers.schedules import Schedules
 from simulator.checkers.timing import Timing
 from simulator.checkers.transactions import Trips
 from simulator.people.messages import Messages
@@ -75,6 +76,7 @@ class Checker:
         self.processes: Final = Processes(world, self.broken)
         self.hosts: Final = Hosts(world, self.broken)
         self.queues: Final = Queues(world, self.broken)
+        self.schedules: Final = Schedules(world, self.broken)
         self._told: list[tuple[Outcome[Any], int]] = []
         self._answers: dict[str, list[str]] = {}
         self._tokens: dict[str, int] = {}
@@ -245,6 +247,7 @@ class Checker:
         self.processes.heard(run, record)
         self.hosts.heard(run, record)
         self.queues.heard(run, record)
+        self.schedules.heard(run, record)
         self._decisions(run, record)
         step = getattr(record, "step", "")
         if step:
@@ -392,6 +395,7 @@ class Checker:
         await self.messages.at_the_end()
         await self.questions.at_the_end()
         await self.hosts.at_the_end()
+        self.schedules.at_the_end()
         if self._world.restored_ms < 0:  # what was done and is forgotten stands, and no record can speak of it
             self.trips.at_the_end()
             self.compensations.at_the_end()

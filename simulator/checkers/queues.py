@@ -156,7 +156,7 @@ class Queues:
 
     def heard(self, run: str, record: r.Record) -> None:
         """A record became durable."""
-        if run not in self._submissions:
+        if run not in self._submissions and not self._world.checker.schedules.submits(run):
             return
         if isinstance(record, r.RunStarted):
             self._begun[run] += 1
@@ -169,6 +169,11 @@ class Queues:
                 self._broken(LIMITS, f"run {run} is driven under the token {record.token}, without a slot")
 
     # --- at the end ------------------------------------------------------------------------------------------
+
+    def is_full(self, queue: str) -> bool:
+        """True if the queue may refuse a submission, now or soon."""
+        waiting = sum(one.queue == queue and one.status == "queued" for one in self._lines.values())
+        return waiting + 3 >= self._limits.queue(queue).capacity
 
     def behind(self, run: str, resting: Collection[str]) -> bool:
         """True if it waits for a key whose holders are all suspended, or for room in a queue full of such runs."""
@@ -190,8 +195,9 @@ class Queues:
         waiting = sum(one.queue == line.queue and one.status == "queued" for one in self._lines.values())
         if waiting >= queue.capacity:
             self._broken(LIMITS, f"run {line.run} was stored in {line.queue}, where {waiting} of {queue.capacity} wait")
-        submission = self._submissions[line.run]
-        about = submission.about if queue.key else ""
+        submission = self._submissions.get(line.run)
+        about = submission.about if submission is not None else self._world.checker.schedules.about(line.run)
+        about = about if queue.key else ""
         if line.about != about:
             self._broken(STORED, f"run {line.run} is about {line.about!r}, and its queue says {about!r}")
 

@@ -25,6 +25,7 @@ from simulator.generator.people import (
 )
 from simulator.generator.processes import of_timing, with_insisting, with_processes, with_timing
 from simulator.generator.queues import QUEUED, with_queues
+from simulator.generator.schedules import SCHEDULED, with_schedules
 from simulator.plan import EXTRAS, KINDS, LATER, PARTS, Act, Fault, Plan, Script, Step, WorkerPlan
 from simulator.services.service import CATALOGUE
 
@@ -75,7 +76,12 @@ HOOK_FAULTS: Final = ("never", "overdue", "twice", "shuffled", "restated", "stra
 
 
 def draw(seed: int) -> Plan:
-    """The plan of a seed. From `HOSTED` on its agents call hosts, and from `QUEUED` on some runs are submitted."""
+    """The plan of a seed. From `HOSTED` on its agents call hosts, and from `QUEUED` on some runs are submitted.
+
+    From `SCHEDULED` on schedules submit some.
+    """
+    if seed >= SCHEDULED:
+        return with_schedules(with_queues(_drawn(seed - SCHEDULED), seed), seed)
     if seed >= QUEUED:
         return with_queues(_drawn(seed - QUEUED), seed)
     return with_hosts(_drawn(seed - HOSTED), seed) if seed >= HOSTED else _drawn(seed)

@@ -14,6 +14,7 @@ from simulator.mutations.operations import OPERATIONS
 from simulator.mutations.policies import POLICY
 from simulator.mutations.queues import QUEUE_BUGS
 from simulator.mutations.reviews import REVIEWS
+from simulator.mutations.schedules import SCHEDULE_BUGS
 from simulator.mutations.timing_and_processes import PROCESSES, TIMING
 from simulator.mutations.transactions_and_plans import TOGETHER
 
@@ -28,5 +29,6 @@ MUTANTS: Final = (
     *BREAKING,
     *HOSTS,
     *QUEUE_BUGS,
+    *SCHEDULE_BUGS,
 )
 """The planted bugs, by the promise that they break."""

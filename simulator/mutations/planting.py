@@ -22,6 +22,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from simulator.generator.hosts import HOSTED
 from simulator.generator.plans import draw
 from simulator.generator.queues import QUEUED
+from simulator.generator.schedules import SCHEDULED
 from simulator.mutations.catalogue import MUTANTS
 from simulator.mutations.mutation import Mutant, planted
 from simulator.world import ORDINARY, Conditions, Journal, simulate
@@ -41,6 +42,11 @@ class Find(msgspec.Struct, frozen=True):
     what: str = ""
 
 
+def first_seed(mutant: Mutant) -> int:
+    """The first of the seeds in which that mutant is looked for."""
+    return HOSTED if mutant.hosted else QUEUED if mutant.queued else SCHEDULED if mutant.scheduled else 0
+
+
 def hunt(
     mutant: Mutant, most: int, until: float | None = None, *, first: int = 0, conditions: Conditions = ORDINARY
 ) -> Find:
@@ -48,8 +54,8 @@ def hunt(
     for seed in range(first, most):
         if until is not None and time.monotonic() > until:
             return Find(mutant.name, mutant.breaks, seed)
-        plan = draw(seed + (HOSTED if mutant.hosted else QUEUED if mutant.queued else 0))
-        journal: Journal = "sqlite" if mutant.queued else "memory"
+        plan = draw(seed + first_seed(mutant))
+        journal: Journal = "sqlite" if mutant.queued or mutant.scheduled else "memory"
         with planted(mutant):
             broken = simulate(plan, conditions=conditions, journal=journal).violations
         if broken and not simulate(plan, conditions=conditions, journal=journal).violations:

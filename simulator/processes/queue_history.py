@@ -13,14 +13,27 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.journal.host import HostFacts
-from holdfast.journal.port import Busy, Identity, LeaseGranted, LedgerEntry, NewRun, Post, TakeRequest, Write
+from holdfast.journal.port import (
+    Busy,
+    Firing,
+    Identity,
+    LastFiring,
+    LeaseGranted,
+    LedgerEntry,
+    NewRun,
+    Post,
+    TakeRequest,
+    Write,
+)
 from holdfast.journal.sqlite.driver import Database, StandardDatabase, Value
 from holdfast.journal.sqlite.opening import Parts
 from holdfast.journal.sqlite.schema import statements
 from holdfast.queues.limits import STREAM, DeclaredLimits
 from holdfast.queues.modes import queue_of
+from holdfast.queues.schedules import STREAM as SCHEDULES
 from holdfast.testing.world.disk import Disk, FaultyJournal, Store
 from holdfast.testing.world.files import Afterwards, Files, SqliteDisk
+from holdfast.testing.world.loop import Actor
 
 if TYPE_CHECKING:
     from simulator.world import World
@@ -64,6 +77,26 @@ class Listener(Protocol):
         ...
 
 
+class FiringListener(Protocol):
+    """Receives what becomes durable about schedules, and what processes do about them."""
+
+    def entered(self, number: int, at_ms: int, body: bytes) -> None:
+        """The ledger has an entry more about schedules."""
+        ...
+
+    def fired(self, schedule: str, moment_ms: int, run: str) -> None:
+        """A schedule has fired with this run."""
+        ...
+
+    def looked(self, actor: Actor, schedule: str, last: LastFiring | None) -> None:
+        """A process has read when the schedule fired last, and decides now what is due."""
+        ...
+
+    def attempts(self, actor: Actor, run: str, firing: Firing) -> None:
+        """A process is about to fire a schedule."""
+        ...
+
+
 # --- in memory --------------------------------------------------------------------------------------------------------
 
 
@@ -71,9 +104,12 @@ class QueueStore(Store):
     """The shared journal in memory. It reports each change of a run of a queue."""
 
     listener: Listener
+    firings: FiringListener
 
     async def claim(self, run: str, worker: str, new: NewRun | None = None) -> LeaseGranted | Busy | None:
         claimed = await super().claim(run, worker, new)
+        if claimed is not None and new is not None and new.firing is not None:
+            self.firings.fired(new.firing.schedule, new.firing.moment_ms, run)
         if isinstance(claimed, LeaseGranted) and not claimed.fresh:
             self._tell(run)
         return claimed
@@ -98,6 +134,8 @@ class QueueStore(Store):
         entry = super()._insert(post)
         if post.stream == STREAM and entry.fresh and not queue_of(post.key):
             self.listener.declared(msgspec.json.decode(post.body, type=DeclaredLimits))
+        if post.stream == SCHEDULES and entry.fresh:
+            self.firings.entered(entry.id, entry.at_ms, entry.body)
         return entry
 
     def _tell(self, run: str) -> None:
@@ -134,6 +172,12 @@ create trigger simulated_slot after update of served_ms on run when new.queue <>
 begin insert into simulated select null, 'taken', null, {_BOTH}; end;
 create trigger simulated_limits after insert on ledger when new.stream = '{STREAM}' and instr(new.key, '/') = 0
 begin insert into simulated (kind, body) values ('declared', cast(new.body as blob)); end;
+create trigger simulated_entry after insert on ledger when new.stream = '{SCHEDULES}'
+begin insert into simulated (kind, body, old_id, old_due_ms)
+values ('entered', cast(new.body as blob), new.id, new.at_ms); end;
+create trigger simulated_firing after insert on firing
+begin insert into simulated (kind, body, old_name, old_due_ms)
+values ('fired', cast(new.run as blob), new.schedule, new.moment_ms); end;
 """  # noqa: S608 - constants
 _NEWS: Final = "select * from simulated where number > ? order by number"
 _WIDTH: Final = len(_NAMES)
@@ -142,8 +186,9 @@ _WIDTH: Final = len(_NAMES)
 class QueueFiles(Files):
     """The shared file, with triggers that note each change of a run of a queue."""
 
-    def __init__(self, world: World, directory: Path, listener: Listener) -> None:
+    def __init__(self, world: World, directory: Path, listener: Listener, firings: FiringListener) -> None:
         self._listener = listener
+        self._firings = firings
         self._world = world
         self._noted = 0
         self._history: StandardDatabase | None = None
@@ -186,6 +231,14 @@ class QueueFiles(Files):
             return
         for number, kind, body, *lines in self._history.rows(_NEWS, (self._noted,)):
             self._noted = cast("int", number)
+            if kind == "entered":
+                at = lines[_NAMES.index("due_ms")]
+                self._firings.entered(cast("int", lines[0]), cast("int", at), cast("bytes", body))
+                continue
+            if kind == "fired":
+                schedule, moment = lines[_NAMES.index("name")], lines[_NAMES.index("due_ms")]
+                self._firings.fired(cast("str", schedule), cast("int", moment), cast("bytes", body).decode())
+                continue
             if kind == "declared":
                 self._listener.declared(msgspec.json.decode(cast("bytes", body), type=DeclaredLimits))
                 continue
@@ -229,6 +282,17 @@ class _Watched:
 
 class _NotedTakes(FaultyJournal):
     looks: Callable[[str, Collection[str]], None]
+    firings: FiringListener
+
+    async def fired(self, schedule: str) -> LastFiring | None:
+        last = await super().fired(schedule)
+        self.firings.looked(self._actor, schedule, last)
+        return last
+
+    async def claim(self, run: str, worker: str, new: NewRun | None = None) -> LeaseGranted | Busy | None:
+        if new is not None and new.firing is not None:
+            self.firings.attempts(self._actor, run, new.firing)
+        return await super().claim(run, worker, new)
 
     async def take(self, request: TakeRequest) -> list[LeaseGranted]:
         self.looks(request.worker, request.skip)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Coroutine
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,11 +16,12 @@ from holdfast.control.queues import Submitted
 from holdfast.control.service import ControlService
 from holdfast.errors import HoldfastError, JournalUnavailable, ParameterMismatch, QueueFull
 from holdfast.queues.limits import DeclaredLimits
+from holdfast.queues.schedules import QueuesAndSchedules
 from holdfast.testing.clock import EPOCH_MS
-from holdfast.testing.world.loop import Actor
 from simulator.agents.queued import agent_named, job_of
-from simulator.people.approvers import Errand
 from simulator.plan import Declaration, QueueOrder, Submission
+from simulator.processes.operators import set_out
+from simulator.processes.scheduling import schedules_now
 
 if TYPE_CHECKING:
     from simulator.processes.worker import Life
@@ -30,13 +31,14 @@ FULL_S: Final = 10
 AGAIN_S: Final = 5
 
 
-def declared_by(life: Life) -> DeclaredLimits | None:
-    """The limits in the file of this process: the newest that were declared until it started."""
+def declared_by(life: Life) -> DeclaredLimits | QueuesAndSchedules | None:
+    """The limits and schedules in the file of this process: the newest that were declared until it started."""
     world = life.world
     names = [worker.name for worker in world.plan.workers]
     if not world.plan.declarations or names.index(life.plan.name) in world.plan.undeclared:
         return None
-    return [one.limits for one in world.plan.declarations if one.at_ms <= world.now_ms()][-1]
+    limits = [one.limits for one in world.plan.declarations if one.at_ms <= world.now_ms()][-1]
+    return QueuesAndSchedules(limits, schedules_now(world)) if world.plan.timetables else limits
 
 
 def submitting(life: Life, app: Holdfast) -> list[Coroutine[Any, Any, None]]:
@@ -106,7 +108,7 @@ async def _submit_another_input(life: Life, app: Holdfast, submission: Submissio
 def begin_queues(world: World) -> None:
     """Start the operators who declare limits and give commands."""
     for declaration in world.plan.declarations[1:]:
-        _set_out(world, "declares limits", functools.partial(_declare, declaration), declaration.at_ms)
+        set_out(world, "declares limits", functools.partial(_declare, declaration), declaration.at_ms)
     for run in dict.fromkeys(order.run for order in world.plan.orders):
         _order(world, [order for order in world.plan.orders if order.run == run])
 
@@ -117,27 +119,7 @@ def _order(world: World, orders: list[QueueOrder]) -> None:
         first, *others = orders
         wait_ms = max(0, first.at_ms - world.now_ms())
         give = functools.partial(_give, first)
-        _set_out(world, f"says {first.word} to {first.run}", give, wait_ms, lambda: _order(world, others))
-
-
-def _set_out(
-    world: World,
-    what: str,
-    command: Callable[[ControlService], Awaitable[object]],
-    after_ms: int,
-    then: Callable[[], None] = lambda: None,
-) -> None:
-    given = False
-
-    def ended(_actor: Actor, _refused: bool) -> None:
-        nonlocal given
-        if not given:  # a command that is repeated may be acknowledged twice
-            given = True
-            world.unsaid -= 1
-            then()
-
-    world.unsaid += 1
-    Errand(world, what, command, ended).begin(after_ms)
+        set_out(world, f"says {first.word} to {first.run}", give, wait_ms, lambda: _order(world, others))
 
 
 async def _declare(declaration: Declaration, service: ControlService) -> None:

@@ -22,6 +22,7 @@ from holdfast.model.records import NOTHING, Raw
 from holdfast.testing.clock import EPOCH_MS, InlineThreads, SeededRng
 from holdfast.testing.world.loop import Actor, Died
 from simulator.agents.queued import queued_agents
+from simulator.agents.scheduled import scheduled_agent
 from simulator.agents.scripted import LIFE, agent_of
 from simulator.agents.tools import NETWORK
 from simulator.people.approvers import Errand
@@ -93,6 +94,8 @@ class Life:
         agents: list[Agent[Any, Any]] = [agent_of(self.newer)]
         if world.plan.submissions:
             agents += queued_agents(newer=self.newer)
+        if world.plan.timetables:
+            agents.append(scheduled_agent(newer=self.newer))
         app = Holdfast(
             self.disk, agents=agents, environment=environment, settings=world.settings,
             worker=self._worker, queues=declared_by(self),

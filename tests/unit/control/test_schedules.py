@@ -159,9 +159,9 @@ async def test_a_process_whose_clock_is_fast_waits_for_the_journals(lab: Lab):
         assert await stored(lab) == []
         await lab.pass_time(seconds=15)
         assert await stored(lab) == []  # it is not on time by that clock, whose error is beyond `grace`
-        lab.clock.wall_ms = wall  # type: ignore[method-assign]  # and set right
+        lab.clock.wall_ms = wall  # type: ignore[method-assign]  # and set right: by this one it is
         await lab.pass_time(minutes=10)
-        assert began == at("00:20:00")
+        assert began == at("00:10:00", "00:20:00")
 
 
 @virtual
@@ -510,3 +510,14 @@ async def test_a_process_that_slept_through_a_drain_submits_nothing(lab: Lab):
         await lab.pass_time(seconds=6)
         await firing.fire()
         assert await stored(lab) == at("01:00:00")
+
+
+@virtual
+async def test_a_clock_that_was_wrong_for_a_while_delays_no_moment_of_today(lab: Lab):
+    async with lab.app(desk, recover=True) as app:
+        await declared(app, n=every(60))
+        lab.clock.skew_ms = 30 * 3_600_000 + 1_800_000  # it shows tomorrow, between two moments
+        await lab.pass_time(minutes=10)
+        lab.clock.skew_ms = 0
+        await lab.pass_time(hours=2)
+        assert await stored(lab) == at("01:00:00", "02:00:00")

@@ -91,6 +91,7 @@ class Scheduler:
         self._to_start = on_time  # True while that task has to be started
         self._stale = True  # True until the book was read; also after a read that failed
         self._looks: dict[str, int] = {}  # by schedule, the wall clock at which it is looked at next
+        self._wall_ms = 0  # the wall clock when something was looked at last
         self._firing = asyncio.Lock()
 
     async def keep_firing(self) -> None:
@@ -121,12 +122,13 @@ class Scheduler:
                 if self._to_start and self._book.schedules:
                     self._to_start = False
                     engine.housekeeping.keep("the task that fires schedules", self.keep_firing)
-            now = engine.environment.clock.wall_ms()
+            before, self._wall_ms = self._wall_ms, engine.environment.clock.wall_ms()
+            if (now := self._wall_ms) < before:  # it was set back: a moment may be due before the noted ones
+                self._looks.clear()
             for name, one in self._mine().items():
                 if self._looks.get(name, 0) <= now:
                     self._looks[name] = now + engine.settings.recover_every_ms  # where it fails
-                    work = partial(self._fire_due, name, one, now)
-                    await engine.housekeeping.round(_task(name), work)
+                    await engine.housekeeping.round(_task(name), partial(self._fire_due, name, one))
 
     def _mine(self) -> dict[str, KnownSchedule]:
         """The schedules that this process may fire."""
@@ -148,14 +150,14 @@ class Scheduler:
         looks = [at for name in self._mine() if (at := self._looks.get(name, 0)) < FOREVER_MS]
         if not looks:
             return None
-        wait_s = (min(looks) - self._engine.environment.clock.wall_ms()) / 1000
-        return min(max(wait_s, 0.0), _LONGEST_SLEEP_S)
+        return min(max((min(looks) - self._engine.environment.clock.wall_ms()) / 1000, 0.0), _LONGEST_SLEEP_S)
 
-    async def _fire_due(self, name: str, known: KnownSchedule, now: int) -> None:
+    async def _fire_due(self, name: str, known: KnownSchedule) -> None:
         newest = self._engine.queues.newest
         if newest is not None and newest.mode(known.schedule.queue).draining is not None:
             return  # it fires when the queue is resumed: what was missed by then follows its declaration
         last = await self._engine.journal.fired(name)
+        now = self._engine.environment.clock.wall_ms()  # other schedules and a slow disk came before this one
         after = known.since_ms if last is None else max(known.since_ms, last.moment_ms)
         moments = due(known.schedule, after, now)
         for moment in moments:
@@ -163,8 +165,7 @@ class Scheduler:
                 # Another process was faster, or has declared something: a look at once would only be refused again.
                 self._looks[name] = now + self._engine.settings.poll_ms
                 return
-        following = next_moment(known.schedule, now) if len(moments) < MOST_AT_ONCE else now
-        self._looks[name] = FOREVER_MS if following is None else following
+        self._looks[name] = now if len(moments) == MOST_AT_ONCE else next_moment(known.schedule, now) or FOREVER_MS
 
     async def _fire(self, name: str, schedule: Schedule, moment: int) -> bool:
         """Submit the run of one moment. False where the journal refuses the firing."""
