@@ -68,6 +68,14 @@ CASES: Final[Mapping[str, Case]] = {
     "plain-100": Case("ours.py", _ours("plain", 20, 100), "Holdfast, plain write, 100 runs"),
     "riding-100": Case("ours.py", _ours("riding", 20, 100), "Holdfast, keyed write, 100 runs"),
     "plain-1000": Case("ours.py", _ours("plain", 10, 1000), "Holdfast, plain write, 1,000 runs"),
+    "worker-100": Case(
+        "ours.py", (*_ours("plain", 20, 100), "--worker"), "Holdfast, plain write, 100 runs, set as `holdfast worker`"
+    ),
+    "worker-1000": Case(
+        "ours.py",
+        (*_ours("plain", 10, 1000), "--worker"),
+        "Holdfast, plain write, 1,000 runs, set as `holdfast worker`",
+    ),
     "tens": Case("ours.py", _ours("tens", 1000), "Holdfast, keyed writes in tens, bare"),
     "transactions": Case("ours.py", _ours("transactions", 1000), "Holdfast, the same, each ten a transaction"),
     "plans": Case("ours.py", _ours("plans", 1000), "Holdfast, the same, each ten a plan of ten steps"),
@@ -100,6 +108,8 @@ SHOWN: Final = (
     "raw-one",
     "read",
     "riding-100",
+    "worker-100",
+    "worker-1000",
     "journal",
     "journal-riding",
     "journal-100",

@@ -18,6 +18,7 @@ from measure import Mark, payload, peak_mib, rates, report, settled_size
 
 from holdfast import Holdfast, Key, Operation, Run, agent, current_operation, tool
 from holdfast.agent.agent import Agent
+from holdfast.cli.apps import MANY_RUNS_GC
 from holdfast.engine.settings import Settings
 from holdfast.journal.sqlite import group_commit
 from holdfast.journal.sqlite.journal import SqliteJournal
@@ -130,6 +131,11 @@ def timed_app(path: Path, code: Agent[tuple[str, int], int]) -> Holdfast:
     return Holdfast(path, agents=[code])
 
 
+def worker_app(path: Path, code: Agent[tuple[str, int], int]) -> Holdfast:
+    """The app as `holdfast worker` opens it: Python's garbage collector runs more seldom."""
+    return Holdfast(path, agents=[code], settings=Settings(gc_threshold=MANY_RUNS_GC))
+
+
 def counted_app(path: Path, code: Agent[tuple[str, int], int]) -> Holdfast:
     """One without housekeeping, which commits on the loop: a slow machine then does no more than a fast one."""
     quiet = Settings(poll_ms=600_000, recover_every_ms=600_000)
@@ -191,6 +197,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--runs", type=int, default=1)
     parser.add_argument("--by-count", action="store_true", help="let nothing depend on how fast the machine is")
+    parser.add_argument("--worker", action="store_true", help="open the app as the commands that drive many runs do")
     options = parser.parse_args()
     path = options.directory / "ours.db"
     if options.case == "die":
@@ -200,7 +207,7 @@ def main() -> None:
     else:
         if options.by_count:
             group_commit.TICK_S = 60
-        app = counted_app if options.by_count else timed_app
+        app = counted_app if options.by_count else worker_app if options.worker else timed_app
         report(**asyncio.run(rate(path, options.kind, options.steps, options.runs, app)))
 
 
