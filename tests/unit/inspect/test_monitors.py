@@ -144,7 +144,7 @@ def test_a_run_without_the_effect_that_all_had_before_is_found():
 def test_a_verifier_that_says_yes_to_everything_is_found():
     yes = seen("verdicts of pay", "happened", 29, NOW - 2 * DAY_MS)
     (found,) = findings(yes, seen("verdicts of pay", "happened", 1, NOW))
-    assert (found.rule, found.what) == ("verifier says yes", "the verifier of pay said yes 30 times of 30")
+    assert (found.rule, found.what) == ("verifier says yes", "the verifier of pay found the effect 30 of 30 times")
     assert findings(yes) == []
     assert findings(yes[1:], seen("verdicts of pay", "happened", 1, NOW)) == []
     for verdict in ("did_not_happen", "cannot_tell", "conflict"):
@@ -164,7 +164,7 @@ def test_two_versions_side_by_side_are_found_after_a_while():
         return [Observation("versions", version, f"{version}-{one}", NOW - int(one * HOUR_MS)) for one in hours]
 
     (found,) = findings(begun("1", 9, 8, 4, 1), begun("2", 5, 3, 0.5))
-    assert (found.rule, found.what) == ("versions", "runs begin under the versions 1 and 2 since 4 h")
+    assert (found.rule, found.what) == ("versions", "runs begin under the versions 1 and 2 for 4 h")
     assert findings(begun("1", 9, 8, 4, 3.1), begun("2", 5, 3, 0.5)) == []  # replaced within two hours
     assert findings(begun("1", 9, 8, 4, 1)) == []
 
@@ -178,7 +178,7 @@ def test_a_schedule_a_queue_and_due_runs_that_wait_are_found_after_a_while():
         assert len(aged_queues([WaitingQueue("mail", 7, at_ms)], NOW, SETTINGS)) == number
     (found,) = undriven([DueRun("desk", f"run-{one}", late - one) for one in range(9)], NOW, SETTINGS)
     assert found.what == "no process drives 9 runs that are due"
-    assert found.evidence[0].startswith("run-8 is due since ")
+    assert found.evidence[0].startswith("run-8 has been due since ")
 
 
 @given(st.integers(1, 60), st.integers(0, 60), st.integers(1, 99))

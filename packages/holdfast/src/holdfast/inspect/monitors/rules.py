@@ -240,7 +240,7 @@ def only_yes(case: Comparison) -> Iterator[SilentFailure]:
         if yes == all_yes >= case.settings.yes:
             tool = topic.removeprefix("verdicts of ")
             newest = verdicts["happened"].newest
-            what = f"the verifier of {tool} said yes {yes:,} times of {yes:,}"
+            what = f"the verifier of {tool} found the effect {yes:,} of {yes:,} times"
             evidence = [(one, "was found") for one in newest]
             yield case.found("verifier says yes", tool, what, evidence, f"holdfast why {newest[0].subject}")
 
@@ -267,7 +267,7 @@ def two_versions(case: Comparison) -> Iterator[SilentFailure]:
         both = last - max(begun[one].first_ms, begun[other].first_ms)
         if both > case.settings.versions_ms:
             names = [version or "none" for version in (one, other)]
-            what = f"runs begin under the versions {names[0]} and {names[1]} since {duration(both)}"
+            what = f"runs begin under the versions {names[0]} and {names[1]} for {duration(both)}"
             evidence = [(begun[version].newest[0], f"began under {version or 'none'}") for version in (one, other)]
             yield case.found("versions", f"{one} {other}", what, evidence, f"holdfast ps --agent {case.agent}")
 
@@ -365,7 +365,7 @@ def undriven(due: Iterable[DueRun], now_ms: int, settings: MonitorSettings) -> l
     found: list[SilentFailure] = []
     for agent, runs in sorted(late.items()):
         runs.sort(key=lambda one: (one.since_ms, one.run))
-        evidence = [f"{one.run} is due since {moment(one.since_ms)}" for one in runs[:_SHOWN]]
+        evidence = [f"{one.run} has been due since {moment(one.since_ms)}" for one in runs[:_SHOWN]]
         what = f"no process drives {count(len(runs), 'run')} that is due" if len(runs) == 1 else (
             f"no process drives {count(len(runs), 'run')} that are due"
         )  # fmt: skip
