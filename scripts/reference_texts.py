@@ -266,6 +266,7 @@ NEXT: Final[dict[str, str]] = {
     "QueueDraining": "Submit to another queue, or again after `holdfast queues resume NAME`.",
     "RunError": "See its kinds.",
     "RunSuspended": "Run the command in the message, or leave it to a worker.",
+    "ChildStopped": "`holdfast show CHILD`. Resume it once its cause is gone, then its parent, which joins it again.",
     "RunStopped": "`holdfast show RUN`; after a fix `holdfast resume RUN`. Never start it under a new id.",
     "Interrupted": "Look at `facts` and `text`, and decide anew; nothing was sent. With `stop`, come to an end.",
     "RunBusy": "Wait for the process that drives it. Apps do this by themselves; commands tell you.",

@@ -21,6 +21,7 @@ KNOWN_WIDE: dict[str, int] = {  # the ways in that users spell, all keyword-only
     "packages/holdfast/src/holdfast/agent/tool.py:_declared": 17,
     "packages/holdfast/src/holdfast/agent/tool.py:Tool.options": 9,
     "packages/holdfast/src/holdfast/agent/agent.py:agent": 10,
+    "packages/holdfast/src/holdfast/agent/run.py:Run.start": 8,
     "packages/holdfast/src/holdfast/app.py:Holdfast.__init__": 12,
     "packages/holdfast/src/holdfast/app.py:Holdfast.submit": 9,
     "packages/holdfast/src/holdfast/journal/sqlite/journal.py:SqliteJournal.__init__": 7,

@@ -5,9 +5,9 @@ import pytest
 
 from holdfast import Run, agent, tool
 from holdfast.engine.deferred import ArrivedAnswer, arrived_stream, awaited_stream
-from holdfast.engine.late_reports import DELIVERIES, AnswerNotice
 from holdfast.errors import Deferred, RunSuspended
 from holdfast.journal.port import Post
+from holdfast.model.commands import DELIVERIES, AnswerNotice
 from tests.unit.engine.lab import Lab, virtual
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 import msgspec
 
 from holdfast.agent.agent import Agent, gather_agents, gather_tools
+from holdfast.agent.submission import Submission
 from holdfast.agent.tool import Tool
 from holdfast.cli.config import journal_option, located
 from holdfast.control.code_location import note_code, stop_if_loading
@@ -26,7 +27,6 @@ from holdfast.control.housekeeping import HousekeepingTasks
 from holdfast.control.input_checks import check
 from holdfast.control.queues import (
     LimitsSource,
-    Submission,
     Submitted,
     declarations_of,
     misspelled_tools,
@@ -63,7 +63,7 @@ from holdfast.model.policy import Policy
 from holdfast.model.stop_reasons import after_stop
 from holdfast.model.transaction import WHOLE_RUN
 from holdfast.model.usage import PriceSource
-from holdfast.model.waits import PEOPLE, answer_with
+from holdfast.model.waits import PEOPLE, answer_with, decode_waits, is_child_wait
 from holdfast.model.webhooks import TOOL as WEBHOOK
 from holdfast.people.policy.judge import threshold_positions
 from holdfast.people.policy.policy_files import judge_of
@@ -318,8 +318,9 @@ class Holdfast:
         `by` names the person who asks for the run, if any. Another person then has to approve what it asks about.
         `budget` are the limits of the run, in place of those of its agent. A run that exists keeps those that it has.
 
-        Raises `RunSuspended` if the run waits for a person, an event or a distant time, `RunStopped` if it stopped
-        earlier, `ParameterMismatch` if the id exists with another input, and every exception of the agent itself.
+        While the run only waits for its children, this waits too. Raises `RunSuspended` if the run waits for a person,
+        an event or a distant time, `RunStopped` if it stopped earlier, `ParameterMismatch` if the id exists with
+        another input, and every exception of the agent itself.
         """
         check("by", by, str)
         checked_loop()
@@ -463,20 +464,24 @@ class Holdfast:
             elif given is not None:
                 self._same_input(run, given)
             try:
-                return await shielded(task)
+                conclusion = await shielded(task)
+                if not (self._recovers and waits and is_child_wait(conclusion.waits)):
+                    return conclusion
             except RunQueued:
                 if not (self._recovers and waits):
                     raise
-                if (rests := await self._until_begun(run)) is not None:
-                    return rests
             except RunBusy:
                 await self.engine.environment.clock.sleep(self._settings.poll_ms / 1000)
+                continue
+            if (rests := await self._until_begun(run)) is not None:
+                return rests
 
     async def _until_begun(self, run: str) -> Conclusion | None:
-        """Wait while a run of a queue is not driven here. Its conclusion, if it waits for something but a slot."""
+        """Wait while a run is not driven here. Its conclusion, if it waits for something but a slot or its children."""
         while run not in self._running:
             row = (await self.engine.journal.runs(run=run))[0]
-            if row.status == "suspended" and row.due_ms is None and row.owner is None:
+            rests = row.status == "suspended" and row.due_ms is None and row.owner is None
+            if rests and not is_child_wait(decode_waits(row.waits)):
                 return Conclusion(run, "suspended", row.reason)
             if row.status not in {"queued", "running", "suspended"}:
                 return None

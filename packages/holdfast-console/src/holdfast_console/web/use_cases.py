@@ -9,8 +9,9 @@ from http import HTTPStatus
 from typing import Final, cast
 
 from holdfast.agent.agent import Agent, AnyAgent
+from holdfast.agent.submission import Submission
 from holdfast.control.approvals import checked_proof
-from holdfast.control.queues import Submission, Submitted, submit
+from holdfast.control.queues import Submitted, submit
 from holdfast.control.service import ControlService
 from holdfast.engine.commands import Applied
 from holdfast.errors import NotAllowed, QueueDraining, QueueFull, SignInNeeded, UnknownRun, UsageError

@@ -9,13 +9,16 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 from uuid import UUID
 
+from holdfast.agent import children
 from holdfast.agent.call import ended_parts, metadata_of
+from holdfast.agent.children import ChildRun, WhenParentEnds
 from holdfast.agent.inline_effect import InlineEffect, inline_tool
 from holdfast.agent.model_calls import ToolBox, call_by_model, offered_tools, tools_for
 from holdfast.agent.model_decisions import DecisionSettings, decide
 from holdfast.agent.model_prices import Named, named_model
 from holdfast.agent.questions import AnswerLimit, ask, question_of, to_people
 from holdfast.agent.run_context import RunContext
+from holdfast.agent.submission import Submission
 from holdfast.agent.tool import Tool
 from holdfast.agent.transactions import Held, Transaction, on_commit
 from holdfast.engine import durable_waits, steps
@@ -35,7 +38,7 @@ from holdfast.model.questions import Question, Scalar, within
 from holdfast.model.records.transaction import Pivot
 from holdfast.planning.dependencies import named_facts
 from holdfast.planning.executor import ExecuteOptions, PlanResult, execute
-from holdfast.policies import Retry, milliseconds
+from holdfast.policies import Retry, RunBudget, milliseconds
 
 if TYPE_CHECKING:
     from holdfast.agent.agent import Agent
@@ -290,6 +293,43 @@ class Run:
         It informs a model with a truncated or compacted conversation which effects it must not repeat.
         """
         return await receipts_digest(self._context())
+
+    # --- child runs --------------------------------------------------------------------------------------
+
+    async def start(
+        self,
+        agent: Agent[T, R],
+        given: T,
+        *,
+        queue: str = "",
+        priority: int = 0,
+        tenant: str = "",
+        budget: RunBudget | None = None,
+        when_parent_ends: WhenParentEnds = "cancel",
+        step: str | None = None,
+    ) -> ChildRun[R]:
+        """Start a child run of that agent, once, and return at once. `await run.join(child)` waits for its result.
+
+        The child is a run of its own: another worker may drive it. Its id follows from this step. It is cancelled with
+        this run, has no later deadline, and shares its budget. A child that was not joined when this run completes is
+        cancelled, unless `when_parent_ends="continue"`.
+
+        With a `queue` the child starts when the limits of the queue permit, with the `priority` and `tenant` of
+        `app.submit`; without one it starts at once. The tenant is that of this run, unless it is given. `budget` are
+        limits of the child beside those of this run.
+
+        Raises `UsageError` if the app does not have the agent, the queue is not declared, or too many runs are above
+        the child, and `ParameterMismatch` if another run has its id. Then nothing is stored.
+        """
+        how = Submission(queue, priority, None, tenant, budget)
+        return await children.start(self.scope(), agent, given, how, when_parent_ends, step)
+
+    async def join(self, child: ChildRun[R], *, step: str | None = None) -> R:
+        """Wait until a child run has ended, and return its result. Meanwhile this run needs no process.
+
+        Raises `ChildStopped` if the child was stopped, cancelled or undone; the same on replay.
+        """
+        return await children.join(self.scope(), child, step)
 
     # --- branches ----------------------------------------------------------------------------------------
 

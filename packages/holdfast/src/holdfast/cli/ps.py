@@ -68,13 +68,14 @@ class ListedRun(msgspec.Struct, frozen=True):
     "--limit", default=_LIMIT, show_default=True, metavar="N", type=click.IntRange(1), help="How many to list."
 )
 @click.option("--after", default="", metavar="RUN", help="Continue with runs begun before this one: the next page.")
+@click.option("--children", is_flag=True, help="Include child runs; holdfast show PARENT has their tree.")
 @click.option("--all", "everything", is_flag=True, help="Include runs that send webhooks and notifications.")
 def ps(call: CommandCall, limit: int, after: str, status: RunStatus | None, since: str, **wanted: str | bool) -> None:
     """List the runs, the newest first, and what each waits for."""
     now = wall_ms()
     only = Listing(
         status, str(wanted["agent"]), read_past(since, now) if since else 0, str(wanted["search"]),
-        everything=bool(wanted["everything"]),
+        everything=bool(wanted["everything"]), children=bool(wanted["children"]),
     )  # fmt: skip
     found = call.read(_found(call, only, limit, after, now))
     runs, more = found.runs, found.more
@@ -118,7 +119,8 @@ def _next_page(only: Listing, since: str, limit: int, last: str) -> str:
         "--limit": str(limit) if limit != _LIMIT else "", "--after": last,
     }  # fmt: skip
     options = [f"{name} {shlex.quote(value)}" for name, value in given.items() if value]
-    return " ".join(["holdfast ps", *(["--all"] if only.everything else []), *options])
+    flags = [*(["--all"] if only.everything else []), *(["--children"] if only.children else [])]
+    return " ".join(["holdfast ps", *flags, *options])
 
 
 async def _listed(finder: UndrivenFinder, row: RunRow, disputed: list[str]) -> ListedRun:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import click
+from msgspec.structs import replace
 
 from holdfast.cli.common import CommandCall, command, wait_for
 from holdfast.cli.config import split_command
 from holdfast.cli.screen import Screen, grid, phrase
 from holdfast.cli.undriven import Undriven, UndrivenFinder
 from holdfast.errors import UsageError
+from holdfast.inspect.family import Family, FamilyMember, family_of
 from holdfast.inspect.render_records import plain_input, stored
 from holdfast.inspect.run_state import StateAt, state_at
 from holdfast.inspect.text import count, duration, moment, safe, short
@@ -36,7 +38,7 @@ _POLL_S: Final = 0.3  # between two looks of `show --follow`
 @click.option("--at", "step", metavar="STEP", help="The state when this step (or record number) was recorded.")
 @click.option("--follow", is_flag=True, help="Go on showing what is recorded until the run has ended.")
 def show(call: CommandCall, run: str, step: str | None, follow: bool) -> None:
-    """Show the timeline of RUN: each effect on a line, and below it what happened to it.
+    """Show the timeline of RUN: each effect on a line, and below it what happened to it; then the tree of its children.
 
     --at shows the state of the run when that step got its outcome, and the step in full.
     --follow adds new lines as they are recorded; interrupting it does not affect the run.
@@ -46,7 +48,7 @@ def show(call: CommandCall, run: str, step: str | None, follow: bool) -> None:
             raise UsageError("--follow goes with neither --json nor --at", next_step=f"holdfast show {run} --follow")
         wait_for(_follow(call, run))
         return
-    rows, undriven = call.read(_records_of(call, run))
+    rows, undriven, family = call.read(_records_of(call, run))
     if step is not None:
         state = state_at(run, rows, step)
         if call.screen.as_json:
@@ -54,17 +56,18 @@ def show(call: CommandCall, run: str, step: str | None, follow: bool) -> None:
         else:
             show_state(call.screen, state)
         return
-    story = timeline(run, (record for _, record in rows))
+    story = replace(timeline(run, (record for _, record in rows)), family=family)
     if call.screen.as_json:
         call.screen.document(story)
     else:
         show_timeline(call.screen, story, undriven)
 
 
-async def _records_of(call: CommandCall, run: str) -> tuple[list[ReadRecord], Undriven | None]:
+async def _records_of(call: CommandCall, run: str) -> tuple[list[ReadRecord], Undriven | None, Family | None]:
     async with call.reader() as reader:
         rows = await reader.all_records(run)
-        return rows, await UndrivenFinder(reader, wall_ms()).find(await reader.row(run))
+        family = await family_of(reader, [record for _, record in rows])
+        return rows, await UndrivenFinder(reader, wall_ms()).find(await reader.row(run)), family
 
 
 async def _follow(call: CommandCall, run: str) -> None:
@@ -163,6 +166,8 @@ def show_timeline(screen: Screen, story: Timeline, undriven: Undriven | None) ->
     """Show the whole run: a head, a line per entry, why no process drives it, and what to do next."""
     show_head(screen, story)
     show_entries(screen, story.entries, story.started)
+    if story.family is not None:
+        _show_family(screen, story.family)
     if undriven is not None:
         screen.line("")
         screen.line((f"{undriven.why[:1].upper()}{undriven.why[1:]}.", "yellow"))
@@ -183,6 +188,25 @@ def show_head(screen: Screen, story: Timeline) -> None:
     screen.line((", ".join([*facts, count(story.records, "record")]), "dim"))
     screen.line((f"input {short(safe(plain_input(story.input)), screen.out.width - 7)}", "dim"))
     screen.line("")
+
+
+def _show_family(screen: Screen, family: Family) -> None:
+    """Show which run started this one, and the tree of its children."""
+    screen.line("")
+    if family.parent:
+        screen.line("Started by: ", (family.parent, "bold"))
+    if family.children:
+        screen.line("Children:")
+        _show_members(screen, family.children, family.more, "  ")
+
+
+def _show_members(screen: Screen, members: tuple[FamilyMember, ...], more: int, indent: str) -> None:
+    for member in members:
+        why = f": {safe(member.reason)}" if member.reason else ""
+        screen.line(indent, (member.run, "bold"), f"  {member.agent}  {member.status}{why}")
+        _show_members(screen, member.children, member.more, f"{indent}  ")
+    if more:
+        screen.line((f"{indent}and {more:,} more", "dim"))
 
 
 class Following:

@@ -9,13 +9,13 @@ from holdfast.agent.agent import Agent
 from holdfast.control.service import ControlService
 from holdfast.engine.deferred import arrived_stream
 from holdfast.engine.engine import LOG
-from holdfast.engine.late_reports import DELIVERIES, AnswerNotice
 from holdfast.engine.outbox import Cursor
 from holdfast.engine.tool_protocol import Input
 from holdfast.errors import HoldfastError, JournalUnavailable, Unreadable
 from holdfast.inspect.signed_heads import HeadPosts
 from holdfast.journal.entry_codec import read, set_aside
 from holdfast.journal.port import LedgerEntry
+from holdfast.model.commands import DELIVERIES, AnswerNotice
 from holdfast.model.webhooks import WebhookMessage
 
 PATIENCE_MS: Final = 3_600_000  # how long a deliverer may take between saying what it brings and storing it

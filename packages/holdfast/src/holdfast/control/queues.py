@@ -6,30 +6,27 @@ import os
 from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeAlias, TypedDict, TypeVar
+from typing import TypeAlias, TypedDict, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
 from holdfast.agent.agent import Agent
+from holdfast.agent.submission import Submission, check_place, place_in
 from holdfast.control.code_location import was_opened_with
 from holdfast.control.input_checks import check
 from holdfast.engine.engine import Engine
 from holdfast.engine.queueing import store_submitted
 from holdfast.errors import LimitsChanged, UsageError
 from holdfast.journal.entry_codec import written
-from holdfast.journal.port import Journal, Post, QueuePlace
+from holdfast.journal.port import Journal, Post
 from holdfast.model.alike import nearest
-from holdfast.model.ids import NAME_LIMIT, can_name, checked_run_id
+from holdfast.model.ids import checked_run_id
 from holdfast.people.policy.judge import PolicyError
 from holdfast.people.policy.policy_files import read_yaml
 from holdfast.policies import RunBudget
 from holdfast.queues.limits import (
-    DEFAULT,
-    HIGHEST,
-    LOWEST,
     STREAM,
-    Declaration,
     DeclaredLimits,
     LimitsError,
     contradictions,
@@ -40,16 +37,6 @@ from holdfast.queues.schedules import QueuesAndSchedules, read_declarations, sch
 T = TypeVar("T")
 R = TypeVar("R")
 LimitsSource: TypeAlias = "str | os.PathLike[str] | DeclaredLimits | QueuesAndSchedules"
-
-
-class Submission(msgspec.Struct, frozen=True):
-    """How a run is submitted. It does not begin before `at`."""
-
-    queue: str = DEFAULT
-    priority: int = 0
-    at: datetime | None = None
-    tenant: str = ""
-    budget: RunBudget | None = None
 
 
 class SubmitOptions(TypedDict, total=False):
@@ -123,19 +110,6 @@ async def submit(
             return Submitted(run, how.queue, new)
 
 
-def place_in(newest: Declaration, agent: Agent[Any, Any], given: Any, how: Submission) -> QueuePlace:
-    """The place of a run on this input in its queue, under these limits.
-
-    Raises `UsageError` for a queue or tenant that is not declared, and where the key of the queue names what the input
-    does not have.
-    """
-    newest.limits.check_names(how.queue, how.tenant)
-    queue = newest.limits.queue(how.queue)
-    about = agent.named(queue.key, given, f"the key of queue {how.queue}", "use another queue") if queue.key else ""
-    draining = newest.mode(how.queue).draining is not None
-    return QueuePlace(how.queue, how.tenant, about, how.priority, queue.capacity, newest.entry, draining=draining)
-
-
 async def steer_queue(engine: Engine, queue: str, word: QueueWord, *, by: str, why: str = "") -> tuple[QueueMode, bool]:
     """Pause, drain or resume a queue. Its mode, and whether this has changed it.
 
@@ -189,13 +163,4 @@ def _check(how: Submission) -> None:
         check("at", how.at, datetime)
         if how.at.tzinfo is None:
             raise UsageError(f"at={how.at} has no time zone", next_step="give one: datetime(..., tzinfo=UTC)")
-    if not LOWEST <= how.priority <= HIGHEST:
-        raise UsageError(
-            f"priority={how.priority} is not from {LOWEST} to {HIGHEST}",
-            next_step="choose one of these; higher goes first",
-        )
-    if how.tenant and not can_name(how.tenant):
-        raise UsageError(
-            f"{how.tenant[:NAME_LIMIT]!r} cannot name a tenant",
-            next_step=f"use 1 to {NAME_LIMIT} printable characters without / ~ and #",
-        )
+    check_place(how.priority, how.tenant)

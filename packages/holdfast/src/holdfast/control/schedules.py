@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.agent.agent import Agent
-from holdfast.control.queues import Submission, place_in
+from holdfast.agent.submission import Submission, place_in
 from holdfast.engine.engine import LOG, Engine
 from holdfast.engine.run_start import first_records
 from holdfast.errors import LimitsChanged, QueueDraining, UsageError

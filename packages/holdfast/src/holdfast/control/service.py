@@ -33,13 +33,12 @@ from holdfast.engine.commands import Applied, checked_resolution
 from holdfast.engine.deferred import ArrivedAnswer, arrived_stream, forward, owner_of
 from holdfast.engine.durable_waits import answer_post, event_stream
 from holdfast.engine.engine import Engine
-from holdfast.engine.late_reports import DELIVERIES, AnswerNotice
 from holdfast.errors import NotAllowed, UsageError
 from holdfast.inspect.reader import JournalReader, operation_in, question_in
 from holdfast.journal.entry_codec import read, written
 from holdfast.journal.port import LedgerEntry, Post, RunRow, RunStatus
 from holdfast.model import records as r
-from holdfast.model.commands import Command, CommandName, command_stream
+from holdfast.model.commands import DELIVERIES, AnswerNotice, Command, CommandName, command_stream
 from holdfast.model.ids import split_operation_id
 from holdfast.model.names import plain_name
 from holdfast.model.operation import OperationState

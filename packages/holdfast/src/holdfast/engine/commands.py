@@ -6,6 +6,7 @@ does it between two steps (`take_commands`). Both append the records that `recor
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 from collections.abc import Mapping
@@ -16,12 +17,13 @@ from msgspec.structs import replace
 
 from holdfast.engine.active_run.log import load
 from holdfast.engine.active_run.run import ActiveRun
-from holdfast.engine.active_run.waiters import BUDGET
+from holdfast.engine.active_run.waiters import BUDGET, wake_all
 from holdfast.engine.approvals import AnswerContext, came_late, decision_posts, verdict_of
 from holdfast.engine.conflicts import outcome_posts
 from holdfast.engine.environment import Stamp
 from holdfast.engine.exceptions.call_end import clean
 from holdfast.engine.process import Process
+from holdfast.engine.relatives import posts_of_command, receivers
 from holdfast.engine.suspension import Ending, ended_by, notify_owner, records_on_stopped, stopped_change
 from holdfast.engine.tool_protocol import ToolCode, tool_of
 from holdfast.engine.verification import by_report, opening_posts
@@ -31,6 +33,7 @@ from holdfast.journal.port import LeaseGranted, LedgerEntry, Post, RunChange, Ru
 from holdfast.journal.record_codec import encode
 from holdfast.journal.run_log import RunLog, genesis
 from holdfast.model import records as r
+from holdfast.model.children import CHILD_ENDED
 from holdfast.model.commands import VERDICTS, YES, Command, RunCommandRecord, command_stream
 from holdfast.model.ids import operation_id
 from holdfast.model.names import is_among
@@ -159,7 +162,7 @@ def _restamped(report: r.LateReport, stamp: Stamp) -> r.LateReport:
 
 
 def posts_for(history: RunHistory, records: tuple[r.Record, ...]) -> tuple[Post, ...]:
-    """The ledger entries that go with contradictions, and with a person's final decision, as others may wait for it."""
+    """The ledger entries that go with contradictions, and with a person's command, as other runs may wait for it."""
     posts = list(opening_posts(history, records))
     for record in records:
         if isinstance(record, r.Resolved) and not record.orders:
@@ -167,6 +170,8 @@ def posts_for(history: RunHistory, records: tuple[r.Record, ...]) -> tuple[Post,
             posts.extend(outcome_posts(operation_id(history.run, record.step), settled))
         elif isinstance(record, (r.ApprovalGranted, r.ApprovalRefused)):
             posts.extend(decision_posts(history.operations[record.step], record, history.run))
+        elif isinstance(record, r.CommandApplied):
+            posts.extend(posts_of_command(history, record))
     return tuple(posts)
 
 
@@ -256,6 +261,7 @@ async def _apply_idle(
                 refused.append(f"the answer of {record.by} was {record.summary}" if record.by else record.summary)
     change = _after(process, row, history, answered)
     await log.append(bodies, change, tuple(posts), tuple(charges))
+    process.bring(receivers(posts))
     if change.status == "running" or (change.status == "suspended" and change.due_ms is not None):
         process.came_due.set()
     return lacking, "; ".join(refused)
@@ -342,7 +348,9 @@ async def _take(active: ActiveRun, entry: LedgerEntry) -> None:
     codes = AnswerContext(active.process.tools, active.process.identity.secret)
     async with active.log.between_attempts():
         records = records_for(active.history, entry, active.log.stamp(), codes)
-        await active.log.append(*records, posts=posts_for(active.history, records))
+        posts = posts_for(active.history, records)
+        await active.log.append(*records, posts=posts)
+    active.process.bring(receivers(posts))
     for record in records:
         if isinstance(record, r.CommandApplied):
             _act(active, record)
@@ -382,8 +390,15 @@ def _act(active: ActiveRun, command: r.CommandApplied) -> None:
             _LOG.warning("run %s: the answer of %s was %s", active.run, command.by, command.summary)
         case word if reason_of(word) is not None:
             active.end(ended_by(command))
+        case "child_ended":
+            wake_all(child_watchers(active, command.note))
         case _:
             return
+
+
+def child_watchers(active: ActiveRun, child: str) -> list[asyncio.Future[None]]:
+    """The waiters of this process for the end of a child. No step has such a name."""
+    return active.waiters.watchers.setdefault(f"({CHILD_ENDED} {child})", [])
 
 
 def checked_resolution(history: RunHistory, record: r.Resolved, tools: Mapping[str, ToolCode]) -> None:

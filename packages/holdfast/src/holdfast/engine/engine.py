@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 from typing import Any, Final
 from weakref import WeakSet
@@ -15,14 +15,14 @@ from holdfast.engine.active_run.run import ActiveRun
 from holdfast.engine.active_run.scopes import number_tasks, stop_numbering
 from holdfast.engine.active_run.waiters import BUDGET
 from holdfast.engine.calls import remember_calls
-from holdfast.engine.commands import take_commands
+from holdfast.engine.commands import apply_commands, take_commands
 from holdfast.engine.environment import GARBAGE
 from holdfast.engine.housekeeping import Loop
 from holdfast.engine.process import Process
 from holdfast.engine.sealing import waiting_place
 from holdfast.engine.shared_budgets import wake_waiting
 from holdfast.engine.suspension import Ending
-from holdfast.errors import JournalError
+from holdfast.errors import HoldfastError, JournalError
 from holdfast.journal.port import Identity
 from holdfast.model import pending
 from holdfast.model.webhooks import ENDPOINTS
@@ -54,6 +54,7 @@ class Engine(Process):
     async def open(self) -> Identity:
         """Open the journal, take a lease for this process, number tasks of agent code, keep house."""
         self.active_runs = {}
+        self.bring = self._bring
         self._silent: dict[str, tuple[int, int]] = {}  # runs out of step: their last record, and since when; -1: named
         self.identity = await self.journal.open()
         for notice in self.identity.notices:
@@ -217,6 +218,17 @@ class Engine(Process):
         if before != self.pauses:
             for active in self.active_runs.values():
                 active.waiters.wake()
+
+    def _bring(self, runs: Iterable[str]) -> None:
+        for run in runs:
+            self.environment.crash.reached("after_told")
+            self.background(self._bring_one(run), f"holdfast-bring-{run}")
+
+    async def _bring_one(self, run: str) -> None:
+        try:
+            await apply_commands(self, self.active_runs, run)
+        except HoldfastError as error:
+            LOG.info("the notice for run %s is brought later: %s", run, error)
 
     def works_on(self, run: str) -> bool:
         """True if a run that is driven here is at work: one that waits to begin, or waits otherwise, holds no place."""

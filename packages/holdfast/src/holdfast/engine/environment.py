@@ -72,7 +72,7 @@ class CrashPoints(Protocol):
     """Named places where a process may die. Does nothing in the product."""
 
     def reached(self, point: str) -> None:
-        """Called at each of `POINTS` and `TRANSACTION_POINTS`."""
+        """Called at each of `POINTS`, `TRANSACTION_POINTS` and `CHILD_POINTS`."""
         ...
 
 
@@ -92,6 +92,9 @@ POINTS = (
 )
 TRANSACTION_POINTS = ("before_closing", "after_closing")
 """Around each record that moves a transaction towards its end."""
+CHILD_POINTS = ("before_start", "after_start", "after_child_stored", "before_join", "after_join", "after_told")
+"""Around the record that a child is started, after it is stored, around the record of its end, and after the commit of
+a notice to a relative, which then has to be brought."""
 
 
 class SystemClock:

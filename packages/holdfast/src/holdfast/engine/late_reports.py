@@ -21,23 +21,10 @@ from holdfast.errors import HoldfastError, JournalError, JournalUnavailable, Led
 from holdfast.journal.entry_codec import written
 from holdfast.journal.port import Post
 from holdfast.model import records as r
-from holdfast.model.commands import Command
+from holdfast.model.commands import DELIVERIES, AnswerNotice, Command
 from holdfast.model.operation import OperationState
 
 LOG: Final = logging.getLogger("holdfast")
-DELIVERIES: Final = "deliveries"
-"""The ledger stream in which every delivery is announced; house-keeping finishes interrupted deliveries."""
-
-
-class AnswerNotice(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Announces a message before it is stored, so that a deliverer that dies in between leaves a trace.
-
-    With a `run` it is a report among the commands of that run, which may have ended.
-    """
-
-    key: str
-    id: str
-    run: str = ""
 
 
 def watch_late(driver: DrivenOperation, number: int) -> None:

@@ -93,6 +93,8 @@ class Process:
         self.schedules_changed: Final = asyncio.Event()
         """Set when the ledger has new declarations of schedules, or commands about them."""
         self.live_text: Final = LiveText()
+        self.bring: Callable[[Iterable[str]], object] = tuple
+        """Applies commands that were stored for these runs. Set by the engine; house-keeping brings what it cannot."""
         self.closing = False
         self._beat_up = 0
         self._background: dict[asyncio.Task[Any], None] = {}  # ended in the order in which they began
@@ -148,14 +150,16 @@ class Process:
         return self.environment.clock.wall_ms()
 
     def deadline_of(self, history: RunHistory) -> int | None:
-        """The wall clock at which the run's time is over."""
-        if history.lifecycle.started is None or (agent := self.agents.get(history.lifecycle.started.agent)) is None:
-            return None
-        if agent.deadline_ms is None:
-            return None
+        """The wall clock at which the run's time is over: its own, or that of the run that started it."""
         started, owners = history.lifecycle.started, history.ownership.owners
+        if started is None or (agent := self.agents.get(started.agent)) is None:
+            return None
+        above = None if started.parent is None else started.parent.until or None
+        if agent.deadline_ms is None:
+            return above
         begun = next(iter(owners.values()), started) if started.queue else started  # the wait in a queue does not count
-        return begun.at + agent.deadline_ms
+        own = begun.at + agent.deadline_ms
+        return own if above is None else min(own, above)
 
     def report_unread_key(self, tool: str) -> None:
         """Warn once that a keyed tool never read its key: nothing was deduplicated."""

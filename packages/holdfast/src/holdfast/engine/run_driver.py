@@ -18,8 +18,9 @@ from holdfast.engine.driven_operation import driver_of
 from holdfast.engine.exceptions.call_end import RecordedError, recorded_error, storable
 from holdfast.engine.late_reports import file_known_ends, watch_late
 from holdfast.engine.process import Process
-from holdfast.engine.queueing import needs_slot, queued
+from holdfast.engine.queueing import ENDED, needs_slot, queued
 from holdfast.engine.recovery import first_reading_due
+from holdfast.engine.relatives import cancel_posts, end_posts, receivers
 from holdfast.engine.run_start import (
     admitted,
     agent_of,
@@ -64,13 +65,13 @@ from holdfast.errors import (
     UnknownRun,
     Unreadable,
 )
-from holdfast.journal.port import Busy, LeaseGranted, RunChange, RunStatus, Write
+from holdfast.journal.port import Busy, LeaseGranted, Post, RunChange, RunStatus, Write
 from holdfast.journal.record_codec import encode
 from holdfast.journal.run_log import RunLog, beginning, genesis
 from holdfast.model import records as r
 from holdfast.model.receipts import receipts_in, unproven
 from holdfast.model.run_history import RunHistory, open_boundaries
-from holdfast.model.stop_reasons import StopReason
+from holdfast.model.stop_reasons import STOP_REASONS, StopReason
 from holdfast.model.transaction import WHOLE_RUN, encloses
 
 if TYPE_CHECKING:
@@ -316,11 +317,24 @@ async def _conclude(active: ActiveRun, agent: AgentCode, task: asyncio.Task[obje
     active.process.environment.crash.reached("before_end")
     active.seal("it is complete")
     completed = r.RunCompleted(result=r.Raw(stored), **active.log.stamp())
-    posts = active.process.outbox.posts(active.history, "run.completed")
+    notices = (*await _posts_to_left_children(active), *end_posts(active.history))
+    posts = (*active.process.outbox.posts(active.history, "run.completed"), *notices)
     await active.log.append(completed, change=RunChange("completed", release=True), posts=posts)
     warn_of_undelivered(active)
+    active.process.bring(receivers(notices))
     active.process.environment.crash.reached("after_end")
     return Conclusion(active.run, "completed", result=stored)
+
+
+async def _posts_to_left_children(active: ActiveRun) -> tuple[Post, ...]:
+    """The commands that cancel the children that a run which completes has not joined, unless they may outlive it."""
+    children = active.history.children
+    if children is None:
+        return ()
+    left = [child for child in children.to_cancel() if not child.outlives]
+    rows = [row for child in left for row in await active.process.journal.runs(run=child.run)]
+    ended = {row.run for row in rows if row.status in ENDED}
+    return cancel_posts(active.history, [one for one in left if one.run not in ended], "", "has ended")
 
 
 async def _raised(active: ActiveRun, error: BaseException) -> Conclusion:
@@ -346,10 +360,14 @@ async def _stopped(
         reason=reason, error=raised.error, detail=detail, frames=raised.frames, open=_open(active),
         renews=called_off_by(error), until=asks_until(reason, stamp["at"], active.process.settings), **stamp,
     )  # fmt: skip
-    posts = active.process.outbox.posts(active.history, "run.stopped", f"{reason}: {record.error}")
+    children = active.history.children
+    told = () if children is None or not STOP_REASONS[reason].command else children.to_cancel()
+    notices = (*cancel_posts(active.history, told, "", "has ended"), *end_posts(active.history))
+    posts = (*active.process.outbox.posts(active.history, "run.stopped", f"{reason}: {record.error}"), *notices)
     change = stopped_change(record, _agent_of(active), first_reading_due(active))
     await active.log.append(record, change=change, posts=posts)
     warn_of_undelivered(active)
+    active.process.bring(receivers(notices))
     return Conclusion(active.run, "stopped", reason, record.error, error=error)
 
 

@@ -35,7 +35,9 @@ def first_records(engine: Process, agent: AgentCode, given: Input) -> tuple[r.Ru
         by=given.by,
         program=agent.program,
         trace="" if engine.tracing is None else engine.tracing.caller(),
+        tenant=given.tenant,
         budget=given.budget,
+        parent=given.parent,
         at=wall,
         up=now.ms,
     )

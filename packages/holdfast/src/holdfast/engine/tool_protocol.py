@@ -20,7 +20,7 @@ from holdfast.policies import RunBudget
 if TYPE_CHECKING:
     from holdfast.engine.current_operation import CurrentOperation
     from holdfast.errors import Ambiguous, KeyInProgress, NotSent, Rejected
-    from holdfast.model.records import Claimed, Intent, RunStarted
+    from holdfast.model.records import Claimed, Intent, Parent, RunStarted
 
 _NOT_RUN: Final = (CoroutineType, GeneratorType, AsyncGeneratorType)
 
@@ -257,15 +257,17 @@ class Tracing(Protocol):
 
 
 class Input(msgspec.Struct, frozen=True):
-    """The input of a run: the stored form and its keyed digest, and the limits of the run, if it has any.
+    """The input of a run: the stored form and its keyed digest, its tenant, and the limits of the run, if it has any.
 
-    `by` names the person who asks for it, if any.
+    `by` names the person who asks for it, if any, and `parent` the run that starts it, if one does.
     """
 
     stored: bytes
     digest: str
     by: str = ""
     budget: RunBudget | None = None
+    tenant: str = ""
+    parent: Parent | None = None
 
 
 def words_of(tool: ToolCode, arguments: Mapping[str, Any], secret: bytes) -> str:

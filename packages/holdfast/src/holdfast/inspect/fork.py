@@ -93,6 +93,12 @@ def _check(history: RunHistory, parent: str, step: str) -> None:
             known=f"by {', '.join(compensations)}",
             next_step="choose a step before them",
         )
+    if history.children is not None and (children := history.children.not_joined()):
+        raise UsageError(
+            f"run {parent} cannot be forked before {step}: a child is not joined there, and belongs to that run alone",
+            known=f"not joined: {', '.join(children)}",
+            next_step="choose a step before it was started, or one after it was joined",
+        )
 
 
 def _inherited(parent: str, prefix: Sequence[ReadRecord]) -> Iterator[r.Record]:
@@ -101,6 +107,8 @@ def _inherited(parent: str, prefix: Sequence[ReadRecord]) -> Iterator[r.Record]:
     for _, record in prefix:
         if not is_about_operation(record):
             history.add(record)
+            if isinstance(record, r.RunStarted):
+                record = msgspec.structs.replace(record, parent=None)  # noqa: PLW2901 - the run above did not start it
             if not isinstance(record, _LIFE):
                 yield record
             continue

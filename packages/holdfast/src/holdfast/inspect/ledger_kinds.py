@@ -15,14 +15,13 @@ from holdfast.engine.breaker import ToolPause
 from holdfast.engine.caches import PendingParameters
 from holdfast.engine.conflicts import ClaimNote, PendingNote
 from holdfast.engine.deferred import ArrivedAnswer, AwaitingOperation
-from holdfast.engine.late_reports import DELIVERIES, AnswerNotice
 from holdfast.errors import Unreadable
 from holdfast.extensions import extensions
 from holdfast.inspect.monitors.passes import STREAM as MONITORS
 from holdfast.inspect.monitors.passes import Acknowledgement
 from holdfast.journal.entry_codec import REFUSED, SetAside, read
 from holdfast.journal.port import LedgerEntry
-from holdfast.model.commands import Command
+from holdfast.model.commands import DELIVERIES, AnswerNotice, Command
 from holdfast.model.contradiction import ANSWERED, CONTRADICTED, Opened
 from holdfast.model.lessons import STREAM as AGENT_LESSONS
 from holdfast.model.lessons import LessonEntry

@@ -22,7 +22,7 @@ from holdfast.journal.port import (
     StatusFilter,
 )
 from holdfast.model.contradiction import ANSWERED, CONTRADICTED, Opened, contradiction_stream
-from holdfast.model.ids import split_operation_id
+from holdfast.model.ids import CHILD_FIELD, CHILD_MARK, split_operation_id
 from holdfast.model.system import HEALTH, Trouble, is_system, troubles_in
 from holdfast.model.waits import UNREADABLE, ListedWait, decode_waits
 
@@ -41,13 +41,17 @@ ReadRecord: TypeAlias = "tuple[Row, Record]"
 
 
 class Listing(msgspec.Struct, frozen=True):
-    """Filter of runs. `since_ms`: begun then or later; `everything`: those of the runtime itself, too."""
+    """Filter of runs. `since_ms`: begun then or later; `everything`: those of the runtime itself, too.
+
+    Without `children`, runs that other runs started are left out.
+    """
 
     status: RunStatus | None = None
     agent: str = ""
     since_ms: int = 0
     search: str = ""
     everything: bool = False
+    children: bool = True
 
     def fits(self, row: RunRow) -> bool:
         """True if the run matches; the query checks its status."""
@@ -87,11 +91,19 @@ class JournalReader:
         found: list[RunRow] = []
         while len(found) < limit:
             rows = await self.journal.runs(status=only.status, limit=PAGE, after=after, newest=True)
-            found.extend(row for row in rows if only.fits(row))
+            fitting = [row for row in rows if only.fits(row)]
+            found.extend([row for row in fitting if only.children or not await self.is_child(row.run)])
             if len(rows) < PAGE or rows[-1].created_ms < only.since_ms:
                 break
             after = rows[-1].run
         return found[:limit]
+
+    async def is_child(self, run: str) -> bool:
+        """True if another run started this one."""
+        if CHILD_MARK not in run:  # the name of a child has it; a person may use it as well
+            return False
+        rows = await self.journal.read(run, limit=1)
+        return bool(rows) and CHILD_FIELD in rows[0].body
 
     async def every_run(self, *, status: StatusFilter | None = None) -> AsyncIterator[RunRow]:
         """The whole listing, read page by page."""

@@ -310,7 +310,7 @@ def _run_note(record: r.OperationRecord | r.RunRecord | r.ReadRecorded) -> tuple
         case r.RunStoppedRecord():
             return "stopped", f"{record.reason}: {record.error}"
         case r.CommandApplied():
-            label = "taken over" if record.command == "take_over" else record.command
+            label = {"take_over": "taken over", "child_ended": "child ended"}.get(record.command, record.command)
             by = f"by {record.by}" if record.by else ""
             return label, ": ".join(filter(None, (by, record.summary)))
         case _:

@@ -42,6 +42,7 @@ _LIFE: Final = (r.RunSuspendedRecord, r.RunReopened, r.RunStoppedRecord, r.RunCo
 _NEW: Final = (
     r.AttemptStarted, r.OperationPlanned, r.ReadRecorded, r.DecisionStarted, r.ValueRecorded, r.TimerSet, r.TimerFired,
     r.QuestionAsked, r.EventReceived, r.OutcomeReused, r.OperationParked, r.MessageHeard, r.HandedOff,
+    r.ChildStarted, r.ChildJoined,
 )  # fmt: skip
 _BEFORE_THE_WORLD: Final = {"before_send", "before_verify"}  # a write is refused earlier, with its intent
 

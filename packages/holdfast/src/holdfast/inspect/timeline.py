@@ -11,6 +11,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from holdfast.inspect.family import Family
 from holdfast.inspect.render_records import (
     answer_text,
     answered_text,
@@ -35,7 +36,7 @@ from holdfast.model.transaction import WHOLE_RUN
 from holdfast.model.transitions import IllegalTransition, apply
 from holdfast.model.waits import answer_with
 
-Kind = Literal["write", "read", "decision", "value", "timer", "event", "question", "run"]
+Kind = Literal["write", "read", "decision", "value", "timer", "event", "question", "child", "run"]
 Mark = Literal["ok", "failed", "unknown", "open", "asks", "off", "info"]
 
 _PAUSES: Final = {"suspended", "stopped", "taken up", "reopened"}
@@ -78,7 +79,8 @@ class Timeline(msgspec.Struct, omit_defaults=True):
     """A run from its first record to its last (or to the one that was asked for), `ended` being the time of that one.
 
     `cost` is what its model calls and tools reported to have spent, in their own unit, and `tokens` what the services
-    of models counted. `stopped` is its reason in `model/stop_reasons.py`, empty unless it stopped.
+    of models counted. `stopped` is its reason in `model/stop_reasons.py`, empty unless it stopped. `family` are the run
+    that started it and its child runs, where they were read.
     """
 
     run: str
@@ -94,6 +96,7 @@ class Timeline(msgspec.Struct, omit_defaults=True):
     program: str = ""
     stopped: str = ""
     tokens: int = 0
+    family: Family | None = None
 
 
 def timeline(run: str, records: Iterable[r.Record]) -> Timeline:
@@ -314,7 +317,7 @@ class _TimelineBuilder:
                 self._asked(record)
             case r.Delivered() | r.CallerLeft():
                 self._delivery(record)
-            case r.MessageHeard() | r.HandedOff():
+            case r.MessageHeard() | r.HandedOff() | r.ChildStarted() | r.ChildJoined():
                 self._came(record)
             case _:
                 self._of_run(record)
@@ -378,13 +381,28 @@ class _TimelineBuilder:
         )
         self._entry(record.step, record.at, "write").notes.append(note)
 
-    def _came(self, record: r.MessageHeard | r.HandedOff) -> None:
+    def _came(self, record: r.MessageHeard | r.HandedOff | r.ChildStarted | r.ChildJoined) -> None:
         if isinstance(record, r.MessageHeard):
             self._delivered_messages(record)
+            return
+        if not isinstance(record, r.HandedOff):
+            self._child(record)
             return
         entry = self._entry(record.step, record.at, "value")
         entry.name, entry.status, entry.arguments = record.agent, "handed over", record.given
         entry.text = f"the agent {record.agent} goes on" + (f": {record.why}" if record.why else "")
+
+    def _child(self, record: r.ChildStarted | r.ChildJoined) -> None:
+        entry = self._entry(record.step, record.at, "child")
+        entry.name = record.run
+        if isinstance(record, r.ChildStarted):
+            where = f" in the queue {record.queue}" if record.queue else ""
+            entry.mark, entry.status, entry.text = "info", "started", f"starts {record.run}{where}"
+            return
+        entry.mark, entry.status = "ok" if record.status == "completed" else "failed", record.status
+        entry.result = record.result if record.status == "completed" else None
+        why = stored(record.result) if record.status == "completed" else f"{record.reason or 'undone'}: {record.error}"
+        entry.text = f"{record.run} {record.status}: {why}"
 
     def _delivered_messages(self, record: r.MessageHeard) -> None:
         messages = self.history.messages

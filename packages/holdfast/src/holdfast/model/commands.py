@@ -13,13 +13,15 @@ from holdfast.model import records as r
 
 COMMANDS: Final = "run/"
 """The ledger streams of commands: this prefix, and the name of the run."""
+DELIVERIES: Final = "deliveries"
+"""The ledger stream in which every delivery is announced; house-keeping finishes interrupted deliveries."""
 Verdict: TypeAlias = r.ApprovalGranted | r.ApprovalRefused | r.ArgumentsEdited | r.ResultGiven
 YES: Final = (r.ApprovalGranted, r.ResultGiven)
 """Answers that let the run proceed. A proposer cannot give one; an edit is a proposal, and open to everyone."""
 VERDICTS: Final = (r.ApprovalGranted, r.ApprovalRefused, r.ArgumentsEdited, r.ResultGiven)
 CommandName = Literal[
     "approve", "decline", "edit", "stand_in", "cancel", "pause", "unpause", "resolve", "late", "reopen", "review",
-    "take_over", "tell", "transaction", "undo", "budget",
+    "take_over", "tell", "transaction", "undo", "budget", "child_ended",
 ]  # fmt: skip
 RunCommandRecord: TypeAlias = r.TransactionResolved | r.TransactionAborting | r.MessageReceived | r.BudgetRaised
 CommandRecord: TypeAlias = Verdict | r.Resolved | r.LateReport | RunCommandRecord
@@ -42,6 +44,17 @@ class Command(msgspec.Struct, frozen=True, omit_defaults=True):
     via: str = ""
     proven_ms: int = 0
     refused: str = ""
+
+
+class AnswerNotice(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Announces a message before it is stored, so that a deliverer that dies in between leaves a trace.
+
+    With a `run` it is a report among the commands of that run, which may have ended.
+    """
+
+    key: str
+    id: str
+    run: str = ""
 
 
 def command_stream(run: str) -> str:

@@ -212,6 +212,17 @@ class RunStopped(RunError):
         self.reason = reason
 
 
+class ChildStopped(RunError):
+    """A child run that was joined ended without a result. `run` is the child, `reason` why it ended.
+
+    The reason is that of `RunStopped`, or `undone`. A replay raises the same error.
+    """
+
+    def __init__(self, message: str, *, run: str, reason: str, known: str = "", next_step: str = "") -> None:
+        super().__init__(message, run=run, known=known, next_step=next_step)
+        self.reason = reason
+
+
 class Interrupted(RunError):
     """A message arrived for the run before its next write, so that write was not sent.
 

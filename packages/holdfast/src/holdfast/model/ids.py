@@ -15,6 +15,10 @@ from holdfast.model.errors import UsageError
 
 RUN_ID: Final = re.compile(r"[A-Za-z0-9._:@+=,~-]{1,200}")
 NAME_LIMIT: Final = 200
+CHILD_MARK: Final = "~"
+"""Separates, in the name of a child run, the name of its parent from its own."""
+CHILD_FIELD: Final = b'"parent":{"run":'
+"""Part of the first record of a child run, and of no other's: text in a record has its quotation marks escaped."""
 MARKER_DOMAIN: Final = "holdfast.invalid"  # RFC 6761 reserves .invalid: a marker never names a real host
 
 

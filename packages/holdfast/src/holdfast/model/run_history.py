@@ -17,6 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.model import records as r
+from holdfast.model.children import Children
 from holdfast.model.decision.situation import Now
 from holdfast.model.messages import Messages
 from holdfast.model.operation import OperationState
@@ -36,6 +37,8 @@ Answer: TypeAlias = (
     | r.EventReceived
     | r.HandedOff
     | r.MessageHeard
+    | r.ChildStarted
+    | r.ChildJoined
 )
 
 REFUSED: Final = "host:refused"
@@ -43,7 +46,10 @@ ABANDONED: Final = "host:cancelled"
 NOTES: Final = frozenset({REFUSED, ABANDONED})
 """Values that note what became of a host's call: code never takes them."""
 
-ANSWERS: Final = (r.ReadRecorded, r.DecisionRecorded, r.ValueRecorded, r.TimerFired, r.EventReceived, r.HandedOff)
+ANSWERS: Final = (
+    r.ReadRecorded, r.DecisionRecorded, r.ValueRecorded, r.TimerFired, r.EventReceived, r.HandedOff, r.ChildStarted,
+    r.ChildJoined,
+)  # fmt: skip
 """The records that answer a step other than a write: what they hold is what code receives."""
 
 
@@ -114,8 +120,8 @@ class Lifecycle(msgspec.Struct, eq=False):
                 self.paused = record
             case "unpause":
                 self.paused = None
-            case "review":
-                pass  # an answer about one outcome says nothing about the state of the run
+            case "review" | "child_ended":
+                pass  # an answer about one outcome, and the end of a child, say nothing about the state of the run
             case "fork":
                 self.forked_from, self.reason = record.run, record.note
             case word if reason_of(word) is not None:
@@ -252,7 +258,7 @@ class RunHistory:
     """
 
     __slots__ = (
-        "boundaries", "budget", "contracts", "delivered", "entry_seen", "given_up", "lifecycle", "messages",
+        "boundaries", "budget", "children", "contracts", "delivered", "entry_seen", "given_up", "lifecycle", "messages",
         "operations", "ownership", "partial", "records", "run", "shared", "steps", "whole",
     )  # fmt: skip
 
@@ -274,6 +280,7 @@ class RunHistory:
         self.budget: BudgetState | None = None
         self.shared: SharedUse | None = None
         """Its reservations of budgets that it shares with other runs; None where no call was charged to one."""
+        self.children: Children | None = None
         self.entry_seen = 0
         self.records = 0
 
@@ -292,12 +299,7 @@ class RunHistory:
         elif kind is r.DecisionRecorded:
             self._decision(record)  # type: ignore[arg-type]  # as its kind says
         elif isinstance(record, ANSWERS):
-            self.steps.answers[record.step] = record
-            self.delivered.deliver(record.step)
-            if isinstance(record, r.EventReceived):
-                self.steps.events_taken[record.entry] = None
-            elif isinstance(record, r.ValueRecorded) and record.what in NOTES:
-                self.delivered.drop(record.step)
+            self._answer(record)
         else:
             self._run(record)  # type: ignore[arg-type]  # what is neither is about the run
         if self.shared is not None:
@@ -408,6 +410,25 @@ class RunHistory:
             if self.operations[step].final and not self.operations[step].intent.completes:
                 del self.operations[step]
                 self.boundaries.spans.pop(step, None)
+
+    def _answer(self, record: Answer) -> None:
+        self.steps.answers[record.step] = record
+        self.delivered.deliver(record.step)
+        if isinstance(record, r.EventReceived):
+            self.steps.events_taken[record.entry] = None
+        elif isinstance(record, r.ValueRecorded) and record.what in NOTES:
+            self.delivered.drop(record.step)
+        elif isinstance(record, (r.ChildStarted, r.ChildJoined)):
+            self._child(record)
+
+    def _child(self, record: r.ChildStarted | r.ChildJoined) -> None:
+        self.children = self.children or Children()
+        if isinstance(record, r.ChildStarted):
+            self.children.start(record)
+            return
+        self.children.join(record)
+        if record.status != "completed":  # the child may continue: a run that is reopened joins it anew
+            self.steps.unanswered[record.step] = self.delivered.count - 1
 
     def _decision(self, record: r.DecisionStarted | r.ReservationSettled | r.DecisionRecorded) -> None:
         if isinstance(record, r.DecisionStarted):
@@ -611,10 +632,7 @@ class RunHistory:
                 lifecycle.status, lifecycle.reason = "suspended", record.reason
                 self.ownership.fruitless = ()  # its owner ended on its own: no process died of it
             case r.RunReopened():
-                self._renew(lifecycle.stopped.renews if lifecycle.stopped is not None else ())
-                self._ask_again()
-                lifecycle.status, lifecycle.reason, lifecycle.stopped, lifecycle.cancelled = "running", "", None, None
-                self.ownership.fruitless = ()
+                self._reopen()
             case r.BudgetRaised():
                 self.entry_seen = max(self.entry_seen, record.entry)
                 if self.budget is not None:
@@ -627,6 +645,15 @@ class RunHistory:
             case _:
                 assert isinstance(record, r.RunUndone), record
                 lifecycle.status, lifecycle.reason = "undone", f"undone by {record.by}"
+
+    def _reopen(self) -> None:
+        lifecycle = self.lifecycle
+        self._renew(lifecycle.stopped.renews if lifecycle.stopped is not None else ())
+        self._ask_again()
+        lifecycle.status, lifecycle.reason, lifecycle.stopped, lifecycle.cancelled = "running", "", None, None
+        self.ownership.fruitless = ()
+        if self.children is not None:
+            self.children.reopen()
 
     def _message(self, record: r.MessageRecord) -> None:
         if isinstance(record, r.MessageReceived):
@@ -648,9 +675,15 @@ class RunHistory:
     def _command(self, record: r.CommandApplied) -> None:
         self.entry_seen = max(self.entry_seen, record.entry)
         self.lifecycle.command(record)
+        if record.command == "fork":
+            self.children = None  # those before it belong to the run that this one was forked from
+        if self.children is not None and not record.refused and reason_of(record.command) is not None:
+            self.children.cancel()
 
 
-_PARTS: Final = (Lifecycle, Ownership, Steps, Deliveries, Boundaries, Messages, BudgetState, SharedUse)
+_PARTS: Final = (
+    Lifecycle, Ownership, Steps, Deliveries, Boundaries, Messages, BudgetState, SharedUse, Children,
+)  # fmt: skip
 
 
 def _own(part: Any) -> Any:

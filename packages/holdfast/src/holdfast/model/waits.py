@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal
+from collections.abc import Collection
+from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 import msgspec
 
@@ -26,6 +27,8 @@ SHOWN: Final = 300
 HALT: Final = "halted"
 """The kind of wait of a run that stopped and cannot go on by itself. It is about the whole run: it has no step."""
 
+CHILD: Final = "child"
+"""The kind of wait of a run that joins a child; the end of the child ends it."""
 SHARED_BUDGET: Final = "shared_budget"
 """The kind of wait of a model call that a spent budget keeps from beginning; it ends by itself."""
 UNREADABLE: Final = "unreadable"
@@ -154,12 +157,26 @@ class ListedWait(msgspec.Struct, frozen=True, gc=False):
     budget: str = ""  # the shared budget that is spent
 
 
+class HasKind(Protocol):
+    """A wait, live or listed."""
+
+    @property
+    def kind(self) -> str:
+        """The kind of the wait."""
+        ...
+
+
 _WAITS: Final = msgspec.json.Decoder(list[ListedWait])
 
 
 def decode_waits(waits: bytes) -> list[ListedWait]:
     """The waits of a run, from its row of the listing."""
     return _WAITS.decode(waits)
+
+
+def is_child_wait(waits: Collection[HasKind]) -> bool:
+    """True if a run with these waits waits for children, and for nothing else."""
+    return bool(waits) and all(wait.kind == CHILD for wait in waits)
 
 
 def waits_left(waits: bytes, history: RunHistory, answered: str = "") -> bytes:

@@ -11,12 +11,11 @@ from holdfast.control.messages import checked_by
 from holdfast.control.service import ControlService
 from holdfast.control.undo import ENDED, contract_of, preview
 from holdfast.engine.commands import Applied, command_post
-from holdfast.engine.late_reports import DELIVERIES, AnswerNotice
 from holdfast.errors import LedgerTaken, UsageError
 from holdfast.inspect.contradictions import SHOWN
 from holdfast.journal.entry_codec import read_taken, written
 from holdfast.journal.port import Post
-from holdfast.model.commands import Command
+from holdfast.model.commands import DELIVERIES, AnswerNotice, Command
 from holdfast.model.contradiction import ANSWERED, contradiction_stream
 from holdfast.model.operation import OperationState
 from holdfast.model.run_history import RunHistory

@@ -30,7 +30,7 @@ BUDGET: Final = "(budget)"
 _LISTING: Final = "(listing)"  # among the drivers; no step has such a name
 Question: TypeAlias = tuple[str, str, int]
 """A question to a person: the kind of its wait, its step, and when it was asked."""
-_WOKEN: Final = {"operation", "question", "handoff", "event", "timer"}  # these check again, and wait on
+_WOKEN: Final = {"operation", "question", "handoff", "event", "timer", "child"}  # these check again, and wait on
 
 
 class Waiters:

@@ -15,13 +15,27 @@ from holdfast.model.usage import CallCost, Usage
 from holdfast.policies import RunBudget
 
 
+class Parent(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The run that started a child run, and its step. `depth` counts the runs above the child.
+
+    `until` is the wall clock at which the time of the parent is over; 0: it has no deadline. `queues` are those of the
+    runs above the child.
+    """
+
+    run: str
+    step: str
+    depth: int = 1
+    until: int = 0
+    queues: tuple[str, ...] = ()
+
+
 class RunStarted(Stamped, frozen=True):
     """The start of a run: its agent, its input, the version of the agent's code, and the person who asked for it.
 
     `program` is the program that the agent belongs to; empty for the runtime's own agents. A submitted run has a
     `queue` and may have a `tenant`. One that a schedule submitted has its name and the moment of the firing. `trace` is
     the trace context of the code that asked for the run, if it was traced (a W3C traceparent). `budget` are the limits
-    of the run, if it has any.
+    of the run, if it has any. `parent` is the run that started it, if one did.
     """
 
     agent: str
@@ -36,6 +50,7 @@ class RunStarted(Stamped, frozen=True):
     moment: int = 0
     trace: str = ""
     budget: RunBudget | None = None
+    parent: Parent | None = None
 
 
 class Claimed(Stamped, frozen=True):
@@ -349,6 +364,38 @@ class HandedOff(Stamped, frozen=True):
     version: str = ""
 
 
+# --- child runs -----------------------------------------------------------------------------------------------------
+
+
+class ChildStarted(Stamped, frozen=True):
+    """The run starts a child run, with this input. The record is durable before the child is stored.
+
+    With a `queue` the child is submitted to it. If `outlives` is set, the child continues when the run completes
+    without having joined it; otherwise it is cancelled then.
+    """
+
+    step: str
+    run: str
+    agent: str
+    digest: str
+    version: str = ""
+    queue: str = ""
+    tenant: str = ""
+    priority: int = 0
+    outlives: bool = False
+
+
+class ChildJoined(Stamped, frozen=True):
+    """The code received the end of a child run: its result, or why it ended without one."""
+
+    step: str
+    run: str
+    status: Literal["completed", "stopped", "undone"]
+    reason: str = ""
+    error: str = ""
+    result: Raw = NOTHING
+
+
 RunRecord: TypeAlias = (
     RunStarted
     | Claimed
@@ -375,4 +422,6 @@ RunRecord: TypeAlias = (
     | TransactionRecord
     | MessageRecord
     | HandedOff
+    | ChildStarted
+    | ChildJoined
 )

@@ -1,0 +1,105 @@
+"""A run and its children, whose processes are killed at every boundary of start, join and cancellation.
+
+The witness is a file outside the processes: each effect happened once, and none after a cancellation.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.engine.environment import CHILD_POINTS
+from holdfast.model import records as r
+from tests.crash.desks import Case
+from tests.crash.forks import ROOT
+from tests.crash.stage import until
+
+PROGRAM = "tests.crash.families"
+TREE = ["trip-ann", "trip-ann~booking.1", "trip-ann~booking.2"]
+
+
+def killed_at(begin: Callable[[], Case], what: str, soaking: bool) -> Iterator[Case]:
+    """As `killed`: at the points of children, and at every fourth of the others unless there is more time.
+
+    Whether a notice finds its receiver driven is a race, so a point may not be reached again.
+    """
+    begun = begin()
+    assert begun.live(what) == 0
+    points = [one for at, one in enumerate(begun.points()) if soaking or at % 4 == 0 or one[0] in CHILD_POINTS]
+    reached = set[str]()
+    for point, number in points:
+        case = begin()
+        if case.live(what, point, number) == -signal.SIGKILL:
+            print(f"killed at {point} {number}")  # a failure shows last where
+            reached.add(point)
+            yield case
+    assert len(reached) > len(points) // 5, reached
+
+
+@pytest.mark.soak
+def test_a_kill_at_every_boundary_of_start_and_join_loses_and_doubles_nothing(fresh: Callable[[], Case], soaking: bool):
+    for case in killed_at(fresh, "run ann", soaking):
+        assert case.says("run ann") == "ann car, ann room"
+        assert sorted(case.happened()) == ["ann car", "ann room"]
+        assert sorted(case.says("list")) == TREE
+        kinds = Counter(type(one) for one in case.records("trip-ann"))
+        assert (kinds[r.ChildStarted], kinds[r.ChildJoined], kinds[r.RunCompleted]) == (2, 2, 1)
+
+
+@pytest.mark.soak
+def test_a_kill_at_every_boundary_of_a_cancellation_leaves_no_child_behind(fresh: Callable[[], Case], soaking: bool):
+    def waiting() -> Case:
+        case = fresh()
+        assert case.says("run asked").startswith("RunSuspended")
+        return case
+
+    between = 0
+    for case in killed_at(waiting, "cancel asked", soaking):
+        cancelled = any(isinstance(one, r.CommandApplied) for one in case.records("trip-asked"))
+        lives = not all(" cancelled" in state for run, state in case.says("list").items() if "~" in run)
+        between += cancelled and lives
+        # Where the parent was cancelled, no person is asked again: any worker brings it to the children.
+        found = case.says("work" if cancelled else "cancel asked")
+        assert all(state.startswith("stopped cancelled") for state in found.values()), found
+        assert len(found) == 3
+        assert case.happened() == []
+    assert between > 0
+
+
+def test_two_processes_that_die_and_come_back_drive_one_tree(tmp_path: Path):
+    """A tree of thirty runs over one file; a worker is killed again and again, and another takes its place."""
+    journal = tmp_path / "desk.db"
+    workers = [start(journal, tmp_path) for _ in range(2)]
+    effects = tmp_path / "effects"
+    try:
+        for number in (3, 9, 16):
+            until(lambda number=number: len(lines(effects)) >= number)
+            os.kill(workers[0].pid, signal.SIGKILL)
+            workers.pop(0).wait()
+            workers.append(start(journal, tmp_path))
+        until((tmp_path / "result").exists)
+    finally:
+        for worker in workers:
+            worker.kill()
+            worker.wait()
+    assert (tmp_path / "result").read_text() == " ".join(f"part-{number:02}" for number in range(24))
+    named = Counter(line.partition(" hf-")[0] for line in lines(effects))
+    assert named == dict.fromkeys((f"part-{number:02}" for number in range(24)), 1)
+
+
+def start(journal: Path, place: Path) -> subprocess.Popen[bytes]:
+    environment = {**os.environ, "EFFECTS": str(place / "effects")}
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.crash.family_worker", str(journal), str(place)], cwd=ROOT, env=environment
+    )
+
+
+def lines(file: Path) -> list[str]:
+    return file.read_text().splitlines() if file.exists() else []
