@@ -15,14 +15,14 @@ from pathlib import Path
 
 from holdfast import Holdfast, Run, agent
 from holdfast.journal.port import TakeRequest
-from holdfast.queues.limits import ConcurrencyLimit, DeclaredLimits, QueueLimits
+from holdfast.queues.limits import ConcurrencyLimit, DeclaredLimits, QueueLimits, TenantLimits
 
 SUBMITTED_TO_RAW, LIMITED_TO_NONE = 0.5, 0.8
 AT_ONCE, TENANTS, ROUNDS = 500, 10, 5
 ALL_LIMITS = DeclaredLimits(
     {"mail": QueueLimits(concurrency=1_000, per_tenant=500, key="{job[about]}", per_key=1)},
     {"desk": ConcurrencyLimit(2_000)},
-    {"*": ConcurrencyLimit(1_000)},
+    {"*": TenantLimits(1_000)},
 )
 NO_LIMITS = DeclaredLimits({"mail": QueueLimits()})
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from holdfast.model import records as r
-from holdfast.queues.limits import DeclaredLimits
+from holdfast.queues.limits import DeclaredLimits, TenantLimits
 from holdfast.testing.clock import EPOCH_MS
 from holdfast.testing.world.loop import Actor
 from simulator.processes.queue_history import Line, QueueFiles, QueueStore
@@ -47,31 +47,53 @@ class Queues:
         self._first: set[str] = set()
         self._begun: Counter[str] = Counter()
 
-        self._calls: dict[int, tuple[Actor, str, int]] = {}
-        """The calls of tools that are under way: their process, tool and begin."""
+        self._calls: dict[int, tuple[Actor, str, str, int]] = {}
+        """The calls of tools that are under way: their process, tool, tenant and begin."""
 
     @contextmanager
     def calling(self, actor: Actor, request: Request) -> Generator[None]:
-        """A process calls a tool. The limit of the tool holds with this call.
+        """A process calls a tool. All limits of the call hold with it.
 
         A call of a process that was stopped for longer than any pause no longer counts: its slot may be free.
         """
-        now, limit = self._world.now_ms(), self._limits.tools.get(request.service)
+        now, tool = self._world.now_ms(), request.service
+        line = self._lines.get(request.operation.partition("/")[0])
+        tenant = "" if line is None else line.tenant
         recent = now - self._world.settings.pause_bound_ms
-        others = sum(
-            process.alive and tool == request.service and since > recent
-            for process, tool, since in self._calls.values()
-        )
-        if limit is not None and limit.at_once is not None:
-            self._reached("a call under a limit")
-            if others >= limit.at_once:
-                what = f"{request.operation} is called beside {others} other calls of {request.service}"
-                self._broken(LIMITS, f"{what}, and its limit is {limit.at_once}")
-        self._calls[id(request)] = actor, request.service, now
+        others = [
+            (of_tool, of_tenant)
+            for process, of_tool, of_tenant, since in self._calls.values()
+            if process.alive and since > recent
+        ]
+        for what, at_once, count in self._call_limits(tool, tenant, others):
+            self._reached(f"a call under a limit of a {what.split()[0]}{' for a tenant' * (' / ' in what)}")
+            if count >= at_once:
+                beside = f"{request.operation} is called beside {count} other calls of {what}"
+                self._broken(LIMITS, f"{beside}, and its limit is {at_once}")
+        self._calls[id(request)] = actor, tool, tenant, now
         try:
             yield
         finally:
             del self._calls[id(request)]
+
+    def _call_limits(
+        self, tool: str, tenant: str, others: Collection[tuple[str, str]]
+    ) -> Iterator[tuple[str, int, int]]:
+        """Each limit that a call of this tool for this tenant is under, and how many of the others are, too."""
+        limits = self._limits
+        own = limits.tenants.get(tenant) or limits.tenants.get("*") or TenantLimits()
+        groups = [(f"tool {tool}", limits.tools.get(tool), own.tools.get(tool), {tool})]
+        groups += [
+            (f"service {name}", one, own.services.get(name), set(one.tools))
+            for name, one in limits.services.items()
+            if tool in one.tools
+        ]
+        for name, of_all, of_one, tools in groups:
+            same = [of_tenant for of_tool, of_tenant in others if of_tool in tools]
+            if of_all is not None and of_all.at_once is not None:
+                yield name, of_all.at_once, len(same)
+            if of_one is not None and of_one.at_once is not None:
+                yield f"{name} / {tenant}", of_one.at_once, same.count(tenant)
 
     # --- what processes do -----------------------------------------------------------------------------------
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from typing import Final
 
 from msgspec.structs import replace
 
-from holdfast.queues.limits import HIGHEST, LOWEST, ConcurrencyLimit, DeclaredLimits, QueueLimits
-from holdfast.queues.tool_limits import ToolLimit
+from holdfast.queues.call_limits import CallLimit, ServiceLimit
+from holdfast.queues.limits import HIGHEST, LOWEST, ConcurrencyLimit, DeclaredLimits, QueueLimits, TenantLimits
 from simulator.agents.hosts import LATE
 from simulator.generator.calls import dice
 from simulator.plan import KINDS, Declaration, Fault, Plan, QueueOrder, Script, Step, Submission
@@ -39,8 +40,12 @@ def with_queues(plan: Plan, seed: int) -> Plan:
     submissions = _submissions(chance, len(started), count)
     declarations = _declarations(chance)
     if seed >= LIMITED:  # every process knows from its first call on which tools have a limit
-        tools = _tools(dice("tool limits", seed))
-        declarations = tuple(replace(one, limits=replace(one.limits, tools=tools)) for one in declarations)
+        tools, services = _tools(dice("tool limits", seed)), _services(dice("service limits", seed))
+        tenants = _shares(dice("tenant limits", seed), tools, services)
+        declarations = tuple(
+            replace(one, limits=replace(_with_shares(one.limits, tenants), tools=tools, services=services))
+            for one in declarations
+        )
     used = {step.kind for script in scripts for step in script.steps} | {"people", "review", *LATE}
     faults = [one for one in plan.faults if one.kind not in _APART and (not one.service or one.service in used)]
     faults += [_strike(chance) for _ in range(chance.choice((0, 1, 2, 4, 8)))]
@@ -55,12 +60,42 @@ def with_queues(plan: Plan, seed: int) -> Plan:
     )  # fmt: skip
 
 
-def _tools(chance: random.Random) -> dict[str, ToolLimit]:
+def _tools(chance: random.Random) -> dict[str, CallLimit]:
     """Limits of some tools: narrow ones, with rates that let every run end in some hours."""
     return {
-        name: ToolLimit(chance.choice((1, 1, 2, 3)), chance.choice(("", "", "6/minute", "1/second")))
+        name: CallLimit(chance.choice((1, 1, 2, 3)), chance.choice(("", "", "6/minute", "1/second")))
         for name in chance.sample(_CALLS, chance.randrange(1, 4))
     }
+
+
+def _services(chance: random.Random) -> dict[str, ServiceLimit]:
+    """In half of the plans a service that several tools reach."""
+    if chance.random() < 0.5:
+        return {}
+    tools = tuple(chance.sample(_CALLS, chance.randrange(3, 6)))
+    return {"bank": ServiceLimit(chance.choice((1, 1, 2)), chance.choice(("", "", "1/second")), tools=tools)}
+
+
+def _shares(
+    chance: random.Random, tools: Mapping[str, CallLimit], services: Mapping[str, ServiceLimit]
+) -> dict[str, TenantLimits]:
+    """Shares of tenants in the limited tools and services."""
+    return {
+        name: TenantLimits(
+            tools={tool: CallLimit(chance.choice((1, 2))) for tool in tools if chance.random() < 0.4},
+            services={service: CallLimit(chance.choice((1, 2))) for service in services if chance.random() < 0.6},
+        )
+        for name in (*TENANTS[1:], "*")
+        if chance.random() < 0.4
+    }
+
+
+def _with_shares(limits: DeclaredLimits, shares: Mapping[str, TenantLimits]) -> DeclaredLimits:
+    """The limits with these shares of calls beside those of runs."""
+    tenants = limits.tenants | {
+        name: replace(share, concurrency=limits.tenants.get(name, share).concurrency) for name, share in shares.items()
+    }
+    return replace(limits, tenants=tenants)
 
 
 def _plain(script: Script) -> Script:
@@ -114,9 +149,9 @@ def _declarations(chance: random.Random) -> tuple[Declaration, ...]:
 
 def _limits(chance: random.Random) -> DeclaredLimits:
     agents = {name: _share(chance, 4) for name in _AGENTS if chance.random() < 0.3}
-    tenants = {name: _share(chance, 3) for name in TENANTS[1:] if chance.random() < 0.25}
+    tenants = {name: TenantLimits(chance.randint(1, 3)) for name in TENANTS[1:] if chance.random() < 0.25}
     return DeclaredLimits(
-        {name: _queue(chance) for name in QUEUES}, agents, tenants | {"*": ConcurrencyLimit(chance.choice((3, None)))}
+        {name: _queue(chance) for name in QUEUES}, agents, tenants | {"*": TenantLimits(chance.choice((3, None)))}
     )
 
 

@@ -10,6 +10,7 @@ from holdfast.journal.port import LeaseGranted, TakeRequest
 from holdfast.journal.sqlite.driver import Database
 from holdfast.journal.sqlite.queues import HOLDERS, QueueTables, check_room
 from holdfast.journal.sqlite.runs import RunTables
+from holdfast.queues.call_limits import judge
 from holdfast.queues.choose import Choice
 from simulator.mutations.mutation import Mutant, always
 
@@ -123,8 +124,8 @@ def no_input_compared(_original: Any) -> Any:
 def permit_released_early(original: Any) -> Any:
     """A permit is released before its call begins."""
 
-    async def take(self: Any, tool: str, operation: str) -> Any:
-        permit = await original(self, tool, operation)
+    async def take(self: Any, call: Any, operation: str) -> Any:
+        permit = await original(self, call, operation)
         if permit is not None:
             self.release(permit)
         return permit
@@ -135,10 +136,42 @@ def permit_released_early(original: Any) -> Any:
 def permits_of_one_process(original: Any) -> Any:
     """Each process counts the permits of its own calls alone."""
 
-    def counted(database: Any, roll: Any, tool: str, bound_ms: int, worker: str = "") -> Any:
-        return tuple(one for one in original(database, roll, tool, bound_ms, worker) if one.worker == worker)
+    def counted(database: Any, roll: Any, name: str, bound_ms: int, worker: str = "") -> Any:
+        return tuple(one for one in original(database, roll, name, bound_ms, worker) if one.worker == worker)
 
     return counted
+
+
+def service_of_each_tool(original: Any) -> Any:
+    """Each tool of a service has the whole limit of the service to itself."""
+
+    def of_call(self: Any, call: Any) -> Any:
+        found = original(self, call)
+        return tuple(replace(one, name=one.name.replace("service ", f"service {call.tool} ")) for one in found)
+
+    return of_call
+
+
+def one_share_for_all(original: Any) -> Any:
+    """Where a limit of tenants holds, that of all tenants together does not."""
+
+    def of_call(self: Any, call: Any) -> Any:
+        found = original(self, call)
+        own = {one.name.partition(" / ")[0] for one in found if not one.shared}
+        return tuple(one for one in found if not one.shared or one.name not in own)
+
+    return of_call
+
+
+def any_limit_is_enough(_original: Any) -> Any:
+    """A permit is granted where one of the limits has room."""
+
+    def judge_all(limits: Any, boot: str, now_ms: int) -> Any:
+        verdicts = [judge(one.limit, in_use, pace, boot, now_ms, one.units) for one, in_use, pace in limits]
+        granted = any(verdict.granted for verdict in verdicts)
+        return [replace(verdict, granted=granted) for verdict in verdicts]
+
+    return judge_all
 
 
 QUEUE_BUGS: Final = (
@@ -229,8 +262,29 @@ QUEUE_BUGS: Final = (
     Mutant(
         "permits released early",
         "a permit is released before its call begins",
-        "holdfast.engine.tool_limits:ToolLimits.take",
+        "holdfast.engine.call_limits:CallLimits.take",
         permit_released_early,
+        queued=True,
+    ),
+    Mutant(
+        "a service for each tool",
+        "each tool of a service has the whole limit of the service to itself",
+        "holdfast.queues.limits:DeclaredLimits.of_call",
+        service_of_each_tool,
+        queued=True,
+    ),
+    Mutant(
+        "a share instead of the whole",
+        "where a limit of tenants holds, that of all tenants together does not",
+        "holdfast.queues.limits:DeclaredLimits.of_call",
+        one_share_for_all,
+        queued=True,
+    ),
+    Mutant(
+        "one limit is enough",
+        "a permit is granted where one of the limits of the call has room",
+        "holdfast.journal.sqlite.permits:judge_all",
+        any_limit_is_enough,
         queued=True,
     ),
     Mutant(

@@ -1,35 +1,38 @@
-"""One of several workers whose tool has a limit. Each call holds one of the slots, which the system lends once.
+"""Workers whose tools share a limit. Each call holds one of the slots, which the system lends once.
 
-python -m tests.crash.permit_worker JOURNAL PLACE
+python -m tests.crash.permit_worker JOURNAL PLACE COUNT forks so many workers, and another one for each that is killed.
 """
 
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
+import signal
 import sys
 import time
 from pathlib import Path
 
 from holdfast import Holdfast, Key, Run, agent, tool
 from holdfast.engine.settings import Settings
+from holdfast.queues.call_limits import CallLimit, ServiceLimit
 from holdfast.queues.limits import DeclaredLimits, QueueLimits
-from holdfast.queues.tool_limits import ToolLimit
 from tests.crash import queue_worker
 from tests.crash.queue_worker import do_once, locked, note
+from tests.crash.zygote import PR_SET_PDEATHSIG
 
 SLOTS = 3
 APART_S = 0.02
 BURST = 2
 LIMITS = DeclaredLimits(
     {"calls": QueueLimits()},
-    tools={"work": ToolLimit(at_once=SLOTS), "paced": ToolLimit(rate="50/second", burst=BURST)},
+    tools={"paced": CallLimit(rate="50/second", burst=BURST)},
+    services={"lender": ServiceLimit(at_once=SLOTS, tools=("work", "work_too"))},
 )
 _AT_WORK_S = 0.02  # long enough that a call above the limit would be seen beside the others
 
 
-@tool(idempotency=Key.forever())
-async def work(name: str) -> str:
+async def borrow(name: str) -> str:
     slot = next(filter(None, (locked(f"slot-{number}") for number in range(SLOTS))), None)
     try:
         if slot is None:
@@ -46,15 +49,25 @@ async def work(name: str) -> str:
 
 
 @tool(idempotency=Key.forever())
+async def work(name: str) -> str:
+    return await borrow(name)
+
+
+@tool(idempotency=Key.forever())
+async def work_too(name: str) -> str:
+    return await borrow(name)
+
+
+@tool(idempotency=Key.forever())
 async def paced(name: str) -> str:
     note("began", f"{time.monotonic()}")
     do_once(queue_worker.place, name)
     return name
 
 
-@agent(run_id="call-{name}", tools=[work, paced])
+@agent(run_id="call-{name}", tools=[work, work_too, paced])
 async def desk(run: Run, name: str) -> str:
-    return await (paced if name.startswith("paced") else work)(name)
+    return await (paced if name.startswith("paced") else work_too if name.endswith("1") else work)(name)
 
 
 async def main(journal: str) -> None:
@@ -63,6 +76,17 @@ async def main(journal: str) -> None:
         await asyncio.Event().wait()
 
 
+def fork(journal: str) -> None:
+    """Fork one worker, which does not outlive this process."""
+    if os.fork() == 0:
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        asyncio.run(main(journal))
+
+
 if __name__ == "__main__":
     queue_worker.place = Path(sys.argv[2])
-    asyncio.run(main(sys.argv[1]))
+    for _ in range(int(sys.argv[3])):
+        fork(sys.argv[1])
+    while True:
+        os.wait()
+        fork(sys.argv[1])

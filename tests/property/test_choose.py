@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.queues.choose import Candidate, Lane, Snapshot, choose
-from holdfast.queues.limits import HIGHEST, LOWEST, ConcurrencyLimit, DeclaredLimits, QueueLimits
+from holdfast.queues.limits import HIGHEST, LOWEST, ConcurrencyLimit, DeclaredLimits, QueueLimits, TenantLimits
 
 QUEUES, AGENTS, TENANTS, KEYS = ("mail", "web"), ("desk", "clerk"), ("", "acme", "big"), ("", "k1", "k2")
 few = st.none() | st.integers(1, 4)
@@ -19,7 +19,7 @@ limits = st.builds(
         {}, optional={name: st.builds(QueueLimits, few, few, st.just("k"), st.integers(1, 3)) for name in QUEUES}
     ),
     st.fixed_dictionaries({}, optional=dict.fromkeys(AGENTS, shares)),
-    st.fixed_dictionaries({}, optional={"acme": shares, "*": shares}),
+    st.fixed_dictionaries({}, optional=dict.fromkeys(("acme", "*"), st.builds(TenantLimits, few))),
 )
 counts = st.integers(0, 3)
 

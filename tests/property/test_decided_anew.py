@@ -29,13 +29,15 @@ from holdfast.model.decision import decide as rules
 from holdfast.model.decision.decide import decide
 from holdfast.model.decision.evidence import RULE, Case
 from holdfast.model.decision.moves import Move, Settle
-from holdfast.model.decision.situation import Block, Now, OtherEffect, Situation, SpentBudget
+from holdfast.model.decision.situation import Block, LimitWait, Now, OtherEffect, Situation, SpentBudget
 from holdfast.model.operation import OperationState, ScheduledWait
 from holdfast.model.outcome import Basis, PendingEffect
 from holdfast.model.policy import Past, PolicyFacts, Queue, Ruling
 from holdfast.policies import Budget, Gate, Require, Retry
 from tests.unit.model import stories
 from tests.unit.model.stories import HOUR, MINUTE, SECOND, STEP, Story
+
+LIMIT: Final = LimitWait("service bank", MINUTE)
 
 # --- one question, and the same with another value of one field ------------------------------------------------------
 
@@ -216,7 +218,7 @@ def questions() -> dict[str, Question]:
         "body of a host": ask(replace(planned, intent=replace(planned.intent, late=True)), stories.PLAIN),
         "hold": ask(replace(planned, intent=replace(planned.intent, hold="trip")), stories.PLAIN, hold="trip"),
         "edited": ask(part(planned, "editing", called=planned.intent, editors=("ann",)), stories.PLAIN),
-        "budget of the run": ask(planned, stories.PLAIN, budget=SpentBudget("3 of 3 effects", "stop")),
+        "budget of the run": ask(planned, stories.PLAIN, budget=SpentBudget("3 of 3 effects", "stop"), limit=LIMIT),
         "budget of the run, held back": ask(unsent.state, stories.PLAIN, budget=SpentBudget("3 of 3 effects")),
         "every part": ask(full, CLAUSES, other=CLAIMED),
         "time for attempts": ask(pausing(unsent, "other"), BRIEF),

@@ -65,16 +65,21 @@ def test_plans_draw_all_that_queues_offer():
     ]
     assert {one.at_once for one in narrow} == {1, 2, 3}
     assert {bool(one.rate) for one in narrow} == {True, False}
+    limited = [draw(seed).declarations[0].limits for seed in range(LIMITED, LIMITED + 30)]
+    assert {bool(one.services) for one in limited} == {True, False}
+    assert any(own.tools for one in limited for own in one.tenants.values())
+    assert any(own.services for one in limited for own in one.tenants.values())
 
 
 def test_simulations_reach_what_the_invariants_are_about():
     reached = set()
-    for seed in [*range(QUEUED, QUEUED + 8), LIMITED, LIMITED + 1]:
+    for seed in [*range(QUEUED, QUEUED + 8), *range(LIMITED, LIMITED + 4)]:
         reached |= set(simulate(draw(seed)).reach.endings)
     assert {
         "queue: submitted", "queue: submitted again", "queue: refused, because the queue is full",
         "queue: refused, because its input differs", "queue: a slot", "queue: a slot of a process that is gone",
-        "queue: limits declared", "queue: begun", "queue: a call under a limit",
+        "queue: limits declared", "queue: begun", "queue: a call under a limit of a tool",
+        "queue: a call under a limit of a service", "queue: a call under a limit of a tool for a tenant",
     } <= reached  # fmt: skip
 
 
@@ -90,6 +95,7 @@ BY_SEED = {
     "tenants do not share": 53, "slots of the dead kept": 0, "runs of the dead forgotten": 0, "a mark left behind": 0,
     "capacity compared outside": 0, "driven without a slot": 0, "another input accepted": 0,
     "permits of one process": 500_000, "permits released early": 500_000, "permits of the dead kept": 500_016,
+    "a service for each tool": 500_025, "a share instead of the whole": 500_068, "one limit is enough": 500_043,
 }  # fmt: skip
 
 

@@ -17,9 +17,9 @@ from holdfast.engine.process import newest_limits
 from holdfast.engine.queueing import take_slots
 from holdfast.errors import JournalUnavailable, ParameterMismatch, QueueDraining, QueueFull, RunQueued, UsageError
 from holdfast.journal.port import Busy, Post
-from holdfast.queues.limits import ConcurrencyLimit, Declaration, DeclaredLimits, LimitsError, QueueLimits
+from holdfast.queues.call_limits import CallLimit
+from holdfast.queues.limits import ConcurrencyLimit, Declaration, DeclaredLimits, LimitsError, QueueLimits, TenantLimits
 from holdfast.queues.modes import OPEN, QueueCommand, QueueMode, Restriction, command_key, with_command
-from holdfast.queues.tool_limits import ToolLimit
 
 began: list[str] = []
 most: list[int] = [0, 0]
@@ -154,7 +154,7 @@ async def test_a_run_that_waits_for_a_person_has_its_key_and_no_slot(tmp_path):
 
 @in_a_loop
 async def test_bad_input_is_refused_and_nothing_is_stored(tmp_path):
-    declared = DeclaredLimits(ONE_AT_A_TIME.queues, tenants={"acme": ConcurrencyLimit(2)})
+    declared = DeclaredLimits(ONE_AT_A_TIME.queues, tenants={"acme": TenantLimits(2)})
     async with Holdfast(str(tmp_path / "runs.db"), agents=[desk], queues=declared, recover=False) as app:
         for given, text in (
             ({"queue": "mial"}, "queue 'mial' does not exist.*\n?.*did you mean mail"),
@@ -196,6 +196,16 @@ FAULTS = {
     "tools: {charge: {at_once: 2, burst: 5, rate: 9/day}}": "tools.charge.burst=5 is above at_once=2",
     "tools: {charge: {at_ones: 2}}": "tools.charge.at_ones: unknown field; did you mean at_once?",
     "tools: {a/b: {}}": "tools.'a/b' cannot be a name",
+    "services: {bank: {at_once: 1}}": "services.bank.tools: name the tools that reach it",
+    "services: {bank: {tools: [pay, pay]}}": "services.bank.tools names 'pay' twice",
+    "services: {bank: {tools: [pay], rate: 0/day}}": "services.bank.rate='0/day' permits no call",
+    "services: {bank: {tools: [pay], at_ones: 1}}": "services.bank.at_ones: unknown field; did you mean at_once?",
+    "tenants: {acme: {services: {bank: {}}}}": "tenants.acme.services.bank: the service does not exist; declare it",
+    "{services: {bank: {tools: [pay]}}, tenants: {acme: {services: {bnk: {}}}}}": "did you mean bank?",
+    "tenants: {acme: {tools: {pay: {at_once: 0}}}}": "tenants.acme.tools.pay.at_once=0: it is at least 1",
+    "tenants: {acme: {tools: {pay: {rate: 5}}}}": "tenants.acme.tools.pay.rate='5': write a rate",
+    "tenants: {acme: {tools: [pay]}}": "tenants.acme.tools: it is a mapping of names",
+    "tenants: {acme: {tool: {}}}": "tenants.acme.tool: unknown field; did you mean tools?",
     "tenants: [acme]": "tenants: it is a mapping of names",
     "[1, 2]": "it holds no mapping",
     "queues: {mail: {": "it is not YAML",
@@ -440,7 +450,7 @@ def test_commands_make_the_mode_of_their_queue():
 
 
 def test_a_limit_of_a_tool_that_is_spelled_like_another_one_is_named():
-    limits = DeclaredLimits(tools={"charge_cart": ToolLimit(), "charge_card": ToolLimit(), "elsewhere": ToolLimit()})
+    limits = DeclaredLimits(tools={"charge_cart": CallLimit(), "charge_card": CallLimit(), "elsewhere": CallLimit()})
     assert misspelled_tools(limits, ["charge_card", "mail"]) == [
         "the limit of tool charge_cart concerns no tool of this app; did you mean charge_card?"
     ]

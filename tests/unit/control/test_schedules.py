@@ -18,7 +18,7 @@ from holdfast.journal.memory import MemoryJournal
 from holdfast.journal.port import LedgerEntry, Post
 from holdfast.model import records as r
 from holdfast.queues.firing_times import MOST_AT_ONCE, MissedRule, Schedule
-from holdfast.queues.limits import ConcurrencyLimit, DeclaredLimits, LimitsError, QueueLimits
+from holdfast.queues.limits import DeclaredLimits, LimitsError, QueueLimits, TenantLimits
 from holdfast.queues.schedules import STREAM, QueuesAndSchedules
 from tests.unit.engine.lab import Lab, virtual
 
@@ -420,7 +420,7 @@ def test_schedules_in_code_are_checked_alike():
     never = QueuesAndSchedules(schedules={"n": Schedule("desk", cron="0 0 30 2 *")})
     with pytest.raises(LimitsError, match=r"queues= has a fault: schedules.n.cron: '0 0 30 2 \*' never fires"):
         Holdfast("memory:", queues=never)
-    limits = DeclaredLimits({"mail": QueueLimits(concurrency=0)}, tenants={"acme": ConcurrencyLimit(2)})
+    limits = DeclaredLimits({"mail": QueueLimits(concurrency=0)}, tenants={"acme": TenantLimits(2)})
     with pytest.raises(LimitsError, match=r"has 2 faults: queues.mail.concurrency=0.*tenant 'bob' does not exist"):
         Holdfast("memory:", queues=QueuesAndSchedules(limits, {"n": every(5, tenant="bob")}))
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from holdfast.model.decision import moves as m
+from holdfast.model.decision.situation import LimitWait
 from tests.unit.model.decision_rows import KEYED_READ_BACK
 from tests.unit.model.stories import HOUR, MINUTE, Story
+
+FULL = LimitWait("service cards", HOUR)
 
 
 def test_a_pause_behind_the_breaker_lasts_to_its_last_millisecond():
@@ -24,14 +27,14 @@ def test_reading_back_behind_an_open_breaker_keeps_its_own_pause():
 
 
 def test_the_limit_of_the_tool_makes_an_attempt_wait_and_nothing_failed():
-    waits = m.Wait("the limit of its tool is reached", HOUR, HOUR, "limit")
-    assert Story().planned().decide(limit_ms=HOUR) == waits
+    waits = m.Wait("the limit of service cards is reached", HOUR, HOUR, "limit")
+    assert Story().planned().decide(limit=FULL) == waits
     retried = Story().sent("not_sent").pauses(1)
-    assert retried.decide(limit_ms=HOUR) == waits
+    assert retried.decide(limit=FULL) == waits
     assert retried.says() == "send: nothing landed: attempt again"
-    assert Story().planned().decide(limit_ms=HOUR, breaker_ms=9).why == "breaker"
+    assert Story().planned().decide(limit=FULL, breaker_ms=9).why == "breaker"
 
 
 def test_behind_the_limit_of_its_tool_an_attempt_without_a_proof_is_still_read_back():
     story = Story(KEYED_READ_BACK).sent("ambiguous").later(HOUR)
-    assert story.says(limit_ms=HOUR).startswith("verify:")
+    assert story.says(limit=FULL).startswith("verify:")

@@ -14,7 +14,7 @@ from holdfast.control.queues import steer_queue
 from holdfast.engine.environment import SystemRng
 from holdfast.model import records as r
 from holdfast.policies import RunBudget
-from holdfast.queues.limits import ConcurrencyLimit, DeclaredLimits, QueueLimits
+from holdfast.queues.limits import DeclaredLimits, QueueLimits, TenantLimits
 from holdfast_console.auth.authenticator import Authenticator
 from holdfast_console.auth.authorize import Grant
 from holdfast_console.auth.passwords import Passwords
@@ -28,7 +28,7 @@ from tests.unit.engine.lab import Lab, virtual
 
 PLACE = "/api/v1/runs"
 LIMITS = DeclaredLimits(
-    {"mail": QueueLimits(key="order-{ticket.order}", capacity=2)}, tenants={"acme": ConcurrencyLimit(2)}
+    {"mail": QueueLimits(key="order-{ticket.order}", capacity=2)}, tenants={"acme": TenantLimits(2)}
 )
 TICKET = {"agent": "desk", "input": {"id": "1", "order": "A"}}
 

@@ -22,10 +22,10 @@ from holdfast.errors import JournalError, UsageError
 from holdfast.inspect.reader import JournalReader
 from holdfast.inspect.text import ago, count, moment, safe
 from holdfast.journal.host import wall_ms
-from holdfast.journal.port import Journal, QueueState, ToolUse
+from holdfast.journal.port import Journal, LimitUse, QueueState
+from holdfast.queues.call_limits import CallLimit, CallPace, opens_in_ms
 from holdfast.queues.limits import DEFAULT, Declaration, DeclaredLimits, QueueLimits
 from holdfast.queues.modes import QueueMode, QueueWord, Restriction
-from holdfast.queues.tool_limits import ToolLimit, ToolPace, opens_in_ms
 
 _AT_ONCE: Final = 500  # submissions that share a commit
 _SHOWN: Final = 20
@@ -130,14 +130,14 @@ class ListedQueue(msgspec.Struct, frozen=True):
     mode: QueueMode
 
 
-class ListedTool(msgspec.Struct, frozen=True):
-    """The limit of one tool as `queues --json` lists it, with the operations whose calls are under way.
+class ListedLimit(msgspec.Struct, frozen=True):
+    """One limit of calls as `queues --json` lists it, with the operations whose calls are under way.
 
     `next_ms` is how long no further call may begin; None: until one of those ends.
     """
 
-    tool: str
-    limit: ToolLimit
+    name: str
+    limit: CallLimit
     in_use: int
     next_ms: int | None
     operations: list[str]
@@ -158,7 +158,7 @@ class ListedTool(msgspec.Struct, frozen=True):
 @click.option("--why", default="", metavar="TEXT", help="Why it is paused or drained; it is recorded.")
 @by_option
 def queues(call: CommandCall, word: str, name: str, why: str, by: str) -> Coroutine[Any, Any, None] | None:
-    """List queues and limits of tools (what waits, what runs), or pause, drain and resume a queue.
+    """List queues and limits of calls (what waits, what runs), or pause, drain and resume a queue.
 
     A paused queue accepts submissions and starts none of them; runs that have begun
     continue. A queue that is drained refuses submissions, and what waits in it is
@@ -188,9 +188,9 @@ async def _steer(call: CommandCall, word: QueueWord, name: str, *, by: str, why:
 
 
 def _list(call: CommandCall, name: str) -> None:
-    limits, listed, tools, remarks = call.read(_found(call, name))
+    limits, listed, calls, remarks = call.read(_found(call, name))
     if call.screen.as_json:
-        document = {"queues": listed, "agents": limits.agents, "tenants": limits.tenants, "tools": tools}
+        document = {"queues": listed, "agents": limits.agents, "tenants": limits.tenants, "calls": calls}
         call.screen.document(document)
         return
     now = wall_ms()
@@ -206,7 +206,7 @@ def _list(call: CommandCall, name: str) -> None:
         for name, share in some.items()
         if share.concurrency is not None
     ]
-    for line in [*shares, *map(_tool_line, tools)]:
+    for line in [*shares, *map(_limit_line, calls)]:
         call.screen.line((line, "dim"))
     call.screen.line((f"{count(sum(one.waiting for one in listed), 'run')} waiting", "dim"))
     for remark in remarks:
@@ -215,32 +215,35 @@ def _list(call: CommandCall, name: str) -> None:
         call.screen.next("holdfast worker")
 
 
-async def _found(call: CommandCall, only: str) -> tuple[DeclaredLimits, list[ListedQueue], list[ListedTool], list[str]]:
+async def _found(
+    call: CommandCall, only: str
+) -> tuple[DeclaredLimits, list[ListedQueue], list[ListedLimit], list[str]]:
     async with call.reader() as reader:
         limits, listed = await list_queues(reader, wall_ms(), only)
-        tools = [] if only else await list_tools(reader.journal, limits)
-        return limits, listed, tools, await strange_agents(reader.journal, limits)
+        calls = [] if only else await list_calls(reader.journal, limits)
+        return limits, listed, calls, await strange_agents(reader.journal, limits)
 
 
-async def list_tools(journal: Journal, limits: DeclaredLimits) -> list[ListedTool]:
-    """The limits of tools, by name, with what is in use."""
-    now = journal.now()
-    uses = {use.tool: use for use in await journal.permits()} if limits.tools else {}
-    found: list[ListedTool] = []
-    for tool, limit in sorted(limits.tools.items()):
-        use = uses.get(tool, ToolUse(tool, (), ToolPace()))
+async def list_calls(journal: Journal, limits: DeclaredLimits) -> list[ListedLimit]:
+    """The limits of calls, by name, with what is in use."""
+    now, found = journal.now(), list[ListedLimit]()
+    uses = {use.name: use for use in await journal.permits()}
+    for name in sorted({*uses, *limits.names_of_calls()}):
+        if (limit := limits.named(name)) is None:
+            continue
+        use = uses.get(name, LimitUse(name, (), CallPace()))
         full = limit.at_once is not None and len(use.permits) >= limit.at_once
         opens = None if full else opens_in_ms(limit, use.pace, now.boot, now.ms)
-        found.append(ListedTool(tool, limit, len(use.permits), opens, [one.operation for one in use.permits]))
+        found.append(ListedLimit(name, limit, len(use.permits), opens, [one.operation for one in use.permits]))
     return found
 
 
-def _tool_line(one: ListedTool) -> str:
+def _limit_line(one: ListedLimit) -> str:
     limit = one.limit
     declared = [f"{limit.at_once} at once"] if limit.at_once is not None else []
     declared += [limit.rate + (f" (burst {limit.burst})" if limit.burst > 1 else "")] if limit.rate else []
     free = "when one ends" if one.next_ms is None else f"in {one.next_ms / 1000:.1f} s" if one.next_ms else "now"
-    return f"tool {one.tool}: {', '.join(declared) or 'no limit'}; {one.in_use} under way, the next may begin {free}"
+    return f"{one.name}: {', '.join(declared) or 'no limit'}; {one.in_use} under way, the next may begin {free}"
 
 
 async def list_queues(reader: JournalReader, now_ms: int, only: str = "") -> tuple[DeclaredLimits, list[ListedQueue]]:

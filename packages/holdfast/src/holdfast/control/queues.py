@@ -148,7 +148,7 @@ def misspelled_tools(limits: DeclaredLimits, here: Iterable[str]) -> list[str]:
     known = set(here)
     return [
         f"the limit of tool {name} concerns no tool of this app; did you mean {near}?"
-        for name in limits.tools
+        for name in sorted(limits.limited_tools())
         if name not in known and (near := nearest(name, known))
     ]
 

@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from holdfast.engine.approvals import ask, find_permission, judge, park, permission_use_post, sent_posts
+from holdfast.engine.call_limits import limited_call
 from holdfast.engine.conflicts import (
     find_other_effect,
     may_conflict,
@@ -148,10 +149,10 @@ async def _resume_attempt(driver: DrivenOperation, started: r.AttemptStarted) ->
         return
     if driver.operation.attempts[started.number - 1].end is None:
         begun = driver.answer is not None or started.number in driver.calls
-        limited = not begun and driver.operation.intent.tool in driver.active.process.queues.tools
+        limited = not begun and driver.operation.intent.tool in driver.active.process.queues.limited_tools
         try:
             if limited and not await _has_permit(driver):  # the caller's was released with the caller
-                await withhold(driver, started.number, "the limit of its tool is reached")
+                await withhold(driver, started.number, "a limit of its calls is reached")
             else:
                 await _call(driver, started)
         finally:
@@ -199,7 +200,7 @@ async def _attempt(driver: DrivenOperation, operation: OperationState, now: Now)
     try:
         # Much may have changed during a wait: then the decision is made again.
         if not waits or type(next_move(driver, operation, now)) is m.Send:
-            if operation.intent.tool in engine.queues.tools:
+            if operation.intent.tool in engine.queues.limited_tools:
                 await _attempt_with_permit(driver)
             else:
                 await _attempt_now(driver, operation, now)
@@ -208,7 +209,7 @@ async def _attempt(driver: DrivenOperation, operation: OperationState, now: Now)
 
 
 async def _attempt_with_permit(driver: DrivenOperation) -> None:
-    """Make one attempt of a tool with a limit. Without a permit nothing is recorded, and `decide` is asked again."""
+    """Make one attempt that is under limits. Without a permit nothing is recorded, and `decide` is asked again."""
     number = len(driver.operation.attempts) + 1
     try:
         if await _has_permit(driver) and type(next_move(driver, driver.operation, driver.active.log.now())) is m.Send:
@@ -219,7 +220,8 @@ async def _attempt_with_permit(driver: DrivenOperation) -> None:
 
 async def _has_permit(driver: DrivenOperation) -> bool:
     """Take a permit for the next call."""
-    driver.found.permit = await driver.active.process.limits.take(driver.operation.intent.tool, driver.id)
+    call = limited_call(driver.active.history, driver.operation.intent.tool)
+    driver.found.permit = await driver.active.process.limits.take(call, driver.id)
     return driver.found.permit is not None
 
 
@@ -398,8 +400,8 @@ async def file_end(driver: DrivenOperation, number: int, answer: CallResult) -> 
         await report_late(driver, number, end, now)
         raise
     active.process.environment.crash.reached("after_outcome")
-    if end.retry_after_ms and tool.name in active.process.queues.tools:
-        await active.process.limits.slow(tool.name, end.retry_after_ms)
+    if end.retry_after_ms and tool.name in active.process.queues.limited_tools:
+        await active.process.limits.slow(limited_call(active.history, tool.name), end.retry_after_ms)
     breakers = active.process.breakers
     if end.kind not in _ANSWERED:
         await breakers.failed(tool.name)
@@ -464,7 +466,7 @@ async def _record_outcome(
             start_driver(driver.of(part))
     else:
         await driver.record(*first, *entries, record, *news, ride=_rides(driver, move, operation, end), posts=posts)
-    driver.active.process.limits.leave(operation.intent.tool, driver.id)  # a cancelled run settles what waits
+    driver.active.process.limits.leave(driver.id)  # a cancelled run settles what waits
     driver.active.waiters.settled(driver.step)
 
 

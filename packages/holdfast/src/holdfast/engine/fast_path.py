@@ -131,6 +131,6 @@ def _awaits_something(driver: DrivenOperation, draft: OperationState, now: Now) 
         or bool(process.isolation.alone)
         or not process.lease_is_fresh(now.up)
         or driver.log.may_have_news()
-        or draft.intent.tool in process.queues.tools
+        or draft.intent.tool in process.queues.limited_tools
         or may_conflict(driver, draft)
     )

@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from holdfast.engine.breaker import Breakers
 from holdfast.engine.caches import InboxDepth, PendingIndex, RecentHistories
+from holdfast.engine.call_limits import CallLimits
 from holdfast.engine.calls import Calls
 from holdfast.engine.crash_isolation import IsolationGate
 from holdfast.engine.environment import Environment
@@ -19,7 +20,6 @@ from holdfast.engine.housekeeping import Housekeeping
 from holdfast.engine.outbox import Outbox
 from holdfast.engine.settings import Settings
 from holdfast.engine.suspension import LedgerWatch
-from holdfast.engine.tool_limits import ToolLimits
 from holdfast.engine.tool_protocol import AgentCode, PolicyCode, ToolCode, Tracing
 from holdfast.errors import HoldfastError, JournalError, JournalUnavailable, LeaseLost, Unreadable
 from holdfast.journal.entry_codec import read, readable, set_aside, written
@@ -42,7 +42,6 @@ from holdfast.model.secret import resolver_from
 from holdfast.model.usage import PriceSource
 from holdfast.queues.limits import BEGUN, STREAM, Declaration, DeclaredLimits
 from holdfast.queues.modes import QueueCommand, QueueMode, queue_of, with_command
-from holdfast.queues.tool_limits import ToolLimit
 
 T = TypeVar("T")
 LOG: Final = logging.getLogger("holdfast")
@@ -89,7 +88,7 @@ class Process:
         self.came_due: Final = asyncio.Event()
         """Set when an answer or command made an idle run due here: it need not wait for the next look for due runs."""
         self.queues: Final = Queues()
-        self.limits: Final = ToolLimits(journal, self.queues, settings, self.worker.id, self)
+        self.limits: Final = CallLimits(journal, self.queues, settings, self.worker.id, self)
         self.schedules_changed: Final = asyncio.Event()
         """Set when the ledger has new declarations of schedules, or commands about them."""
         self.live_text: Final = LiveText()
@@ -236,13 +235,13 @@ class LiveText:
 class Queues:
     """The limits of the queues, as the journal declares them, and the slots that this process has and does not use yet.
 
-    Without limits no run was ever submitted, and no process looks for one. `tools` are the limits of tools: a call of
-    any other asks for no permit. `in_doubt`: the last look failed, and may have taken slots.
+    Without limits no run was ever submitted, and no process looks for one. `limited_tools` are those of which calls
+    need a permit. `in_doubt`: the last look failed, and may have taken slots.
     """
 
     def __init__(self) -> None:
         self.newest: Declaration | None = None
-        self.tools: Mapping[str, ToolLimit] = {}
+        self.limited_tools: frozenset[str] = frozenset()
         self.slots: dict[str, LeaseGranted] = {}
         self.taking = asyncio.Lock()
         self.in_doubt = False
@@ -255,7 +254,7 @@ class Queues:
     async def refresh(self, journal: Journal) -> None:
         """Read the newest declaration."""
         self.newest = await newest_limits(journal)
-        self.tools = {} if self.newest is None else self.newest.limits.tools
+        self.limited_tools = frozenset() if self.newest is None else self.newest.limits.limited_tools()
 
     async def declare(self, journal: Journal, limits: DeclaredLimits) -> None:
         """Make these the limits of every process over this journal, if they are not already."""

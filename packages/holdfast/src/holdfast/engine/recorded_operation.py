@@ -23,8 +23,8 @@ from holdfast.model.operation import OperationState
 from holdfast.model.transitions import apply
 
 if TYPE_CHECKING:
-    from holdfast.engine.tool_limits import ToolLimits
-    from holdfast.journal.port import Identity, Journal
+    from holdfast.engine.call_limits import RecordedLimits
+    from holdfast.journal.port import Identity, Journal, LimitUse
     from holdfast.model.run_history import RunHistory
 
 
@@ -143,26 +143,24 @@ class RecordedProcess:
         self.settings: Final = settings
         self.breakers: Final = Breakers(self.journal, _StoppedClock(now.wall), (tool,))
         self.pending_index: Final = PendingIndex()
-        self.limits: ToolLimits | _NoLimits = _NoLimits()
+        self.limits: RecordedLimits | None = None
         self.pauses: dict[str, str] = {}
         self.policy: AnyPolicy | None = None
 
     async def read(self) -> None:
         """Read the state that all runs of a journal share."""
         self.pauses = await paused_tools(self.journal)
-        if await self.journal.permits(self.settings.pause_bound_ms):
-            await self._read_limits()
+        if uses := await self.journal.permits(self.settings.pause_bound_ms):
+            await self._read_limits(uses)
         await self.breakers.refresh()
         await self.pending_index.refresh(self.journal)
 
-    async def _read_limits(self) -> None:
-        from holdfast.engine.process import Queues  # noqa: PLC0415 - few journals have limits of tools
-        from holdfast.engine.tool_limits import ToolLimits  # noqa: PLC0415 - as above
+    async def _read_limits(self, uses: list[LimitUse]) -> None:
+        from holdfast.engine.call_limits import RecordedLimits  # noqa: PLC0415 - few journals have limits of calls
+        from holdfast.engine.process import newest_limits  # noqa: PLC0415 - as above
 
-        in_force = Queues()
-        await in_force.refresh(self.journal)
-        self.limits = limits = ToolLimits(self.journal, in_force, self.settings, "", None)
-        await limits.read()
+        if (newest := await newest_limits(self.journal)) is not None:
+            self.limits = RecordedLimits(newest.limits, uses, self.journal.now(), self.settings.poll_ms)
 
     def deadline_of(self, history: RunHistory) -> None:
         """None: the deadline of an agent is a part of its code."""
@@ -170,16 +168,6 @@ class RecordedProcess:
     def wall_ms(self) -> int:
         """The wall clock of the moment for which it is judged."""
         return self.now.wall
-
-
-class _NoLimits:
-    """No tool has a limit."""
-
-    known: Final = ()
-
-    def wait_ms(self, tool: str, operation: str) -> int:
-        del tool, operation
-        return 0
 
 
 class AnyPolicy(msgspec.Struct, frozen=True):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from holdfast.engine.call_limits import limited_call
 from holdfast.engine.operation_driver import Decided
 from holdfast.model.decision.decide import decide
 from holdfast.model.decision.moves import Move
@@ -75,9 +76,9 @@ def situation_of(driver: DecidedOperation, operation: OperationState) -> Situati
         breakers.wait_ms(intent.tool, retry=driver.started is None and bool(operation.attempts))
         if (breakers := process.breakers).states
         else 0,  # breaker_ms
-        process.limits.wait_ms(intent.tool, driver.id)
-        if process.limits.known and found.permit is None
-        else 0,  # limit_ms
+        process.limits.wait(limited_call(active.history, intent.tool), driver.id)
+        if process.limits is not None and process.limits.known and found.permit is None
+        else None,  # limit
         found.other,  # other
         driver.arguments is not None,  # at_hand
         found.misfit if found.misfit and found.misfit_of is intent.arguments else "",  # misfit

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from holdfast.engine.approvals import permission_use_post
+from holdfast.engine.call_limits import limited_call
 from holdfast.engine.conflicts import CLAIM_OF, ends_in_this_run, find_other_effect, taking_posts
 from holdfast.engine.deferred import how_to_answer
 from holdfast.engine.operation_driver import OperationDriver, intent_of, plan, planned, recorded
@@ -93,11 +94,14 @@ async def schedule(driver: OperationDriver, move: m.Wait) -> None:
 
 
 async def _await_permit(driver: OperationDriver, move: m.Wait) -> None:
-    """Wait for the limit of the tool. The plan of the operation is recorded, so that commands show what waits."""
+    """Wait until a limit permits the call. The plan of the operation is recorded, so that commands show what waits."""
     process, tool, ms = driver.log.process, driver.operation.intent.tool, move.high_ms
-    await driver.record(*plan(driver, f"the limit of {tool}"), ride=True)
+    limit = process.limits.wait(limited_call(driver.log.history, tool), driver.id)
+    if limit is None:
+        return  # meanwhile it may ask
+    await driver.record(*plan(driver, f"the limit of {limit.name}"), ride=True)
     due = process.environment.clock.wall_ms() + ms
-    process.limits.waits(tool, driver.id, ms, driver.wake)
+    process.limits.waits(limit.name, driver.id, ms, driver.wake)
     await driver.rest(Pause("limit", driver.step, due, f"{driver.id}: {move.rule}", tool=tool), ms / 1000)
 
 

@@ -49,6 +49,7 @@ from holdfast.journal.backend_rules import (
 )
 from holdfast.journal.port import (
     EVERY_BODY,
+    NO_USE,
     AgentKey,
     BodyFilter,
     BudgetUse,
@@ -63,6 +64,8 @@ from holdfast.journal.port import (
     LeaseGranted,
     LedgerEntry,
     LedgerNews,
+    LimitState,
+    LimitUse,
     NewRun,
     Permit,
     PermitAnswer,
@@ -77,7 +80,6 @@ from holdfast.journal.port import (
     RunWaits,
     StatusFilter,
     TakeRequest,
-    ToolUse,
     Trust,
     Worker,
     WorkerState,
@@ -85,10 +87,10 @@ from holdfast.journal.port import (
 )
 from holdfast.model.heads import Head, first_head, over_entries, over_records
 from holdfast.model.shared_use import Charge
+from holdfast.queues.call_limits import CallPace, judge_all, settled, slowed
 from holdfast.queues.choose import Candidate, Lane, Snapshot, choose
 from holdfast.queues.limits import STREAM
 from holdfast.queues.schedules import STREAM as SCHEDULES
-from holdfast.queues.tool_limits import ToolPace, judge, slowed
 
 RIDE_MS = 5
 
@@ -136,8 +138,8 @@ class MemoryJournal:
         self._keys: dict[tuple[str, str], LedgerEntry] = {}
         self._hints: dict[str, bytes] = {}
         self._fired: dict[str, LastFiring] = {}
-        self._permits: dict[Permit, None] = {}
-        self._paces: dict[str, ToolPace] = {}
+        self._permits: dict[str, dict[Permit, tuple[int, int]]] = {}  # units and moment of each, by limit
+        self._paces: dict[str, CallPace] = {}
         self._uses: dict[tuple[str, str, str], BudgetUse] = {}
         self._workers: dict[str, tuple[Worker, int]] = {}
         self._dead: set[str] = set()
@@ -389,35 +391,47 @@ class MemoryJournal:
     async def permit(self, request: PermitRequest) -> PermitAnswer:
         after, asked, now = self._call("permit"), request.permit, self.now()
         self._check_newest(request.declared)
-        in_use = len(self._counted(asked.tool, request.pause_bound_ms, asked.worker))
-        verdict = judge(request.limit, in_use, self._paces.get(asked.tool, ToolPace()), now.boot, now.ms)
-        self._paces[asked.tool] = verdict.pace
-        if verdict.granted:
-            self._permits[asked] = None
+        found = [
+            (one, len(self._counted(one.name, request.pause_bound_ms, asked.worker)), self._pace(one.name))
+            for one in request.limits
+        ]
+        verdicts = judge_all(found, now.boot, now.ms)
+        granted = all(verdict.granted for verdict in verdicts)
+        for (one, _, _), verdict in zip(found, verdicts, strict=True):
+            self._paces[one.name] = verdict.pace
+            if granted:
+                self._permits.setdefault(one.name, {})[asked] = one.units, now.ms
         after()
-        return PermitAnswer(verdict.granted, verdict.full, verdict.wait_ms)
+        states = [LimitState(one.name, it.full, it.wait_ms) for (one, _, _), it in zip(found, verdicts, strict=True)]
+        return PermitAnswer(granted, tuple(states))
 
-    async def release(self, permit: Permit) -> None:
-        after = self._call("release")
-        self._permits.pop(permit, None)
+    async def release(self, permit: Permit, used: Mapping[str, int] = NO_USE) -> None:
+        after, now = self._call("release"), self.now()
+        for name, held in self._permits.items():
+            units, at_ms = held.pop(permit, (0, 0))
+            if units and name in used:
+                self._paces[name] = settled(self._pace(name), now.boot, units, used[name], at_ms, now.ms)
         after()
 
-    async def slow(self, tool: str, wait_ms: int) -> None:
+    async def slow(self, limits: Collection[str], wait_ms: int) -> None:
         after, now = self._call("slow"), self.now()
-        self._paces[tool] = slowed(self._paces.get(tool, ToolPace()), now.boot, now.ms + wait_ms)
+        for name in limits:
+            self._paces[name] = slowed(self._pace(name), now.boot, now.ms + wait_ms)
         after()
 
-    async def permits(self, pause_bound_ms: int = 600_000) -> list[ToolUse]:
+    async def permits(self, pause_bound_ms: int = 600_000) -> list[LimitUse]:
         self._call("permits")()
-        tools = sorted({*self._paces, *(one.tool for one in self._permits)})
-        return [ToolUse(tool, self._counted(tool, pause_bound_ms), self._paces.get(tool, ToolPace())) for tool in tools]
+        return [LimitUse(name, self._counted(name, pause_bound_ms), self._pace(name)) for name in sorted(self._paces)]
 
-    def _counted(self, tool: str, pause_bound_ms: int, worker: str = "") -> tuple[Permit, ...]:
-        """The permits of a tool whose process is not gone. The worker that asks is not gone for itself."""
+    def _pace(self, name: str) -> CallPace:
+        return self._paces.get(name, CallPace())
+
+    def _counted(self, name: str, pause_bound_ms: int, worker: str = "") -> tuple[Permit, ...]:
+        """The permits of a limit whose process is not gone. The worker that asks is not gone for itself."""
         return tuple(
             one
-            for one in self._permits
-            if one.tool == tool and (one.worker == worker or not call_is_over(self._fate(one.worker), pause_bound_ms))
+            for one in self._permits.get(name, ())
+            if one.worker == worker or not call_is_over(self._fate(one.worker), pause_bound_ms)
         )
 
     async def fired(self, schedule: str) -> LastFiring | None:

@@ -18,14 +18,16 @@ from holdfast.model.heads import Head
 
 if TYPE_CHECKING:  # commands that only read import no queues
     from holdfast.model.shared_use import Charge
+    from holdfast.queues.call_limits import AppliedLimit, CallPace
     from holdfast.queues.limits import Declaration
-    from holdfast.queues.tool_limits import ToolLimit, ToolPace
 
 RunStatus = Literal["queued", "running", "suspended", "completed", "stopped", "undone"]
 StatusFilter: TypeAlias = RunStatus | Literal["halted"]
 """Filter of the listing: a status, or `halted`: the stopped runs that ask a person something."""
 Fate = Literal["alive", "dead", "unknown"]
 Trust = Literal["trusted", "distrustful", "doubtful"]
+NO_USE: Final[Mapping[str, int]] = {}
+"""Of a call that used what it had requested."""
 
 
 AgentKey: TypeAlias = tuple[str, str]
@@ -274,40 +276,49 @@ class LastFiring(msgspec.Struct, frozen=True):
 
 
 class Permit(msgspec.Struct, frozen=True):
-    """A call of a tool that may be under way. `number` is the worker's own for it, `operation` what it is made for."""
+    """A call that may be under way. `number` is the worker's own for it, `operation` what it is made for."""
 
-    tool: str
     worker: str
     number: int
     operation: str = ""
 
 
 class PermitRequest(msgspec.Struct, frozen=True):
-    """A worker asks for a permit under the limit that the ledger entry `declared` gives the tool.
+    """A worker asks for a permit under all `limits` of the call, which the ledger entry `declared` gives it.
 
     A worker that is silent for longer than `pause_bound_ms` counts as gone, as does one that is proven dead.
     """
 
     permit: Permit
-    limit: ToolLimit
+    limits: tuple[AppliedLimit, ...]
     declared: int
     pause_bound_ms: int = 600_000
 
 
-class PermitAnswer(msgspec.Struct, frozen=True):
-    """The answer to a request. `full`: no further call fits beside those under way; none may begin for `wait_ms`."""
+class LimitState(msgspec.Struct, frozen=True):
+    """One limit after a request. `full`: no further call fits beside those under way.
 
-    granted: bool
+    `wait_ms`: for so long no further one may begin.
+    """
+
+    name: str
     full: bool
     wait_ms: int
 
 
-class ToolUse(msgspec.Struct, frozen=True):
-    """The permits of one tool that count, and its stored moments."""
+class PermitAnswer(msgspec.Struct, frozen=True):
+    """The answer to a request, and the state of each of its limits. None is used up if one of them refuses."""
 
-    tool: str
+    granted: bool
+    limits: tuple[LimitState, ...] = ()
+
+
+class LimitUse(msgspec.Struct, frozen=True):
+    """The permits of one limit that count, and its stored moments."""
+
+    name: str
     permits: tuple[Permit, ...]
-    pace: ToolPace
+    pace: CallPace
 
 
 class NewRun(msgspec.Struct, frozen=True):
@@ -507,23 +518,26 @@ class Journal(Protocol):
         ...
 
     async def permit(self, request: PermitRequest) -> PermitAnswer:
-        """Ask whether a call of a tool with a limit may begin, and if so count it, in one commit.
+        """Ask whether a call may begin under all of its limits, and if so count it, in one commit.
 
         The permit is that of the process that makes the call. It counts until it is released, or its process is gone:
         a crash cannot lose a slot. Raises `LimitsChanged` where other limits are in force than those of the request.
         """
         ...
 
-    async def release(self, permit: Permit) -> None:
-        """Release a permit: its call has ended, or was never begun. Releasing one again, or none, changes nothing."""
+    async def release(self, permit: Permit, used: Mapping[str, int] = NO_USE) -> None:
+        """Release a permit: its call has ended, or was never begun. Releasing one again, or none, changes nothing.
+
+        `used` is how many units the call has used, by limit; for others what was requested counts.
+        """
         ...
 
-    async def slow(self, tool: str, wait_ms: int) -> None:
-        """Grant no permit for this tool for so long: its service has asked for that."""
+    async def slow(self, limits: Collection[str], wait_ms: int) -> None:
+        """Grant no permit under these limits for so long: a service has asked for that."""
         ...
 
-    async def permits(self, pause_bound_ms: int = 600_000) -> list[ToolUse]:
-        """The use of each tool that had a permit or a rate, by name."""
+    async def permits(self, pause_bound_ms: int = 600_000) -> list[LimitUse]:
+        """The use of each limit under which a permit was requested, by name."""
         ...
 
     async def fired(self, schedule: str) -> LastFiring | None:

@@ -1,8 +1,12 @@
-"""The contents of `queues.yaml`: limits of queues, agents, tenants and tools, and shared budgets; their check."""
+"""The contents of `queues.yaml`: limits of runs and of calls, and shared budgets; their check.
+
+Limits of runs are those of queues, agents and tenants, and limits of calls those of tools and services.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import combinations
 from typing import Any, Final, Literal, TypeAlias, cast
 
@@ -13,8 +17,8 @@ from holdfast.model.errors import UsageError
 from holdfast.model.ids import can_name
 from holdfast.model.money import Money, cost_counter, written_money
 from holdfast.policies import MOST, milliseconds, money_fault, written_duration
+from holdfast.queues.call_limits import AppliedLimit, CallLimit, LimitedCall, ServiceLimit
 from holdfast.queues.modes import OPEN, QueueMode
-from holdfast.queues.tool_limits import ToolLimit
 from holdfast.queues.zones import zone_fault
 
 DEFAULT: Final = "default"
@@ -49,6 +53,13 @@ class ConcurrencyLimit(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     """The limit of one agent, or one tenant, over all queues."""
 
     concurrency: int | None = None
+
+
+class TenantLimits(ConcurrencyLimit, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The limits of one tenant: of its runs, and of the calls that these make of each tool and service."""
+
+    tools: dict[str, CallLimit] = {}
+    services: dict[str, CallLimit] = {}
 
 
 SHARED_LIMITS: Final = ("tokens", "model_calls")
@@ -100,8 +111,9 @@ class DeclaredLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
 
     queues: dict[str, QueueLimits] = {}
     agents: dict[str, ConcurrencyLimit] = {}
-    tenants: dict[str, ConcurrencyLimit] = {}
-    tools: dict[str, ToolLimit] = {}
+    tenants: dict[str, TenantLimits] = {}
+    tools: dict[str, CallLimit] = {}
+    services: dict[str, ServiceLimit] = {}
     budgets: dict[str, SharedBudget] = {}
 
     def queue(self, name: str) -> QueueLimits:
@@ -114,7 +126,46 @@ class DeclaredLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
 
     def of_tenant(self, name: str) -> int | None:
         """How many runs of this tenant may be driven at once."""
-        return (self.tenants.get(name) or self.tenants.get(ANY, _NO_SHARE)).concurrency
+        return self.tenant(name).concurrency
+
+    def tenant(self, name: str) -> TenantLimits:
+        """The limits of this tenant: its own entry, or else that of every other tenant."""
+        return self.tenants.get(name) or self.tenants.get(ANY) or _NO_TENANT_LIMITS
+
+    def limited_tools(self) -> frozenset[str]:
+        """The tools of which calls need a permit. A call of any other asks for none."""
+        services = (name for one in self.services.values() for name in one.tools)
+        return frozenset({*self.tools, *services, *(name for one in self.tenants.values() for name in one.tools)})
+
+    def of_call(self, call: LimitedCall) -> tuple[AppliedLimit, ...]:
+        """All limits that this call is under: of its services and its tool, for all tenants and for its own."""
+        names = [f"service {name}" for name, one in self.services.items() if call.tool in one.tools]
+        names.append(f"tool {call.tool}")
+        tenant = f"tenant {call.tenant}" if call.tenant else _NO_TENANT
+        own = [AppliedLimit(name, one, False) for name, one in self._named(f"{one} / {tenant}" for one in names)]
+        shared = [AppliedLimit(name, one) for name, one in self._named(names)]
+        if own and not shared:  # a `Retry-After` concerns the calls of all tenants
+            shared = [AppliedLimit(names[-1], _NO_CALL_LIMIT)]
+        return *shared, *own
+
+    def _named(self, names: Iterable[str]) -> list[tuple[str, CallLimit]]:
+        found = ((name, self.named(name)) for name in names)
+        return [(name, one) for name, one in found if one is not None]
+
+    def named(self, name: str) -> CallLimit | None:
+        """The limit of calls of this name, such as `service stripe / tenant acme`; None if it is not declared."""
+        of_what, _, tenant = name.partition(" / ")
+        kind, _, one = of_what.partition(" ")
+        holder = self.tenant("" if tenant == _NO_TENANT else tenant.removeprefix("tenant ")) if tenant else self
+        return dict(_kinds(holder))[kind].get(one)
+
+    def names_of_calls(self) -> set[str]:
+        """The names of all limits of calls, except for those of tenants that `*` stands for."""
+        found = {f"{kind} {name}" for kind, some in _kinds(self) for name in some}
+        for tenant, own in self.tenants.items():
+            if tenant != ANY:
+                found |= {f"{kind} {name} / tenant {tenant}" for kind, some in _kinds(own) for name in some}
+        return found
 
     def budgets_of(self, agent: str, tenant: str) -> dict[str, SharedBudget]:
         """The shared budgets that cover a run of this agent for this tenant."""
@@ -157,12 +208,18 @@ class Declaration(msgspec.Struct, frozen=True):
 
 _UNLIMITED: Final = QueueLimits()
 _NO_SHARE: Final = ConcurrencyLimit()
-_Entry: TypeAlias = type[QueueLimits | ConcurrencyLimit | ToolLimit | SharedBudget]
+_NO_TENANT_LIMITS: Final = TenantLimits()
+_NO_CALL_LIMIT: Final = CallLimit()
+_NO_TENANT: Final = "no tenant"
+_Entry: TypeAlias = type[QueueLimits | ConcurrencyLimit | CallLimit | SharedBudget]
+OF_CALLS: Final = ("tools", "services")
+"""The sections of limits of calls. A tenant has the same ones, for the calls of its runs."""
 _SECTIONS: Final[Mapping[str, _Entry]] = {
     "queues": QueueLimits,
     "agents": ConcurrencyLimit,
-    "tenants": ConcurrencyLimit,
-    "tools": ToolLimit,
+    "tenants": TenantLimits,
+    "tools": CallLimit,
+    "services": ServiceLimit,
     "budgets": SharedBudget,
 }
 
@@ -181,17 +238,13 @@ class LimitsError(UsageError):
 def read_limits(given: object, where: str) -> DeclaredLimits:
     """DeclaredLimits from the plain values of a file. Raises `LimitsError` naming every fault."""
     if not isinstance(given, dict):
-        raise LimitsError(where, ("it holds no mapping with queues, agents, tenants, tools or budgets",))
+        raise LimitsError(where, ("it holds no mapping with queues, agents, tenants, tools, services or budgets",))
     whole = cast("dict[str, Any]", given)
     faults = list(unknown_fields(whole, (*DeclaredLimits.__struct_fields__, "schedules"), ""))
     sections: dict[str, dict[str, object]] = {}
     for section, kind in _SECTIONS.items():
         entries: object = whole.get(section) or {}
-        if not isinstance(entries, dict):
-            faults.append(f"{section}: it is a mapping of names")
-            continue
-        named = cast("dict[str, object]", entries).items()
-        sections[section] = {str(name): _entry(fields, kind, f"{section}.{name}", faults) for name, fields in named}
+        sections[section] = _entries(entries, kind, section, faults)
     if not faults:
         limits = msgspec.convert(sections, DeclaredLimits)
         faults += contradictions(limits)
@@ -220,7 +273,7 @@ def contradictions(limits: DeclaredLimits) -> list[str]:
     for section, shares in (("agents", limits.agents), ("tenants", limits.tenants)):
         counts = {name: share.concurrency for name, share in shares.items()}
         found += [f"{section}.{name}.concurrency={count}: it is at least 1" for name, count in _below_one(counts)]
-    found += [f"tools.{name}{fault}" for name, tool in limits.tools.items() for fault in tool.faults()]
+    found += _faults_of_calls(limits)
     found += [f"budgets.{name}{fault}" for name, one in limits.budgets.items() for fault in _faults(one, limits)]
     return found or list(_two_currencies(limits.budgets))
 
@@ -260,10 +313,47 @@ def _faults(one: SharedBudget, limits: DeclaredLimits) -> Iterator[str]:
         yield f".zone: {fault}"
 
 
+def _kinds(holder: DeclaredLimits | TenantLimits) -> tuple[tuple[str, Mapping[str, CallLimit]], ...]:
+    """The limits of calls by kind, for all tenants or for one."""
+    return ("tool", holder.tools), ("service", holder.services)
+
+
+def _faults_of_calls(limits: DeclaredLimits) -> Iterator[str]:
+    """Every limit of calls that is out of range, and every service that no call can concern."""
+    declared = [(f"{kind}s.{name}", one) for kind, some in _kinds(limits) for name, one in some.items()]
+    for tenant, own in limits.tenants.items():
+        where = f"tenants.{tenant}"
+        of_own = [(f"{where}.{kind}s", name, one) for kind, some in _kinds(own) for name, one in some.items()]
+        yield from (f"{place}.{name[:40]!r} cannot be a name" for place, name, _ in of_own if not can_name(name))
+        yield from (_unknown_service(where, name, limits) for name in own.services if name not in limits.services)
+        declared += [(f"{place}.{name}", one) for place, name, one in of_own]
+    yield from (f"{where}{fault}" for where, one in declared for fault in one.faults())
+    for name, service in limits.services.items():
+        if not service.tools:
+            yield f"services.{name}.tools: name the tools that reach it, such as tools: [charge_card, refund]"
+        found = Counter(service.tools)
+        yield from (f"services.{name}.tools names {tool!r} twice" for tool, count in found.items() if count > 1)
+
+
+def _unknown_service(where: str, name: str, limits: DeclaredLimits) -> str:
+    near = nearest(name, list(limits.services))
+    hint = f"did you mean {near}?" if near else f"declare it with its tools: services: {{{name}: ...}}"
+    return f"{where}.services.{name}: the service does not exist; {hint}"
+
+
 def _below_one(counts: Mapping[str, int | None]) -> Iterator[tuple[str, int]]:
     for name, count in counts.items():
         if count is not None and count < 1:
             yield name, count
+
+
+def _entries(given: object, kind: _Entry, where: str, faults: list[str]) -> dict[str, object]:
+    """The entries of one section, by name."""
+    if not isinstance(given, dict):
+        faults.append(f"{where}: it is a mapping of names")
+        return {}
+    named = cast("dict[str, object]", given).items()
+    return {str(name): _entry(fields, kind, f"{where}.{name}", faults) for name, fields in named}
 
 
 def _entry(given: object, kind: _Entry, where: str, faults: list[str]) -> object:
@@ -280,8 +370,11 @@ def _entry(given: object, kind: _Entry, where: str, faults: list[str]) -> object
             faults.append(f"{where}.ageing: write a duration such as 30s, 5m or 1h")
         else:
             fields["ageing_ms"] = milliseconds(ageing)
-    if kind is ToolLimit and "rate" in fields:
+    if issubclass(kind, CallLimit) and "rate" in fields:
         fields["rate"] = str(fields["rate"])  # `rate: 100` is a number in YAML: its fault says what to write
+    if kind is TenantLimits:
+        for section in [name for name in OF_CALLS if name in fields]:
+            fields[section] = _entries(fields[section] or {}, CallLimit, f"{where}.{section}", faults)
     known = tuple(name.replace("ageing_ms", "ageing") for name in kind.__struct_fields__)
     faults += unknown_fields(cast("dict[str, Any]", given), known, f"{where}.")
     try:

@@ -14,6 +14,7 @@ from holdfast.journal.port import (
     Journal,
     Lease,
     LeaseGranted,
+    LimitState,
     NewRun,
     Permit,
     PermitAnswer,
@@ -26,9 +27,9 @@ from holdfast.journal.port import (
     Worker,
     Write,
 )
-from holdfast.queues.limits import STREAM, ConcurrencyLimit, Declaration, DeclaredLimits, QueueLimits
+from holdfast.queues.call_limits import AppliedLimit, CallLimit, opens_in_ms
+from holdfast.queues.limits import STREAM, Declaration, DeclaredLimits, QueueLimits, TenantLimits
 from holdfast.queues.modes import QueueMode, Restriction
-from holdfast.queues.tool_limits import ToolLimit, opens_in_ms
 
 ALICE, BOB = Worker("alice"), Worker("bob")
 LONG_MS, OVER_MS = 3_600_000, -60_000  # a lease of the second length has ended before it began
@@ -73,10 +74,11 @@ async def end(journal: Journal, run: str, change: RunChange | None = None) -> No
 
 
 async def permitted(
-    journal: Journal, worker: str, number: int, limit: ToolLimit, tool: str = "charge", *, declared: int = 0
+    journal: Journal, worker: str, number: int, *limits: CallLimit | AppliedLimit, declared: int = 0
 ) -> PermitAnswer:
     """The answer to a worker that asks for a permit; a worker that is silent for a second counts as gone."""
-    return await journal.permit(PermitRequest(Permit(tool, worker, number, f"r/{number}"), limit, declared, 1_000))
+    applied = tuple(AppliedLimit("charge", one) if isinstance(one, CallLimit) else one for one in limits)
+    return await journal.permit(PermitRequest(Permit(worker, number, f"r/{number}"), applied, declared, 1_000))
 
 
 Suite = TypeVar("Suite", bound="QueueConformance")
@@ -141,7 +143,7 @@ class QueueConformance:
         limits = DeclaredLimits(
             {"mail": QueueLimits(concurrency=3, per_tenant=2)},
             {},
-            {"b": ConcurrencyLimit(2), "*": ConcurrencyLimit(5)},
+            {"b": TenantLimits(2), "*": TenantLimits(5)},
         )
         found = [await names(journal, worker, 99, limits) for worker in ("alice", "bob")]
         assert (len([run for run in found[0] if run.startswith("mail")]), found[1]) == (3, [])
@@ -149,7 +151,7 @@ class QueueConformance:
         assert len([run for run in found[0] if " a " in run]) <= 5
         assert len(found[0]) == 6 or len(found[0]) == 7
         await journal.beat(ALICE, OVER_MS)
-        assert len(await names(journal, "bob", 99, DeclaredLimits(agents={"desk": ConcurrencyLimit(2)}))) == 2
+        assert len(await names(journal, "bob", 99, DeclaredLimits(agents={"desk": TenantLimits(2)}))) == 2
 
     @requirement
     async def test_runs_of_one_key_follow_each_other(self, journal: Journal) -> None:
@@ -349,56 +351,89 @@ class QueueConformance:
 
     @requirement
     async def test_no_more_permits_are_granted_than_calls_may_be_under_way(self, journal: Journal) -> None:
-        limit = ToolLimit(at_once=2)
+        limit = CallLimit(at_once=2)
         answers = await asyncio.gather(
             *(permitted(journal, worker, number, limit) for number in (1, 2) for worker in ("alice", "bob"))
         )
         assert sorted(one.granted for one in answers) == [False, False, True, True]
-        assert [one.full for one in answers].count(False) == 1
-        assert (await permitted(journal, "alice", 1, limit, "mail")).granted
-        uses = {use.tool: use.permits for use in await journal.permits()}
+        assert [one.limits[0].full for one in answers].count(False) == 1
+        assert (await permitted(journal, "alice", 3, AppliedLimit("mail", limit))).granted
+        uses = {use.name: use.permits for use in await journal.permits()}
         assert (len(uses["charge"]), len(uses["mail"])) == (2, 1)
         first = uses["charge"][0]
         await journal.release(first)
         await journal.release(first)
-        assert await permitted(journal, "bob", 9, limit) == PermitAnswer(granted=True, full=True, wait_ms=0)
+        last = await permitted(journal, "bob", 9, limit)
+        assert last == PermitAnswer(granted=True, limits=(LimitState("charge", full=True, wait_ms=0),))
         assert not (await permitted(journal, "bob", 10, limit)).granted
-        assert (await permitted(journal, "bob", 10, ToolLimit(at_once=3))).granted
+        assert (await permitted(journal, "bob", 10, CallLimit(at_once=3))).granted
         assert not (await permitted(journal, "bob", 11, limit)).granted
 
     @requirement
+    async def test_a_permit_is_granted_under_all_limits_or_under_none(self, journal: Journal) -> None:
+        tool, service = AppliedLimit("tool", CallLimit(rate="1/hour")), AppliedLimit("service", CallLimit(at_once=1))
+        assert (await permitted(journal, "alice", 1, service)).granted
+        refused = await permitted(journal, "bob", 1, tool, service)
+        assert refused.granted is False
+        assert refused.limits == (LimitState("tool", full=False, wait_ms=0), LimitState("service", True, 0))
+        assert {use.name: len(use.permits) for use in await journal.permits()} == {"service": 1, "tool": 0}
+        await journal.release(Permit("alice", 1, "r/1"))
+        assert (await permitted(journal, "bob", 1, tool, service)).granted
+        assert {use.name: len(use.permits) for use in await journal.permits()} == {"service": 1, "tool": 1}
+        await journal.release(Permit("bob", 1, "r/1"))
+        late = await permitted(journal, "bob", 2, tool, service)
+        assert not late.granted
+        assert late.limits[0].wait_ms > 3_500_000
+        assert {use.name: len(use.permits) for use in await journal.permits()} == {"service": 0, "tool": 0}
+
+    @requirement
+    async def test_a_call_counts_as_much_as_it_has_used(self, journal: Journal) -> None:
+        limit = CallLimit(rate="1000/hour")
+        for number, used, waits_s in ((1, None, 360), (2, 50, 180), (3, 200, 720)):
+            name = f"tokens {number}"
+            answer = await permitted(journal, "bob", number, AppliedLimit(name, limit, units=100))
+            assert answer.granted
+            await journal.release(Permit("bob", number, f"r/{number}"), {} if used is None else {name: used})
+            await journal.release(Permit("bob", number, f"r/{number}"), {name: 5})
+            refused = await permitted(journal, "bob", 9, AppliedLimit(name, limit, units=100))
+            assert not refused.granted
+            assert waits_s * 1000 - 60_000 < refused.limits[0].wait_ms <= waits_s * 1000
+
+    @requirement
     async def test_the_permits_of_a_process_that_is_gone_are_free(self, journal: Journal) -> None:
-        limit = ToolLimit(at_once=1)
+        limit = CallLimit(at_once=1)
         await journal.beat(ALICE, OVER_MS)
         assert (await permitted(journal, "alice", 1, limit)).granted
         assert not (await permitted(journal, "alice", 2, limit)).granted
-        assert [use.permits for use in await journal.permits(-OVER_MS * 10)] == [(Permit("charge", "alice", 1, "r/1"),)]
+        assert [use.permits for use in await journal.permits(-OVER_MS * 10)] == [(Permit("alice", 1, "r/1"),)]
         assert (await permitted(journal, "bob", 1, limit)).granted
         await journal.beat(ALICE, LONG_MS)
-        assert not (await permitted(journal, "bob", 2, ToolLimit(at_once=2))).granted
+        assert not (await permitted(journal, "bob", 2, CallLimit(at_once=2))).granted
 
     @requirement
     async def test_a_rate_and_a_service_say_when_the_next_permit_is_granted(self, journal: Journal) -> None:
-        hourly = ToolLimit(rate="2/hour", burst=2)
+        hourly = CallLimit(rate="2/hour", burst=2)
         assert [(await permitted(journal, "bob", number, hourly)).granted for number in (1, 2)] == [True, True]
         refused = await permitted(journal, "alice", 3, hourly)
-        assert (refused.granted, refused.full) == (False, False)
-        assert 0 < refused.wait_ms <= 1_800_000
+        (state,) = refused.limits
+        assert (refused.granted, state.full) == (False, False)
+        assert 0 < state.wait_ms <= 1_800_000
         (use,) = await journal.permits()
         now = journal.now()
-        assert opens_in_ms(hourly, use.pace, now.boot, now.ms) <= refused.wait_ms
-        await journal.slow("mail", 60_000)
-        await journal.slow("mail", 1_000)
-        slowed = await permitted(journal, "alice", 4, ToolLimit(), "mail")
+        assert opens_in_ms(hourly, use.pace, now.boot, now.ms) <= state.wait_ms
+        await journal.slow(["mail", "post"], 60_000)
+        await journal.slow(["mail"], 1_000)
+        slowed = await permitted(journal, "alice", 4, AppliedLimit("mail", CallLimit()))
         assert not slowed.granted
-        assert 1_000 < slowed.wait_ms <= 60_000
+        assert 1_000 < slowed.limits[0].wait_ms <= 60_000
+        assert not (await permitted(journal, "alice", 4, AppliedLimit("post", CallLimit()))).granted
 
     @requirement
     async def test_no_permit_is_granted_under_limits_that_others_have_replaced(self, journal: Journal) -> None:
         entry = await journal.post(Post(STREAM, "", b"{}"))
-        assert await limits_changed(permitted(journal, "bob", 1, ToolLimit(at_once=1)))
+        assert await limits_changed(permitted(journal, "bob", 1, CallLimit(at_once=1)))
         assert await journal.permits() == []
-        assert (await permitted(journal, "bob", 1, ToolLimit(at_once=1), declared=entry.id)).granted
+        assert (await permitted(journal, "bob", 1, CallLimit(at_once=1), declared=entry.id)).granted
 
     def on_journal(self, place: Path, check: Callable[[Journal], Awaitable[None]]) -> None:
         """Open a journal with two living workers, check it, close it."""

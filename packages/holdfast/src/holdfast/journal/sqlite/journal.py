@@ -16,6 +16,7 @@ from holdfast.journal.fork_safety import belongs_here
 from holdfast.journal.host import JournalClock
 from holdfast.journal.port import (
     EVERY_BODY,
+    NO_USE,
     AgentKey,
     BodyFilter,
     BudgetUse,
@@ -28,6 +29,7 @@ from holdfast.journal.port import (
     LeaseGranted,
     LedgerEntry,
     LedgerNews,
+    LimitUse,
     NewRun,
     Permit,
     PermitAnswer,
@@ -40,7 +42,6 @@ from holdfast.journal.port import (
     RunWaits,
     StatusFilter,
     TakeRequest,
-    ToolUse,
     Trust,
     Worker,
     WorkerState,
@@ -193,13 +194,13 @@ class SqliteJournal:
     async def permit(self, request: PermitRequest) -> PermitAnswer:
         return await self._running.run(lambda database: permits.grant(database, self._roll, request, self.now()))
 
-    async def release(self, permit: Permit) -> None:
-        await self._running.run(lambda database: permits.release(database, permit))
+    async def release(self, permit: Permit, used: Mapping[str, int] = NO_USE) -> None:
+        await self._running.run(lambda database: permits.release(database, permit, used, self.now()))
 
-    async def slow(self, tool: str, wait_ms: int) -> None:
-        await self._running.run(lambda database: permits.slow(database, tool, wait_ms, self.now()))
+    async def slow(self, limits: Collection[str], wait_ms: int) -> None:
+        await self._running.run(lambda database: permits.slow(database, limits, wait_ms, self.now()))
 
-    async def permits(self, pause_bound_ms: int = 600_000) -> list[ToolUse]:
+    async def permits(self, pause_bound_ms: int = 600_000) -> list[LimitUse]:
         return self._read(lambda database: permits.use(database, self._roll, pause_bound_ms))
 
     async def fired(self, schedule: str) -> LastFiring | None:

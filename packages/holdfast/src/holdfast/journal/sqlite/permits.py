@@ -2,71 +2,85 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Final, cast
 
 from holdfast.journal.backend_rules import call_is_over
-from holdfast.journal.port import Instant, Permit, PermitAnswer, PermitRequest, ToolUse
+from holdfast.journal.port import Instant, LimitState, LimitUse, Permit, PermitAnswer, PermitRequest
 from holdfast.journal.sqlite.driver import Database
 from holdfast.journal.sqlite.ledger import check_limits
 from holdfast.journal.sqlite.runs import RunTables
-from holdfast.queues.tool_limits import ToolPace, judge, slowed
+from holdfast.queues.call_limits import CallPace, judge_all, settled, slowed
 
-HELD: Final = "select tool, worker, number, operation from permit where tool = ?"
-_PACE: Final = "select boot, due_us, closed_ms from pace where tool = ?"
-_KEEP: Final = "insert or replace into pace (tool, boot, due_us, closed_ms) values (?, ?, ?, ?)"
+HELD: Final = "select worker, number, operation from permit where name = ?"
+_OWN: Final = "select name, units, at_ms from permit where worker = ? and number = ?"
+_PACE: Final = "select boot, due_ns, closed_ms, busy_ns, apart_ns from pace where name = ?"
+_KEEP: Final = (
+    "insert or replace into pace (name, boot, due_ns, closed_ms, busy_ns, apart_ns) values (?, ?, ?, ?, ?, ?)"
+)
 
 
 def grant(database: Database, roll: RunTables, request: PermitRequest, now: Instant) -> PermitAnswer:
     """Judge the request, and store what was granted. Permits of processes that are proven dead are deleted."""
     check_limits(database, request.declared)
-    asked, before = request.permit, _pace(database, request.permit.tool)
-    for (worker,) in database.rows("select distinct worker from permit where tool = ?", (asked.tool,)):
-        if worker != asked.worker and roll.fate(database, str(worker)).fate == "dead":
-            database.change("delete from permit where tool = ? and worker = ?", (asked.tool, worker))
-    in_use = len(counted(database, roll, asked.tool, request.pause_bound_ms, asked.worker))
-    verdict = judge(request.limit, in_use, before, now.boot, now.ms)
-    if verdict.pace != before:
-        _store(database, asked.tool, verdict.pace)
-    if verdict.granted:
-        database.change(
-            "insert into permit (tool, worker, number, operation) values (?, ?, ?, ?)",
-            (asked.tool, asked.worker, asked.number, asked.operation),
-        )
-    return PermitAnswer(verdict.granted, verdict.full, verdict.wait_ms)
+    asked, limits = request.permit, request.limits
+    found: list[tuple[int, CallPace]] = []
+    for one in limits:
+        for (worker,) in database.rows("select distinct worker from permit where name = ?", (one.name,)):
+            if worker != asked.worker and roll.fate(database, str(worker)).fate == "dead":
+                database.change("delete from permit where name = ? and worker = ?", (one.name, worker))
+        held = counted(database, roll, one.name, request.pause_bound_ms, asked.worker)
+        found.append((len(held), _pace(database, one.name)))
+    verdicts = judge_all([(one, *state) for one, state in zip(limits, found, strict=True)], now.boot, now.ms)
+    granted = all(verdict.granted for verdict in verdicts)
+    for one, (_, before), verdict in zip(limits, found, verdicts, strict=True):
+        if verdict.pace != before:
+            _store(database, one.name, verdict.pace)
+        if granted:
+            database.change(
+                "insert into permit (name, worker, number, operation, units, at_ms) values (?, ?, ?, ?, ?, ?)",
+                (one.name, asked.worker, asked.number, asked.operation, one.units, now.ms),
+            )
+    states = [LimitState(one.name, it.full, it.wait_ms) for one, it in zip(limits, verdicts, strict=True)]
+    return PermitAnswer(granted, tuple(states))
 
 
-def release(database: Database, permit: Permit) -> None:
-    """Delete a permit, if it is there."""
-    values = permit.tool, permit.worker, permit.number
-    database.change("delete from permit where tool = ? and worker = ? and number = ?", values)
+def release(database: Database, permit: Permit, used: Mapping[str, int], now: Instant) -> None:
+    """Delete a permit, if it is there, and count what its call has used in place of what it had requested."""
+    own = permit.worker, permit.number
+    for name, units, at_ms in cast("list[tuple[str, int, int]]", database.rows(_OWN, own) if used else []):
+        if name in used:
+            _store(database, name, settled(_pace(database, name), now.boot, units, used[name], at_ms, now.ms))
+    database.change("delete from permit where worker = ? and number = ?", own)
 
 
-def slow(database: Database, tool: str, wait_ms: int, now: Instant) -> None:
-    """Grant no permit for this tool for so long."""
-    _store(database, tool, slowed(_pace(database, tool), now.boot, now.ms + wait_ms))
+def slow(database: Database, limits: Collection[str], wait_ms: int, now: Instant) -> None:
+    """Grant no permit under these limits for so long."""
+    for name in limits:
+        _store(database, name, slowed(_pace(database, name), now.boot, now.ms + wait_ms))
 
 
-def use(database: Database, roll: RunTables, pause_bound_ms: int) -> list[ToolUse]:
-    """The use of each tool, by name."""
-    tools = database.rows("select tool from pace union select tool from permit order by 1")
+def use(database: Database, roll: RunTables, pause_bound_ms: int) -> list[LimitUse]:
+    """The use of each limit, by name."""
+    names = database.rows("select name from pace union select name from permit order by 1")
     return [
-        ToolUse(tool, counted(database, roll, tool, pause_bound_ms), _pace(database, tool))
-        for (tool,) in cast("list[tuple[str]]", tools)
+        LimitUse(name, counted(database, roll, name, pause_bound_ms), _pace(database, name))
+        for (name,) in cast("list[tuple[str]]", names)
     ]
 
 
-def counted(database: Database, roll: RunTables, tool: str, bound_ms: int, worker: str = "") -> tuple[Permit, ...]:
+def counted(database: Database, roll: RunTables, name: str, bound_ms: int, worker: str = "") -> tuple[Permit, ...]:
     """The permits whose process is not gone. The worker that asks is not gone for itself."""
-    held = [Permit(*row) for row in cast("list[tuple[str, str, int, str]]", database.rows(HELD, (tool,)))]
+    held = [Permit(*row) for row in cast("list[tuple[str, int, str]]", database.rows(HELD, (name,)))]
     others = {one.worker for one in held} - {worker}
     gone = {name for name in others if call_is_over(roll.fate(database, name), bound_ms)}
     return tuple(one for one in held if one.worker not in gone)
 
 
-def _pace(database: Database, tool: str) -> ToolPace:
-    found = database.rows(_PACE, (tool,))
-    return ToolPace(*cast("tuple[str, int, int]", found[0])) if found else ToolPace()
+def _pace(database: Database, name: str) -> CallPace:
+    found = database.rows(_PACE, (name,))
+    return CallPace(*cast("tuple[str, int, int, int, int]", found[0])) if found else CallPace()
 
 
-def _store(database: Database, tool: str, pace: ToolPace) -> None:
-    database.change(_KEEP, (tool, pace.boot, pace.due_us, pace.closed_ms))
+def _store(database: Database, name: str, pace: CallPace) -> None:
+    database.change(_KEEP, (name, pace.boot, pace.due_ns, pace.closed_ms, pace.busy_ns, pace.apart_ns))

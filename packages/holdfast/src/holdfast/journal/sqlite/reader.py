@@ -17,6 +17,7 @@ import msgspec
 from holdfast.errors import JournalError, JournalUnavailable
 from holdfast.journal.port import (
     EVERY_BODY,
+    NO_USE,
     AgentKey,
     BodyFilter,
     BudgetUse,
@@ -30,6 +31,7 @@ from holdfast.journal.port import (
     LeaseGranted,
     LedgerEntry,
     LedgerNews,
+    LimitUse,
     LogCheck,
     NewRun,
     Permit,
@@ -44,7 +46,6 @@ from holdfast.journal.port import (
     StatusFilter,
     Storage,
     TakeRequest,
-    ToolUse,
     Trust,
     Worker,
     WorkerState,
@@ -171,7 +172,7 @@ class SqliteReader:
 
         return self._read(QueueTables(self._roll).states)
 
-    async def permits(self, pause_bound_ms: int = 600_000) -> list[ToolUse]:
+    async def permits(self, pause_bound_ms: int = 600_000) -> list[LimitUse]:
         if not self._read(lambda database: database.rows("select 1 from pace limit 1")):
             return []  # `holdfast why` asks each time
         from holdfast.journal.sqlite.permits import use  # noqa: PLC0415 - as above
@@ -278,11 +279,11 @@ class SqliteReader:
     async def permit(self, request: PermitRequest) -> PermitAnswer:
         self._refuse("permit", request)
 
-    async def release(self, permit: Permit) -> None:
-        self._refuse("release", permit)
+    async def release(self, permit: Permit, used: Mapping[str, int] = NO_USE) -> None:
+        self._refuse("release", permit, used)
 
-    async def slow(self, tool: str, wait_ms: int) -> None:
-        self._refuse("slow", tool, wait_ms)
+    async def slow(self, limits: Collection[str], wait_ms: int) -> None:
+        self._refuse("slow", limits, wait_ms)
 
     async def append(self, write: Write) -> None:
         self._refuse("append", write)

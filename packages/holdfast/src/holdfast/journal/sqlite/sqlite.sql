@@ -101,22 +101,28 @@ create table firing (
   primary key (schedule, moment_ms)
 ) without rowid;
 
--- permit -- Calls of tools with a limit that may be under way. One counts until it is deleted, or its worker is gone.
+-- permit -- Calls under a limit that may be under way, one row for each of their limits. One counts until it is
+-- deleted, or its worker is gone. `units` is how much it counts under the rate, `at_ms` when it was granted.
 create table permit (
-  tool      text not null,
+  name      text not null,
   worker    text not null,
   number    integer not null,
   operation text not null,
-  primary key (tool, worker, number)
+  units     integer not null,
+  at_ms     integer not null,
+  primary key (worker, number, name)
 ) without rowid;
+create index permit_by_name on permit (name);
 
--- pace -- When a tool with a limit may be called next: by its rate (`due_us`), and by its service (`closed_ms`). Both are
--- moments of the boot clock.
+-- pace -- When a call may begin under a limit: by its rate (`due_ns`, computed with `apart_ns`; calls were always due
+-- since `busy_ns`), and by its service (`closed_ms`). All are moments of the boot clock.
 create table pace (
-  tool      text primary key,
+  name      text primary key,
   boot      text not null,
-  due_us    integer not null,
-  closed_ms integer not null
+  due_ns    integer not null,
+  closed_ms integer not null,
+  busy_ns   integer not null,
+  apart_ns  integer not null
 ) without rowid;
 
 -- budget_use -- What runs used and reserve of each limit of a budget that they share, by period. Each record that reserves

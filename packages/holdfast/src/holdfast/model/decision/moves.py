@@ -32,7 +32,7 @@ class Wait(_Move, frozen=True):
 
     `drawn` waits are recorded already: only the rest is left. `shut`: a breaker is open meanwhile. `why` names what
     is waited for: a retry, a reading, a deferred answer, a call that runs here, the end of a call that is not on
-    record yet, a breaker, the limit of the tool, another operation's claim, a commit, the agent's code with its
+    record yet, a breaker, a limit of calls, another operation's claim, a commit, the agent's code with its
     arguments, the end of a pause, trust in the journal, a higher budget, or a person.
     """
 

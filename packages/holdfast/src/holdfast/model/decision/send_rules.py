@@ -180,7 +180,7 @@ def _send(case: Case) -> Move:
     for obstacle in _OBSTACLES if attempts else _OBSTACLES_AT_FIRST:
         if (move := obstacle(case)) is not None:
             return _verify_meanwhile(case, move)
-    limited = case.situation.limit_ms > 0  # a tool without a limit pays nothing
+    limited = case.situation.limit is not None  # a call without a limit pays nothing
     for rule in (_backoff, _breaker, _limit, _preconditions) if limited else (_backoff, _breaker, _preconditions):
         if (move := rule(case)) is not None:
             return move
@@ -249,9 +249,10 @@ def _breaker(case: Case) -> Move | None:
 
 
 def _limit(case: Case) -> Move | None:
-    """Wait until the limit of the tool permits another call. As behind a breaker, this is no time for attempts."""
-    left = case.situation.limit_ms
-    return _verify_meanwhile(case, Wait("the limit of its tool is reached", left, left, "limit"))
+    """Wait until the limit permits another call. As behind a breaker, this is no time for attempts."""
+    limit = case.situation.limit
+    assert limit is not None, case
+    return _verify_meanwhile(case, Wait(f"the limit of {limit.name} is reached", limit.ms, limit.ms, "limit"))
 
 
 def _backoff(case: Case) -> Move | None:

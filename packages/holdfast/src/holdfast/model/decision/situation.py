@@ -67,6 +67,13 @@ class OtherEffect(msgspec.Struct, frozen=True, gc=False):
     pending_effect: PendingEffect | None = None
 
 
+class LimitWait(msgspec.Struct, frozen=True, gc=False):
+    """A limit of calls under which no further call may begin for so long."""
+
+    name: str
+    ms: int
+
+
 class SpentBudget(msgspec.Struct, frozen=True, gc=False):
     """A limit of the run that is reached, in words, and what then happens to a new effect."""
 
@@ -80,7 +87,7 @@ class Situation(msgspec.Struct, frozen=True, gc=False):
     `blocked` is why no new attempt may begin. `contract` is the stricter of the stored and the present one.
     `claimed_up` is when the run was first taken on `Now.boot`: what was recorded on another boot is measured from
     then on. `live` are the attempts whose call still runs in this process. `breaker_ms` is how long an open breaker
-    lasts, `limit_ms` how long the limit of the tool permits no further call. `reading` is the last reading of the
+    lasts, and `limit` a limit that permits no call now. `reading` is the last reading of the
     preconditions since the last attempt. `key_age_ms` is the age of a key that another operation used first.
     `other` is an effect of another operation that this one would repeat. `began_doubtful`: the run existed before a
     restore, so even a first attempt may be a second one. `asks` is the digest of exactly what a person would be
@@ -106,7 +113,7 @@ class Situation(msgspec.Struct, frozen=True, gc=False):
     hold: str = ""
     paused: str = ""
     breaker_ms: int = 0
-    limit_ms: int = 0
+    limit: LimitWait | None = None
     other: OtherEffect | None = None
     at_hand: bool = False
     misfit: str = ""

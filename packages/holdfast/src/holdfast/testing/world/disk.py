@@ -17,6 +17,7 @@ from holdfast.errors import JournalUnavailable
 from holdfast.journal.memory import MemoryJournal
 from holdfast.journal.port import (
     EVERY_BODY,
+    NO_USE,
     AgentKey,
     BodyFilter,
     BudgetUse,
@@ -30,6 +31,7 @@ from holdfast.journal.port import (
     LeaseGranted,
     LedgerEntry,
     LedgerNews,
+    LimitUse,
     NewRun,
     Permit,
     PermitAnswer,
@@ -42,7 +44,6 @@ from holdfast.journal.port import (
     RunWaits,
     StatusFilter,
     TakeRequest,
-    ToolUse,
     Trust,
     Worker,
     WorkerState,
@@ -260,15 +261,15 @@ class FaultyJournal(ABC):
         await self._reach("permit", writing=True)
         return await self._stored.permit(request)
 
-    async def release(self, permit: Permit) -> None:
+    async def release(self, permit: Permit, used: Mapping[str, int] = NO_USE) -> None:
         await self._reach("release", writing=True)
-        await self._stored.release(permit)
+        await self._stored.release(permit, used)
 
-    async def slow(self, tool: str, wait_ms: int) -> None:
+    async def slow(self, limits: Collection[str], wait_ms: int) -> None:
         await self._reach("slow", writing=True)
-        await self._stored.slow(tool, wait_ms)
+        await self._stored.slow(limits, wait_ms)
 
-    async def permits(self, pause_bound_ms: int = 600_000) -> list[ToolUse]:
+    async def permits(self, pause_bound_ms: int = 600_000) -> list[LimitUse]:
         await self._reach("permits")
         return await self._stored.permits(pause_bound_ms)
 

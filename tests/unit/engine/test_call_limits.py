@@ -1,4 +1,4 @@
-"""Limits of tools: at once, by a rate, and after a `Retry-After`, over all processes on one journal."""
+"""Limits of calls: at once, by a rate, and after a `Retry-After`, over all processes on one journal."""
 
 import asyncio
 import contextlib
@@ -8,12 +8,13 @@ from datetime import timedelta
 import pytest
 
 from holdfast import Key, NotSent, Run, RunSuspended, agent, tool
+from holdfast.cli.queues import list_calls
 from holdfast.errors import JournalUnavailable
 from holdfast.journal.port import Permit, PermitRequest, Worker
 from holdfast.model import records as r
 from holdfast.policies import Retry
-from holdfast.queues.limits import DeclaredLimits
-from holdfast.queues.tool_limits import ToolLimit
+from holdfast.queues.call_limits import AppliedLimit, CallLimit, ServiceLimit
+from holdfast.queues.limits import DeclaredLimits, TenantLimits
 from tests.unit.engine.lab import Lab, virtual
 
 
@@ -54,7 +55,7 @@ def charging(service: Service, **contract):
 
 
 async def limit(app, **fields):
-    await app.engine.queues.declare(app.engine.journal, DeclaredLimits(tools={"charge": ToolLimit(**fields)}))
+    await app.engine.queues.declare(app.engine.journal, DeclaredLimits(tools={"charge": CallLimit(**fields)}))
 
 
 async def known_to_all(*apps):
@@ -122,7 +123,8 @@ async def test_a_process_that_died_gives_its_slots_back(lab: Lab):
     async with lab.app(desk, hold_ms=10**9) as app:
         await limit(app, at_once=1)
         await lab.journal.beat(Worker("dying"), 10**9)
-        held = PermitRequest(Permit("charge", "dying", 1), ToolLimit(at_once=1), app.engine.queues.newest.entry)
+        one = AppliedLimit("tool charge", CallLimit(at_once=1))
+        held = PermitRequest(Permit("dying", 1), (one,), app.engine.queues.newest.entry)
         assert (await lab.journal.permit(held)).granted
         waits = app.start(desk, "ann")
         await lab.pass_time(seconds=60)
@@ -151,7 +153,7 @@ async def test_a_tool_without_a_limit_asks_for_no_permit(lab: Lab):
     service = Service(lab)
     desk = charging(service)
     async with lab.app(desk) as app:
-        await app.engine.queues.declare(app.engine.journal, DeclaredLimits(tools={"other": ToolLimit(at_once=1)}))
+        await app.engine.queues.declare(app.engine.journal, DeclaredLimits(tools={"other": CallLimit(at_once=1)}))
         await app.run(desk, "ann")
         assert await lab.journal.permits() == []
 
@@ -234,8 +236,8 @@ async def test_what_waits_is_planned_and_says_for_what(lab: Lab):
         await lab.pass_time(seconds=1)
         (line,) = await lab.journal.runs(run="r-bob")
         assert line.status == "suspended"
-        assert b"the limit of its tool is reached" in line.waits
-        assert [one.waits_for for one in lab.of("r-bob", r.OperationPlanned)] == ["the limit of charge"]
+        assert b"the limit of tool charge is reached" in line.waits
+        assert [one.waits_for for one in lab.of("r-bob", r.OperationPlanned)] == ["the limit of tool charge"]
         assert 3_590_000 < line.due_ms - lab.clock.wall_ms() <= 3_600_000
         del waiting
 
@@ -316,10 +318,10 @@ async def test_a_permit_that_could_not_be_released_is_released_later(lab: Lab):
         release = lab.journal.release
         failures = [JournalUnavailable("the disk is full")] * 3
 
-        async def failing(permit: Permit) -> None:
+        async def failing(permit: Permit, *used) -> None:
             if failures:
                 raise failures.pop()
-            await release(permit)
+            await release(permit, *used)
 
         lab.journal.release = failing
         await app.run(desk, "ann")
@@ -346,9 +348,9 @@ async def test_calls_of_a_cancelled_run_hold_up_no_later_one(lab: Lab):
     async def single(run: Run, name: str) -> str:
         return await charge_many(name)
 
-    declared = DeclaredLimits(tools={"charge_many": ToolLimit(rate="1/minute")})
+    declared = DeclaredLimits(tools={"charge_many": CallLimit(rate="1/minute")})
     async with lab.app(many, single, queues=declared, recover=True) as app:
-        with pytest.raises(RunSuspended, match="the limit of its tool"):
+        with pytest.raises(RunSuspended, match="the limit of tool charge_many"):
             await app.run(many, "ann")
         await app.service.cancel("m-ann", by="eve")
         await lab.pass_time(seconds=20)
@@ -371,3 +373,147 @@ async def test_calls_that_wait_go_on_as_soon_as_a_higher_rate_is_declared(lab: L
         await limit(app, rate="10/second")
         await lab.pass_time(minutes=1)
         assert all(task.done() for task in runs)
+
+
+# --- a call under several limits -------------------------------------------------------------------------------------
+
+
+def shop(service: Service):
+    """Two tools that reach one service, and a run that calls one of them."""
+
+    @tool(idempotency=Key.forever())
+    async def charge(name: str) -> str:
+        return await service.call(name)
+
+    @tool(idempotency=Key.forever())
+    async def refund(name: str) -> str:
+        return await service.call(name)
+
+    @agent(run_id="{name}", tools=[charge, refund])
+    async def desk(run: Run, name: str) -> str:
+        return await (charge if name.startswith("charge") else refund)(name)
+
+    return desk
+
+
+def service_limit(**fields) -> dict[str, ServiceLimit]:
+    return {"bank": ServiceLimit(tools=("charge", "refund"), **fields)}
+
+
+@virtual
+async def test_the_tools_of_a_service_share_its_limit_and_each_keeps_its_own(lab: Lab):
+    service = Service(lab)
+    desk = shop(service)
+    declared = DeclaredLimits(services=service_limit(at_once=3), tools={"refund": CallLimit(at_once=1)})
+    async with lab.app(desk, queues=declared) as one, lab.app(desk) as two:
+        await known_to_all(two)
+        running = [
+            app.start(desk, f"{which}-{number}{place}")
+            for number in range(8)
+            for which in ("charge", "refund")
+            for place, app in enumerate((one, two))
+        ]
+        for run in running:
+            await run.result()
+        assert service.most == 3
+        assert {use.name: use.permits for use in await lab.journal.permits()} == {
+            "service bank": (),
+            "tool refund": (),
+        }
+    assert max(service.began) < 20, "what waits for its tool delays no call of the other tool"
+
+
+@virtual
+async def test_calls_that_wait_for_one_limit_do_not_delay_those_under_another(lab: Lab):
+    service = Service(lab, 0.001)
+    desk = shop(service)
+    declared = DeclaredLimits(services=service_limit(at_once=2), tools={"refund": CallLimit(rate="1/hour")})
+    async with lab.app(desk, hold_ms=10**9, queues=declared) as app:
+        waiting = [app.start(desk, f"refund-{number}") for number in range(5)]
+        await lab.pass_time(seconds=5)
+        charged = [app.start(desk, f"charge-{number}") for number in range(5)]
+        for run in charged:
+            await run.result()
+        assert lab.loop.time() < 30
+    del waiting
+
+
+@virtual
+async def test_a_call_under_two_busy_limits_is_made_in_its_turn(lab: Lab):
+    """It waits now for the one and now for the other, and later calls that need one of them do not go before it."""
+    service = Service(lab, 1)
+    desk = shop(service)
+    declared = DeclaredLimits(services=service_limit(at_once=1), tools={"refund": CallLimit(rate="1/second")})
+    async with lab.app(desk, hold_ms=10**9, queues=declared) as app:
+        first = [app.start(desk, f"charge-{number}") for number in range(5)]
+        await lab.pass_time(seconds=0.5)
+        refund = app.start(desk, "refund-it")
+        await lab.pass_time(seconds=0.5)
+        later = [app.start(desk, f"{which}-later-{number}") for number in range(20) for which in ("charge", "refund")]
+        await refund.result()
+        assert len(service.began) <= len(first) + 2
+        for run in [*first, *later]:
+            await run.result()
+        assert service.most == 1
+
+
+@virtual
+async def test_a_service_that_asks_for_a_pause_gets_it_from_all_of_its_tools_in_all_processes(lab: Lab):
+    service = Service(lab, 0.001)
+    service.raises = [NotSent("busy", retry_after=20)]
+    desk = shop(service)
+    declared = DeclaredLimits(services=service_limit())
+    async with lab.app(desk, hold_ms=10**9, queues=declared) as one, lab.app(desk, hold_ms=10**9) as two:
+        first = one.start(desk, "charge-ann")
+        await lab.pass_time(seconds=1)
+        await known_to_all(two)
+        second = two.start(desk, "refund-bob")
+        assert await second.result() == "charged refund-bob"
+        assert await first.result() == "charged charge-ann"
+    assert service.began[0] < 1
+    assert min(service.began[1:]) >= 20
+
+
+@virtual
+async def test_each_tenant_has_its_share_of_a_service(lab: Lab):
+    service = Service(lab, 10)
+    desk = shop(service)
+    acme = TenantLimits(services={"bank": CallLimit(at_once=3)})
+    others = TenantLimits(services={"bank": CallLimit(at_once=1)}, tools={"refund": CallLimit(at_once=1)})
+    declared = DeclaredLimits(tenants={"acme": acme, "*": others}, services=service_limit(at_once=9))
+    async with lab.app(desk, queues=declared, recover=True) as app:
+        for number in range(4):
+            for tenant in ("acme", "zeta", "omni"):
+                await app.submit(desk, f"charge-{tenant}-{number}", tenant=tenant)
+        app.start(desk, "charge-own")
+        app.start(desk, "charge-own-too")
+        await lab.pass_time(seconds=5)
+        held = {use.name: len(use.permits) for use in await lab.journal.permits()}
+        listed = {one.name: (one.in_use, one.next_ms) for one in await list_calls(lab.journal, declared)}
+        assert listed["service bank"] == (6, 0)
+        assert listed["service bank / tenant acme"] == (3, None)
+        assert listed["service bank / tenant zeta"] == (1, None)
+        assert held == {
+            "service bank": 6,
+            "service bank / no tenant": 1,
+            "service bank / tenant acme": 3,
+            "service bank / tenant omni": 1,
+            "service bank / tenant zeta": 1,
+        }
+        await lab.pass_time(minutes=1)
+        assert len(service.began) == 14
+
+
+@virtual
+async def test_what_waits_for_a_share_says_for_which(lab: Lab):
+    service = Service(lab, 0.01)
+    desk = shop(service)
+    declared = DeclaredLimits(
+        tenants={"*": TenantLimits(services={"bank": CallLimit(rate="1/hour")})}, services=service_limit()
+    )
+    async with lab.app(desk, queues=declared, recover=True) as app:
+        for name in ("ann", "bob"):
+            await app.submit(desk, f"charge-{name}", tenant="acme")
+        await lab.pass_time(minutes=1)
+        lines = await lab.journal.runs(status="suspended")
+        assert [b"the limit of service bank / tenant acme is reached" in line.waits for line in lines] == [True]

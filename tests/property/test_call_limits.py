@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.queues.tool_limits import ToolLimit, ToolPace, judge, on_boot, opens_in_ms, slowed
+from holdfast.queues.call_limits import CallLimit, CallPace, judge, on_boot, opens_in_ms, slowed
 
 LIMITS = st.builds(
-    ToolLimit,
+    CallLimit,
     rate=st.builds("{}/{}".format, st.integers(1, 1000), st.sampled_from(["second", "minute", "hour", "day"])),
     burst=st.integers(1, 20),
 )
@@ -16,8 +16,8 @@ STEPS = st.lists(st.integers(0, 5_000), min_size=1, max_size=60)
 
 
 @given(LIMITS, STEPS)
-def test_no_window_has_more_calls_than_the_rate_gives_it_beside_the_burst(limit: ToolLimit, steps: list[int]):
-    now, pace, granted = 0, ToolPace(), list[int]()
+def test_no_window_has_more_calls_than_the_rate_gives_it_beside_the_burst(limit: CallLimit, steps: list[int]):
+    now, pace, granted = 0, CallPace(), list[int]()
     for step in steps:
         now += step
         verdict = judge(limit, 0, pace, "b", now)
@@ -27,33 +27,33 @@ def test_no_window_has_more_calls_than_the_rate_gives_it_beside_the_burst(limit:
             granted.append(now)
     for first in range(len(granted)):
         for last in range(first, len(granted)):
-            assert last - first + 1 <= limit.burst + (granted[last] - granted[first]) * 1000 // limit.apart_us
+            assert last - first + 1 <= limit.burst + (granted[last] - granted[first]) * 1_000_000 // limit.apart_ns
 
 
 @given(LIMITS, STEPS)
-def test_what_waits_as_long_as_it_was_told_is_granted(limit: ToolLimit, steps: list[int]):
-    now, pace = 0, ToolPace()
+def test_what_waits_as_long_as_it_was_told_is_granted(limit: CallLimit, steps: list[int]):
+    now, pace = 0, CallPace()
     for step in steps:
         now += step
         verdict = judge(limit, 0, pace, "b", now)
         pace, after = verdict.pace, opens_in_ms(limit, verdict.pace, "b", now)
         assert after == verdict.wait_ms
-        assert after * 1000 <= limit.apart_us + 1000
+        assert after * 1_000_000 <= limit.apart_ns + 1_000_000
         assert judge(limit, 0, pace, "b", now + after).granted
 
 
 @given(LIMITS, st.integers(0, 2**40), st.integers(0, 2**40))
-def test_moments_of_another_boot_neither_permit_a_burst_nor_stop_the_tool(limit: ToolLimit, due: int, now: int):
-    pace = on_boot(limit, ToolPace("before", due, due), "b", now)
+def test_moments_of_another_boot_neither_permit_a_burst_nor_stop_the_tool(limit: CallLimit, due: int, now: int):
+    pace = on_boot(limit, CallPace("before", due, due), "b", now)
     assert on_boot(limit, pace, "b", now) == pace
     wait = opens_in_ms(limit, pace, "b", now)
-    assert 0 < wait * 1000 <= limit.apart_us + 1000
+    assert 0 < wait * 1_000_000 <= limit.apart_ns + 1_000_000
     assert judge(limit, 0, pace, "b", now + wait).granted
 
 
 @given(LIMITS, st.lists(st.integers(0, 10_000), min_size=1))
-def test_a_service_is_left_alone_for_as_long_as_it_asked(limit: ToolLimit, waits: list[int]):
-    pace = ToolPace()
+def test_a_service_is_left_alone_for_as_long_as_it_asked(limit: CallLimit, waits: list[int]):
+    pace = CallPace()
     for wait in waits:
         pace = slowed(pace, "b", wait)
     for now in range(0, max(waits), 500):
@@ -62,6 +62,6 @@ def test_a_service_is_left_alone_for_as_long_as_it_asked(limit: ToolLimit, waits
 
 @given(st.integers(1, 5), st.integers(0, 9))
 def test_as_many_are_under_way_as_may_be(at_once: int, in_use: int):
-    verdict = judge(ToolLimit(at_once=at_once), in_use, ToolPace(), "b", 0)
+    verdict = judge(CallLimit(at_once=at_once), in_use, CallPace(), "b", 0)
     assert verdict.granted == (in_use < at_once)
     assert verdict.full == (in_use + 1 >= at_once)
