@@ -189,7 +189,7 @@ def questions() -> dict[str, Question]:
         "claim that succeeded": ask(planned, BOTH, other=replace(CLAIMED, state="succeeded")),
         "thing pending": ask(planned, PATIENT, other=replace(CLAIMED, pending_effect=accepted)),
         "reading due": ask(pausing(unsent, "verify"), PATIENT, began_doubtful=True),
-        "budget": ask(pausing(unsent, "verify"), replace(stories.PLAIN, budget=Budget(2.0)), hold="trip"),
+        "budget": ask(pausing(unsent, "verify"), replace(stories.PLAIN, budget=Budget(2.0, "0.40 EUR")), hold="trip"),
         "read back, rebooted": ask(checked, RUNS_TWICE, TUESDAY),
         "read back, call running": ask(checked, stories.VERIFIABLE, live=frozenset({1}), **HUNG),
         "unfit answer": ask(replace(awaiting, attempts=(unfit,)), FOREVER, **HUNG),

@@ -8,8 +8,16 @@ from typing import Any
 
 import pytest
 
-from holdfast import Holdfast, Run, RunSuspended, agent
-from holdfast.errors import BudgetExceeded, DecisionFailed, ModelError, RunStopped, UsageError
+from holdfast import Holdfast, Natural, NotSent, Run, RunSuspended, agent, current_operation, tool
+from holdfast.errors import (
+    BudgetExceeded,
+    ContractError,
+    DecisionFailed,
+    ModelError,
+    OperationFailed,
+    RunStopped,
+    UsageError,
+)  # fmt: skip
 from holdfast.inspect.costs import CostLine, costs
 from holdfast.inspect.prices import DeclaredPrices, Prices, declared_prices
 from holdfast.inspect.reader import JournalReader
@@ -17,9 +25,10 @@ from holdfast.model import records as r
 from holdfast.model.money import BILLION, amount_of
 from holdfast.model.run_budget import BudgetState
 from holdfast.model.usage import CallCost, Usage
-from holdfast.policies import RunBudget
+from holdfast.policies import Budget, Retry, RunBudget
 from holdfast.queues.limits import DeclaredLimits, SharedBudget
 from tests.unit.engine.lab import Lab, virtual
+from tests.unit.engine.test_crashes import DiesAt
 from tests.unit.engine.test_shared_budgets import check_sums, counted
 
 
@@ -194,7 +203,8 @@ async def test_runs_share_a_limit_in_a_currency_that_is_the_sum_over_their_recor
 
 @virtual
 async def test_calls_at_once_stop_at_what_is_used_and_reserved(lab: Lab):
-    gate, begun = asyncio.Event(), []
+    gate = asyncio.Event()
+    begun: list[int] = []
 
     async def ask(question: int) -> dict[str, Any]:
         begun.append(question)
@@ -322,3 +332,129 @@ def test_a_limit_is_raised_in_its_own_currency_only(amount: Any, says: str):
 async def test_a_price_list_that_is_none_is_named_before_anything_starts(lab: Lab):
     with pytest.raises(UsageError, match="is not a list of prices"):
         lab.make(prices=5)
+
+
+# --- tools that declare what a call costs -----------------------------------------------------------------------------
+
+
+def looking(lab: Lab, *ends: Exception | float | None, price: str = "0.40 EUR", calls: int = 3):
+    """An agent that calls a tool with a price. Its calls fail, report what they cost, or report nothing."""
+    left = list(ends)
+
+    @tool(idempotency=Natural(), budget=Budget(call=price), retry=Retry(attempts=3))
+    async def look_up(number: int) -> str:
+        lab.sent.append(f"look up {number}")
+        end = left.pop(0) if left else None
+        if isinstance(end, Exception):
+            raise end
+        if end is not None:
+            current_operation().spend(end)
+        return "found"
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> int:
+        for number in range(calls):
+            await look_up(number)
+        return calls
+
+    return desk
+
+
+@virtual
+async def test_a_tool_that_declares_its_cost_is_not_called_beyond_the_limit(lab: Lab):
+    desk = looking(lab)
+    async with lab.app(desk) as app:
+        with pytest.raises(RunStopped, match=r"the limit of cost is reached: 0\.80 of 0\.50 EUR used") as stopped:
+            await app.run(desk, "ann", budget=RunBudget(cost="0.50 EUR"))
+        assert stopped.value.reason == "budget"
+        budget = await budget_of(app)
+        assert (budget.cost, budget.calling) == (800_000_000, 0)
+        assert (await summed(app)).cost == {"EUR": Decimal("0.80")}
+        await app.service.raise_budget("r-ann", {"cost": "1 EUR"}, by="eve")
+        assert await app.resume("r-ann") == 3
+        assert (await summed(app)).cost == {"EUR": amount_of((await budget_of(app)).cost)} == {"EUR": Decimal("1.20")}
+    assert len(lab.sent) == 3
+
+
+@virtual
+async def test_an_attempt_is_settled_by_what_it_reported_and_costs_nothing_if_nothing_was_sent(lab: Lab):
+    desk = looking(lab, NotSent("down"), 0.1, 0.2, TimeoutError("slow"))
+    async with lab.app(desk) as app:
+        await app.run(desk, "ann", budget=RunBudget(cost="9 EUR"))
+        budget, total = await budget_of(app), await summed(app)
+    assert len(lab.sent) == 5
+    assert (budget.cost, budget.calling) == (100_000_000 + 200_000_000 + 2 * 400_000_000, 0)
+    assert total.cost == {"EUR": amount_of(budget.cost)}
+
+
+@virtual
+async def test_calls_at_once_of_a_tool_reserve_before_they_are_sent(lab: Lab):
+    gate = asyncio.Event()
+
+    @tool(budget=Budget(call="0.40 EUR"))
+    async def look_up(number: int) -> str:
+        lab.sent.append(str(number))
+        await gate.wait()
+        return "found"
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> int:
+        return len(await run.gather(*(look_up(number) for number in range(6))))
+
+    async with lab.app(desk) as app:
+        running = app.start(desk, "ann", budget=RunBudget(cost="1 EUR"))
+        await lab.pass_time(seconds=1)
+        assert len(lab.sent) == 3, "0.80 is reserved by two calls, so a third one begins and no fourth"
+        gate.set()
+        with pytest.raises(RunStopped):
+            await running.result()
+        assert (await budget_of(app)).cost == 1_200_000_000
+    assert len(lab.sent) == 3
+
+
+@virtual
+async def test_a_budget_that_stops_raises_and_a_tool_in_another_currency_is_never_called(lab: Lab):
+    desk = looking(lab)
+    async with lab.app(desk) as app:
+        with pytest.raises(BudgetExceeded, match="the limit of cost is reached"):
+            await app.run(desk, "ann", budget=RunBudget(cost="0.10 EUR", then="stop"))
+        assert len(lab.sent) == 1
+        with pytest.raises(
+            OperationFailed, match=r"a call costs 0\.40 EUR, and the budget of the run is in USD"
+        ) as refused:
+            await app.run(desk, "bob", budget=RunBudget(cost="9 USD"))
+        assert refused.value.outcome.code == "price_unknown"
+    assert len(lab.sent) == 1
+
+
+@pytest.mark.parametrize(
+    ("point", "calls"), [("after_intent", 2), ("before_send", 2), ("after_send", 2), ("before_outcome", 2)]
+)
+def test_a_killed_call_of_a_tool_counts_as_it_was_reserved(point: str, calls: int):
+    @virtual
+    async def story(lab: Lab) -> None:
+        desk = looking(lab, calls=1)
+        app = lab.make(desk, crash=(crash := DiesAt(point, 1)))
+        crash.process = lab.processes[-1]
+        await app.open()
+        running = asyncio.create_task(app.run(desk, "ann", budget=RunBudget(cost="9 EUR")))
+        await asyncio.sleep(1)
+        running.cancel()
+        async with lab.app(desk) as again:
+            await again.resume("r-ann")
+            budget = await budget_of(again)
+            assert (budget.cost, budget.calling) == (calls * 400_000_000, 0)
+            assert budget.cost >= len(lab.sent) * 400_000_000
+            assert (await summed(again)).cost == {"EUR": amount_of(budget.cost)}
+
+    story()
+
+
+def test_a_cost_of_a_call_that_cannot_be_is_named():
+    with pytest.raises(ValueError, match="call: 'free' is not an amount and its currency"):
+        Budget(call="free")
+    with pytest.raises(ContractError, match="reads reserve nothing"):
+
+        @tool(effect="read", budget=Budget(call="1 EUR"))
+        async def look() -> str:
+            return "seen"

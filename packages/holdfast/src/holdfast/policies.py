@@ -51,13 +51,23 @@ class Budget(msgspec.Struct, frozen=True, omit_defaults=True):
 
     A tool reports its cost with `current_operation().spend(...)`. Once `cost` is spent, no further attempt begins. The
     cost of an attempt is known only at its end, so the last attempt may exceed the limit.
+
+    `call` is what one call costs, with the currency: `"0.40 EUR"`. A `RunBudget` with a cost in that currency counts
+    it: an attempt reserves it before it is sent, and is settled by what the tool reports, which then is in that
+    currency, or else by this.
     """
 
     cost: float = float("inf")
+    call: str = ""
 
     def __post_init__(self) -> None:
         if not self.cost >= 0:
             raise ValueError(f"cost={self.cost}: it is what may be spent, so it is at least 0")
+        if self.call:
+            try:
+                written_money(self.call)
+            except ValueError as error:
+                raise ValueError(f"call: {error}") from None
 
 
 BudgetLimit: TypeAlias = Literal["tokens", "model_calls", "effects", "cost"]

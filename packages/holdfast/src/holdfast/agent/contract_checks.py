@@ -32,6 +32,11 @@ def check_clauses(contract: Contract) -> None:
             f"{where} is a read, and a read changes nothing: idempotency, claim, once and pending do not apply to it",
             next_step='drop them, or drop effect="read"',
         )
+    if contract.effect == "read" and contract.budget.call:
+        raise ContractError(
+            f"{where} is a read, and reads reserve nothing: they are recorded when they have ended",
+            next_step='drop effect="read", so that what a call costs is reserved before it, or drop Budget(call=...)',
+        )
     double = {a.status for a in contract.rejections if a.means == "rejected"} & {
         a.status for a in contract.rejections if a.means == "not_sent"
     }

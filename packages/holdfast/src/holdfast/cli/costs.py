@@ -87,11 +87,12 @@ def _table(call: CommandCall, found: CostReport) -> None:
 
 
 def _by_tool(call: CommandCall, found: CostReport) -> None:
-    """The costs that tools reported: a call of a model is of no single tool."""
+    """The costs of tools, declared or reported: a call of a model is of no single tool."""
     _row(call, "tool", ("", "", "reported", "", "effects", "per effect"), style="dim")
     for line in found.lines:
         each = f"{line.reported / line.effects:,.4f}" if line.effects and line.reported else "-"
-        reported = f"{line.reported:,f}" if line.reported else "-"
+        priced = [_money(amount, currency) for currency, amount in sorted(line.cost.items())]
+        reported = ", ".join([*priced, *([f"{line.reported:,f}"] if line.reported else [])]) or "-"
         _row(call, line.name, ("", "", reported, "", _or_dash(line.effects), each))
 
 

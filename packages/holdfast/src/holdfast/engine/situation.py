@@ -14,8 +14,10 @@ from holdfast.engine.operation_driver import Decided
 from holdfast.model.decision.decide import decide
 from holdfast.model.decision.moves import Move
 from holdfast.model.decision.situation import Block, Now, Situation, SpentBudget, WatchedNow
+from holdfast.model.money import written_money
 from holdfast.model.operation import OperationState
-from holdfast.model.run_budget import OF_EFFECTS, is_effect
+from holdfast.model.outcome import UNPRICED
+from holdfast.model.run_budget import OF_COSTS, OF_EFFECTS, cost_of, is_effect
 from holdfast.model.system import is_system
 from holdfast.model.transaction import around, encloses
 
@@ -99,8 +101,17 @@ def _spent_budget(driver: DecidedOperation, operation: OperationState, budget: B
     intent = operation.intent
     if not driver.journaled or intent.serves or intent.completes or is_effect(operation):
         return None
-    own = is_effect(driver.active.history.operations.get(driver.step))
-    reason = budget.spent(OF_EFFECTS, without=own)
+    added = driver.active.history.operations.get(driver.step)
+    reason = budget.spent(OF_EFFECTS, without=is_effect(added))
+    if intent.price and (money := budget.limits.money) is not None:
+        price = written_money(intent.price)
+        if price.currency != money.currency:
+            known = (
+                f"{intent.tool} declares that a call costs {price}, and the budget of the run is in {money.currency}"
+            )
+            return SpentBudget(f"{known}: amounts are not converted", "stop", UNPRICED)
+        own = sum(cost_of(added, money.currency)) - sum(cost_of(operation, money.currency))
+        reason = "; ".join(filter(None, (reason, budget.spent(OF_COSTS, without=own))))
     return SpentBudget(reason, budget.limits.then) if reason else None
 
 

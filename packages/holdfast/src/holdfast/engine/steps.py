@@ -214,6 +214,7 @@ def _draft(scope: Scope, step: str, call: ToolCall, written: Forms) -> Operation
         late=tool.late,
         title=tool.title_of(written.stored),
         hold=_holder_of(active, step) if call.hold else "",
+        price=tool.contract.budget.call,
     )
     if call.about is not NO_METADATA or active.process.policy is not None:
         intent = with_metadata(scope, intent, call.about)

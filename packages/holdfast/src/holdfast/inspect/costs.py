@@ -17,8 +17,9 @@ from holdfast.inspect.prices import Prices, add_costs
 from holdfast.inspect.reader import JournalReader
 from holdfast.journal.port import RunRow
 from holdfast.model import records as r
-from holdfast.model.money import EXACT
+from holdfast.model.money import EXACT, Money, amount_of, written_money
 from holdfast.model.outcome import EXCEEDED, UNPRICED
+from holdfast.model.run_budget import call_cost
 from holdfast.model.system import is_system
 from holdfast.model.usage import CallCost, Usage
 
@@ -195,6 +196,8 @@ class _RunCosts:
         self._before: dict[str, CostLine] = {}  # those that were there when the present owner took the run
         self._tools: dict[str, tuple[str, str, str]] = {}  # of each write: its tool, what it serves and compensates
         self._stood: dict[str, int] = {}  # the writes that succeeded, and when
+        self._prices: dict[str, Money] = {}  # what their tools declare that a call costs
+        self._attempts: dict[tuple[str, int], tuple[int, Money]] = {}  # calls of these, when they began and their cost
 
     def add(self, record: r.Record) -> None:
         """Take one record."""
@@ -228,6 +231,10 @@ class _RunCosts:
             line = None if serves else self._line(self._name(at, None, tool), at)
             if line is not None:
                 line.effects += 1
+        for (step, _), (at, cost) in self._attempts.items():
+            line = self._line(self._name(at, None, self._tools[step][0]), at)
+            if line is not None and cost.units:
+                add_costs(line.cost, {cost.currency: amount_of(cost.units)})
         for name, line in self._lines.items():
             self._sums.line(name).merge(line)
         for model, calls in self._unpriced.items():
@@ -303,15 +310,29 @@ class _RunCosts:
         if line is not None:
             line.reported = EXACT.add(line.reported, Decimal(repr(cost)))
 
+    def _attempt(self, record: r.Record, step: str, price: Money, end: r.End | None) -> None:
+        """Take the begin or the end of a call of a tool that declares its cost."""
+        name = step, getattr(record, "number", 1)
+        if isinstance(record, r.AttemptStarted):
+            self._attempts[name] = (record.at, price)
+        elif end is not None and name in self._attempts:
+            units = 0 if end.kind == "not_sent" else call_cost(price, end)
+            self._attempts[name] = (self._attempts[name][0], Money(units, price.currency))
+
     def _operation(self, record: r.Record) -> None:
         """Take a record of a write: its tool, what it cost, and whether it succeeded."""
         step = getattr(record, "step", "")
         if (intent := getattr(record, "intent", None)) is not None:
             self._tools[step] = (intent.tool, intent.serves, intent.compensates)
+            if intent.price:
+                self._prices[step] = written_money(intent.price)
         tool, _, compensates = self._tools.get(step, _NO_TOOL)
         end = getattr(record, "end", None)
-        spent = getattr(record, "cost", 0.0) + (end.cost if end is not None else 0.0)
-        self._reported(spent, record.at, tool=tool)
+        if (price := self._prices.get(step)) is not None:
+            self._attempt(record, step, price, end)
+        else:
+            spent = getattr(record, "cost", 0.0) + (end.cost if end is not None else 0.0)
+            self._reported(spent, record.at, tool=tool)
         happened = isinstance(record, r.Resolved) and record.word == "happened"
         if happened or (isinstance(record, r.OperationSettled) and record.status == "succeeded"):
             self._stood[step] = record.at

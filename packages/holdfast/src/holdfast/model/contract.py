@@ -227,7 +227,7 @@ def stricter(old: Contract, new: Contract) -> Contract:
         check_first=(old.check_first or new.check_first) and new.verifies,
         settle_ms=None if old.settle_ms is None or new.settle_ms is None else max(old.settle_ms, new.settle_ms),
         retry=_fewer(old.retry, new.retry),
-        budget=Budget(min(old.budget.cost, new.budget.cost)),
+        budget=Budget(min(old.budget.cost, new.budget.cost), new.budget.call),
         rejections=tuple(answer for answer in new.rejections if answer in old.rejections),
         gate=old.gate.with_other(new.gate) if old.gate and new.gate else new.gate or old.gate,
         **_amends(old, new),

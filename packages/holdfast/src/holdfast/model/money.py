@@ -102,6 +102,12 @@ def units_of(cost: CallCost | None, currency: str) -> int | None:
     return min(MOST_UNITS, int(scaled.to_integral_value(context=_ROUNDED_UP)))
 
 
+def reported_units(amount: float) -> int:
+    """The billionths of an amount that code reported as a number, to the nearest one."""
+    scaled = EXACT.multiply(Decimal(repr(amount)), Decimal(BILLION))
+    return min(MOST_UNITS, int(scaled.to_integral_value()))
+
+
 def counted(cost: CallCost) -> CallCost:
     """The cost as a budget counts and records it: rounded up to a billionth."""
     units = units_of(cost, cost.currency)

@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.model import records as r
-from holdfast.model.money import HIGHEST_UNITS, MOST_UNITS, Money, shown_units, units_of, written_money
+from holdfast.model.money import HIGHEST_UNITS, MOST_UNITS, Money, reported_units, shown_units, units_of, written_money
 from holdfast.model.usage import CallCost, Usage
 from holdfast.policies import COUNTED_LIMITS, MOST, BudgetLimit, RunBudget
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _OF_MODELS: Final[tuple[BudgetLimit, ...]] = ("tokens", "model_calls", "cost")
 OF_EFFECTS: Final[tuple[BudgetLimit, ...]] = ("effects",)
+OF_COSTS: Final[tuple[BudgetLimit, ...]] = ("cost",)
 _BYTES_OF_TOKEN: Final = 4
 """How many bytes of a question count as one token before any call of the run has stated its usage."""
 
@@ -58,7 +59,7 @@ class BudgetState(msgspec.Struct, eq=False):
     `unknown` counts the calls that ended without a statement of their usage: their reservations count as used.
     `unpriced` counts those whose cost is not known, and `assumed` is the part of `cost` that they reserved. `cost` and
     `assumed` are billionths of the currency of the limit. `largest` and `dearest` are the tokens and the cost of the
-    largest call.
+    largest call. `calling` is what attempts of tools in flight reserve of the cost.
     """
 
     limits: RunBudget
@@ -71,6 +72,7 @@ class BudgetState(msgspec.Struct, eq=False):
     assumed: int = 0
     largest: int = 0
     dearest: int = 0
+    calling: int = 0
     open: dict[str, ReservedCall] = {}
 
     @property
@@ -91,7 +93,7 @@ class BudgetState(msgspec.Struct, eq=False):
             case "model_calls":
                 return len(self.open)
             case "cost":
-                return sum(one.cost for one in self.open.values())
+                return self.calling + sum(one.cost for one in self.open.values())
             case "effects":
                 return 0
 
@@ -173,6 +175,10 @@ class BudgetState(msgspec.Struct, eq=False):
     def change(self, before: OperationState | None, after: OperationState | None) -> None:
         """An operation went from one state to another."""
         self.effects += is_effect(after) - is_effect(before)
+        if (money := self.limits.money) is not None:
+            (used, calling), (used_before, calling_before) = (cost_of(one, money.currency) for one in (after, before))
+            self.cost = min(MOST_UNITS, self.cost + used - used_before)
+            self.calling += calling - calling_before
 
 
 def reservation(largest: int, question: int) -> int:
@@ -188,6 +194,31 @@ def settled(usage: Usage, cost: CallCost | None, reserved: ReservedCall) -> Call
     known = units_of(cost, reserved.currency) if usage.known else None
     spent = reserved.cost if known is None else known
     return CallUse(1, used if usage.known else reserved.tokens, spent, known is None)
+
+
+def cost_of(operation: OperationState | None, currency: str) -> tuple[int, int]:
+    """The cost of the attempts of a tool that declares it, and the reservation of those in flight, in billionths.
+
+    An attempt of which it is proven that nothing was sent costs nothing. One whose end is not known, once the operation
+    has ended, costs what it reserved. Compensations count, too.
+    """
+    if operation is None or not operation.intent.price:
+        return 0, 0
+    price = written_money(operation.intent.price)
+    if price.currency != currency:
+        return 0, 0
+    used = calling = 0
+    for attempt in operation.attempts:
+        if attempt.end is None and not operation.final:
+            calling += price.units
+        elif not attempt.unsent:
+            used += call_cost(price, attempt.end)
+    return used, calling
+
+
+def call_cost(price: Money, end: r.End | None) -> int:
+    """The cost of one call of a tool that declares this price: what it reported, or else the price."""
+    return reported_units(end.cost) if end is not None and end.cost else price.units
 
 
 def is_effect(operation: OperationState | None) -> bool:

@@ -19,7 +19,7 @@ from holdfast.model.decision.verify_rules import (
     verification_over,
     verify_or_unknown,
 )
-from holdfast.model.outcome import EXCEEDED, MISMATCH, PENDING, REFUSED
+from holdfast.model.outcome import MISMATCH, PENDING, REFUSED
 from holdfast.policies import Retry, milliseconds
 
 _SECOND: Final = timedelta(seconds=1)
@@ -106,7 +106,7 @@ def _budget(case: Case) -> Move | None:
         return None
     if spent.then == "ask":
         return Wait(_SPENT, why="budget", until_woken=True)
-    return Settle(_SPENT, "failed", RULE, spent.reason, EXCEEDED)
+    return Settle(_SPENT, "failed", RULE, spent.reason, spent.code)
 
 
 def _approval_wanted(case: Case) -> Move | None:

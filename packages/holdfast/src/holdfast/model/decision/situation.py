@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from holdfast.model.contract import Contract, Repeat
-from holdfast.model.outcome import PendingEffect
+from holdfast.model.outcome import EXCEEDED, PendingEffect
 
 Block = Literal["", "cancel", "deadline", "aborting", "corrected", "message", "stopped"]
 Reading = Literal["unread", "same", "changed", "unreadable"]
@@ -75,10 +75,11 @@ class LimitWait(msgspec.Struct, frozen=True, gc=False):
 
 
 class SpentBudget(msgspec.Struct, frozen=True, gc=False):
-    """A limit of the run that is reached, in words, and what then happens to a new effect."""
+    """A limit of the run that is reached, in words, and what then happens to a new effect. `code` is its outcome's."""
 
     reason: str
     then: Literal["ask", "stop"] = "ask"
+    code: str = EXCEEDED
 
 
 class Situation(msgspec.Struct, frozen=True, gc=False):

@@ -44,6 +44,7 @@ class Intent(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     title: str = ""  # one sentence about it, for people; part of no digest
     taint: str = ""  # the source that touched its arguments, if its caller stated one
     late: bool = False  # only a host's code has the tool's body: the record alone never sends it
+    price: str = ""  # what the tool declares that one call costs, with the currency
 
     @property
     def can_conflict(self) -> bool:
