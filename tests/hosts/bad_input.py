@@ -178,6 +178,28 @@ async def arguments_that_do_not_fit_a_declared_tool(trial: Trial) -> None:
     assert trial.sent == [], (said, trial.sent)
 
 
+async def arguments_that_are_too_large(trial: Trial) -> None:
+    async def note(text: str) -> str:
+        """Note."""
+        return await trial.pay(len(text))
+
+    large = Call("call_1", "note", {"text": "x" * 2_000_000})
+    has(await trial.run(Script([large]), Offered(note, "note")), "larger than 1048576 bytes", "Nothing was changed")
+    assert trial.sent == [], trial.sent
+
+
+async def arguments_that_are_too_large_for_a_declared_tool(trial: Trial) -> None:
+    @tool
+    async def note(text: str) -> str:
+        """Note."""
+        return await trial.pay(len(text))
+
+    large = Call("call_1", "note", {"text": "x" * 2_000_000})
+    said = await trial.run(Script([large]), Offered(note, "note"), tools=[note])
+    has(said, "larger than 1048576 bytes", "Nothing was changed")
+    assert trial.sent == [], trial.sent
+
+
 async def a_tool_that_the_app_does_not_have(trial: Trial) -> None:
     @tool
     async def pay(cents: int) -> str:
@@ -220,7 +242,8 @@ CELLS: dict[str, Callable[[Trial], Awaitable[None]]] = {
         a_name_that_a_tool_of_the_app_has_too, a_condition_beside_the_approval_of_the_host,
         a_read_that_the_host_asks_about, a_name_that_cannot_name_a_step, no_name, a_schema_that_is_no_schema,
         ids_that_repeat, ids_that_cannot_name_a_step, code_that_swallows_the_suspension, arguments_that_do_not_fit,
-        arguments_that_do_not_fit_a_declared_tool, a_tool_that_the_app_does_not_have, no_such_tool, no_answer,
+        arguments_that_do_not_fit_a_declared_tool, arguments_that_are_too_large,
+        arguments_that_are_too_large_for_a_declared_tool, a_tool_that_the_app_does_not_have, no_such_tool, no_answer,
         clauses_that_do_not_exist, a_key_that_is_missing,
     )
 }  # fmt: skip

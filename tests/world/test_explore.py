@@ -1,5 +1,7 @@
 """`explore`: pairs of crashes, and what counts as the same effect."""
 
+import gc
+
 import pytest
 
 from holdfast import Key, Once, Run, agent, current_operation, tool
@@ -165,3 +167,30 @@ def test_a_word_that_is_too_long_is_broken():
 def test_a_sign_that_is_as_wide_as_two_is_counted_as_two():
     lines = wrapped("請求書" * 30, "  ").splitlines()
     assert [len(line) for line in lines] == [2 + 35, 2 + 35, 2 + 20]
+
+
+def test_what_crashed_processes_left_has_ended_when_explore_returns(world: World):
+    """A host's generators log about their end: in a test that is over, its user would see that on the terminal."""
+    began, ended = list[int](), list[int]()
+
+    class Left:
+        def __init__(self) -> None:
+            self.itself = self  # only the collector ends it
+            began.append(1)
+
+        def __del__(self) -> None:
+            ended.append(1)
+
+    @agent(run_id="leaving-{name}", tools=[plain])
+    async def leaving(run: Run, name: str) -> None:
+        left = Left()
+        await plain(name)
+        assert left.itself is left
+
+    gc.disable()
+    try:
+        world.explore(leaving, "ann", allow_unknown=True)
+    finally:
+        gc.enable()
+    assert len(began) > 1
+    assert len(ended) == len(began)

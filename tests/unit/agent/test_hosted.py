@@ -377,6 +377,29 @@ async def test_the_body_of_a_host_is_an_operation_of_its_own(lab: Lab):
 
 
 @virtual
+async def test_arguments_that_cannot_be_recorded_are_a_failed_call_and_not_the_end_of_the_run(lab: Lab):
+    """The answer with them is on record, so a run that ended with them could never continue."""
+
+    async def body() -> str:
+        raise AssertionError("nothing is called")
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> list[str]:
+        hosted, found = in_hosted_run("pay"), list[str]()
+        for number, cents in enumerate(("9" * 2_000_000, "\ud800")):
+            outcome, _ = await hosted.call_body(f"call_{number}", closure_tool(), {"cents": cents}, body)
+            found.append(f"{outcome.status} {outcome.code} {outcome.operation}: {outcome.as_text()}")
+        return found
+
+    async with lab.app(desk) as app:
+        large, odd = await app.run(desk, "x")
+    assert large.startswith("failed bad_arguments r-x/call_0: ")
+    assert "larger than 1048576 bytes" in large
+    assert "lone surrogate" in odd
+    assert "Nothing was changed." in odd
+
+
+@virtual
 async def test_the_body_of_a_host_is_called_after_an_approval_that_came_while_no_process_ran(lab: Lab):
     async def body() -> str:
         lab.sent.append("paid")

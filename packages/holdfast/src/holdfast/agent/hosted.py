@@ -136,7 +136,7 @@ class HostedRun:
         try:
             parsed = parse_arguments(arguments, tool.shape.types, tool.shape.required)
         except (ArgumentError, TypeError, ValueError) as error:
-            return Outcome("failed", f"{self.id}/{name}", tool.name, reason=str(error), code="bad_arguments")
+            return _misfit(f"{self.id}/{name}", tool, error)
         return await self.call(name, tool, parsed)
 
     def from_thread(self, call: Callable[[], Coroutine[Any, Any, T]], instead: str) -> T:
@@ -244,10 +244,20 @@ class HostedRun:
 
 async def _outcome_of_call(scope: Scope, tool: Tool[..., Any], arguments: dict[str, Any]) -> Outcome[Any]:
     """Perform a call, or wait for the one that the host cancelled while it was under way and makes again."""
-    step = steps.left_by_host(scope, tool, arguments)
-    if step is not None:
-        return await outcome_of_left(scope, tool, step, arguments)
-    return await outcome_of(tool, arguments, None, model=True)
+    try:
+        step = steps.left_by_host(scope, tool, arguments)
+        if step is not None:
+            return await outcome_of_left(scope, tool, step, arguments)
+        return await outcome_of(tool, arguments, None, model=True)
+    except ArgumentError as error:
+        if scope.active.knows(scope.path):
+            raise  # it was recorded once, and may have been sent: "nothing was changed" would be wrong
+        return _misfit(f"{scope.active.run}/{scope.path.rstrip('/')}", tool, error)
+
+
+def _misfit(name: str, tool: Tool[..., Any], error: Exception) -> Outcome[Any]:
+    """The outcome of a call whose arguments cannot be used: its model chose them, and is told."""
+    return Outcome("failed", name, tool.name, reason=str(error), code="bad_arguments")
 
 
 def _without_key(error: Exception) -> UsageError:

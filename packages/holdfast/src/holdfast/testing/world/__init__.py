@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, Generic, Literal, TypeVar
@@ -194,6 +195,8 @@ class World:
 
         rules = Rules(allow_unknown, same is None, crashes, self.most_pairs)
         exploration = search(perform, Contracts(tools, self._outside.keyless), rules)
+        with without_warnings():
+            gc.collect()  # what crashed processes left ends here: what a host logs about it belongs to this test
         exploration = msgspec.structs.replace(exploration, sigkill=self._sigkill, unmet=self._outside.unmet())
         if exploration.findings:
             raise AssertionError(exploration.report(agent.name))
