@@ -1,6 +1,6 @@
 """Agents of frameworks with Holdfast, beside the same with what the framework offers: `make bench-hosts`.
 
-Processor time alone, in pairs of processes that follow each other, so that a busy machine disturbs both. Then the
+Processor time alone, in processes that follow each other in turn, so that a busy machine disturbs all. Then the
 import of each adapter, memory, and the ready loop (`bench/loop.py`). Exit status 1 where a bound is missed.
 """
 
@@ -8,12 +8,13 @@ import json
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 HERE: Final = Path(__file__).resolve().parent
-PAIRS: Final = 3
+ROUNDS: Final = 3
+MORE_CALLS: Final = 10
+"""What the longer turns of `subjects/hosted.py` have more than the shorter ones."""
 IMPORTS: Final = 7
 ADAPTERS: Final = {
     "pydantic_ai": "pydantic_ai, pydantic_ai.durable_exec, pydantic_ai.models.function",
@@ -51,19 +52,28 @@ def shown(what: str, figure: float, most: float) -> bool:
 
 
 def added_to_dbos() -> float:
-    def ratio() -> float:
-        plain, ours, theirs = (subject(f"pydantic-{kind}")["call_ms"] for kind in ("plain", "holdfast", "dbos"))
-        return (ours - plain) / (theirs - plain)
-
-    return median_of(ratio)
+    plain, ours, theirs = call_ms("pydantic-plain", "pydantic-holdfast", "pydantic-dbos")
+    return (ours - plain) / (theirs - plain)
 
 
 def to_checkpointer() -> float:
-    return median_of(lambda: subject("langgraph-holdfast")["call_ms"] / subject("langgraph-checkpointer")["call_ms"])
+    ours, theirs = call_ms("langgraph-holdfast", "langgraph-checkpointer")
+    return ours / theirs
 
 
-def median_of(ratio: Callable[[], float]) -> float:
-    return statistics.median(ratio() for _ in range(PAIRS))
+def call_ms(*kinds: str) -> list[float]:
+    """What a call adds to a turn for each of these, from the lowest times of all rounds: other work only adds to them.
+
+    The difference of two times within one round can be too low as well, where the shorter turn was disturbed.
+    """
+    found = {kind: list[dict[str, float]]() for kind in kinds}
+    for _ in range(ROUNDS):
+        for kind in kinds:
+            found[kind].append(subject(kind))
+    lowest = [
+        (min(one["few_ms"] for one in all_of), min(one["many_ms"] for one in all_of)) for all_of in found.values()
+    ]
+    return [(many - few) / MORE_CALLS for few, many in lowest]
 
 
 def import_ms(adapter: str) -> float:

@@ -353,8 +353,8 @@ MEASURES: Final = (
     # 2,580 for names that no tool has, and for approvals of OpenAI Agents outside a run and in agents that are
     # tools, and for tools that are not made anew at each call; from 2,715 for keeping those apart from inline effects;
     # from 2,729 for budgets of runs over HTTP, and for the usage that CrewAI's models count call by call, beside the
-    # sum that calls share.
-    Measure("lines of the adapters for agent frameworks, beside these", 2_820, 1_000, lambda: lines(adapters())),
+    # sum that calls share; from 2,820 for arguments that cannot be recorded (10).
+    Measure("lines of the adapters for agent frameworks, beside these", 2_830, 1_000, lambda: lines(adapters())),
     # Raised from 1,085 for runs that wait behind others of a taken key, and for the options of `submit` as a type: the
     # synchronous app has them without a second signature; from 1,110 for schedules: when they fire (150), their
     # declarations and check (290), firing, listing and steering them (330), and their part of the journal (160); for

@@ -1,4 +1,7 @@
-"""Runs that are hosted: names, rest and bodies do not depend on the tasks of the framework that calls the steps."""
+"""Runs that are hosted: names, rest and bodies do not depend on the tasks of the framework that calls the steps.
+
+The file is long because every way in which a host can call has its own case.
+"""
 
 import asyncio
 import contextlib
@@ -22,7 +25,7 @@ from holdfast import (
     tool_from_schema,
 )
 from holdfast.agent.hosted import HostControl, HostedRun, in_hosted_run
-from holdfast.errors import AmbiguousStep, OutsideRun, ReplayDiverged, RunSuspended, UsageError
+from holdfast.errors import AmbiguousStep, ArgumentError, OutsideRun, ReplayDiverged, RunSuspended, UsageError
 from holdfast.model import records as r
 from holdfast.policies import Gate
 from tests.unit.engine.lab import Lab, virtual
@@ -397,6 +400,25 @@ async def test_arguments_that_cannot_be_recorded_are_a_failed_call_and_not_the_e
     assert "larger than 1048576 bytes" in large
     assert "lone surrogate" in odd
     assert "Nothing was changed." in odd
+
+
+@virtual
+async def test_a_recorded_call_is_never_told_as_one_that_changed_nothing(lab: Lab):
+    given: dict[str, Any] = {"cents": 5}
+
+    async def body() -> str:
+        return "paid"
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> str:
+        outcome, _ = await in_hosted_run("pay").call_body("call_1", closure_tool(gate=Gate("true")), given, body)
+        return outcome.as_text()
+
+    await lab.until_suspended(desk, "x")
+    given["cents"] = "9" * 2_000_000
+    async with lab.app(desk) as app:
+        with pytest.raises(ArgumentError, match="larger than"):
+            await app.run(desk, "x")
 
 
 @virtual
