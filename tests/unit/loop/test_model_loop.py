@@ -307,6 +307,31 @@ def test_a_plain_value_is_a_property_of_the_answer():
     assert model.asked[0].returns["required"] == ["value"]
 
 
+@pytest.mark.parametrize(
+    ("odd", "told_as"),
+    [
+        ('{"cents": 1, "cents": 900, "why": "x"}', "cents: it is given twice in one object."),
+        ('{"a":' * 100_000, "nested too deeply."),
+        ('{"cents": ' + "[" * 500 + "]" * 500 + ', "why": "x"}', "Expected `int`, got `array` - at `$.cents`."),
+        ('{"cents": NaN, "why": "x"}', "NaN is not JSON."),
+        ('{"cents": 5, "why": "\\ud800"}', "surrogates not allowed."),
+        ("[5]", "a JSON object is expected, not list."),
+    ],
+)
+def test_an_answer_of_another_form_is_told_with_what_its_model_can_change(odd: str, told_as: str):
+    result, model = asking(ScriptedModel(odd, '{"cents": 5, "why": "late"}'), Ruling)
+    assert result == "Ruling(cents=5, why='late')"
+    said = model.asked[1].messages[-1].text
+    assert said.startswith("Your answer does not fit the schema: ")
+    assert told_as in said
+    assert "on record" not in said, "the advice is for the model"
+
+
+def test_an_answer_without_its_property_is_told_its_name():
+    _, model = asking(ScriptedModel('{"cents": 5}', '{"value": 5}'), int)
+    assert "the object has no property 'value'." in model.asked[1].messages[-1].text
+
+
 # --- compaction -------------------------------------------------------------------------------------------------------
 
 

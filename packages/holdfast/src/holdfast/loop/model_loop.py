@@ -37,7 +37,7 @@ from holdfast.loop.model import (
 )
 from holdfast.loop.route import Route
 from holdfast.model.outcome import Outcome
-from holdfast.model.parameters import parameters_schema
+from holdfast.model.parameters import parameters_schema, read_object
 from holdfast.model.values import codec_for
 from holdfast.policies import Retry
 
@@ -174,9 +174,14 @@ class Chat:
         return outcomes
 
     def value(self, text: str) -> Any:
-        """The value of an answer as structured output. Raises `ValueError` if it does not fit."""
-        decoded: dict[str, Any] = msgspec.json.decode(text, type=dict[str, Any])
-        return codec_for(self._returns).decode(msgspec.json.encode(decoded[_VALUE] if self._wrapped() else decoded))
+        """The value of an answer as structured output. Raises `ArgumentError`, a `ValueError`, if it does not fit."""
+        decoded: dict[str, Any] = read_object(text)
+        if self._wrapped() and _VALUE not in decoded:
+            raise ArgumentError(f"the object has no property {_VALUE!r}")
+        try:
+            return codec_for(self._returns).decode(msgspec.json.encode(decoded[_VALUE] if self._wrapped() else decoded))
+        except (ValueError, RecursionError) as misfit:
+            raise ArgumentError(str(misfit.__cause__ or misfit)) from misfit
 
     # --- inside ----------------------------------------------------------------------------------------------------
 
@@ -284,8 +289,8 @@ class Chat:
             return None
         try:
             self.value(reply.text)
-        except (ValueError, KeyError) as misfit:
-            return f"Your answer does not fit the schema: {misfit}."
+        except ArgumentError as misfit:
+            return f"Your answer does not fit the schema: {misfit.message.removeprefix('(arguments): ')}."
         return None
 
     def _stopped(self, code: str, message: str) -> LoopStopped:

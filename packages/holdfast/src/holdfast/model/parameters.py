@@ -56,7 +56,7 @@ def parse_arguments(
     Strict: "5" is not 5 (an integer may stand for a float). Unknown and missing parameters, duplicate keys, NaN and
     bad UTF-8 are refused.
     """
-    values = dict(sent) if isinstance(sent, Mapping) else _read_json(sent, limit)
+    values = dict(sent) if isinstance(sent, Mapping) else read_object(sent, limit)
     known = offered(types, required)
     for name in values:
         if name not in known:
@@ -129,7 +129,8 @@ def _typed(annotation: Any) -> Any:
 # --- what was sent --------------------------------------------------------------------------------------------------
 
 
-def _read_json(sent: str | bytes, limit: Limits) -> dict[str, object]:
+def read_object(sent: str | bytes, limit: Limits = Limits()) -> dict[str, object]:  # noqa: B008 - frozen
+    """One JSON object from a model, without duplicate keys. Raises `ArgumentError`."""
     import json  # noqa: PLC0415 - only arguments that a model sent as text need it
 
     if len(sent) > limit.size:
