@@ -47,7 +47,7 @@ def asking(lab: Lab, *used: int | Exception | None, model: str | tuple[str, ...]
         tokens = left.pop(0) if left else 100
         if isinstance(tokens, Exception):
             raise tokens
-        named = model if isinstance(model, str) else model[-1]
+        named = model if isinstance(model, str) else (model or ("large",))[-1]
         usage = {"input_tokens": tokens, "output_tokens": 0, "model": named}
         return {"text": question} | ({} if tokens is None else {"usage": usage})
 
@@ -136,6 +136,16 @@ async def test_a_function_without_a_name_of_its_model_counts_as_declared_or_not_
     assert (budget.cost, budget.unpriced, budget.assumed) == (100_000_000, 2, 100_000_000)
     assert lab.of("r-bob", r.DecisionStarted)[0].price.basis == "declared by the budget"
     assert (total.cost, total.unknown) == ({}, 2), "what is not known is beside the sums, never zero in them"
+
+
+@virtual
+async def test_a_call_that_reserved_as_declared_is_settled_by_its_price_if_its_answer_has_one(lab: Lab):
+    desk = asking(lab, 100, 7, model=(), calls=2)
+    async with lab.app(desk, prices=priced()) as app:
+        assert await app.run(desk, "ann", budget=RunBudget(cost="1 EUR", unpriced="0.05 EUR")) == 2
+        budget, total = await budget_of(app), await summed(app)
+    assert (budget.cost, budget.unpriced) == (107_000_000, 0)
+    assert total.cost == {"EUR": Decimal("0.107")}
 
 
 @virtual
@@ -423,6 +433,7 @@ async def test_a_budget_that_stops_raises_and_a_tool_in_another_currency_is_neve
             OperationFailed, match=r"a call costs 0\.40 EUR, and the budget of the run is in USD"
         ) as refused:
             await app.run(desk, "bob", budget=RunBudget(cost="9 USD"))
+        assert refused.value.outcome is not None
         assert refused.value.outcome.code == "price_unknown"
     assert len(lab.sent) == 1
 
