@@ -158,9 +158,12 @@ def test_a_real_prometheus_scrapes_a_worker_and_evaluates_the_rules(place: Path)
             found = until(lambda: queried(port, 'holdfast_attempts_total{tool="refund"}'), "scraped counter")
             assert [(one["metric"]["end"], one["value"][1]) for one in found] == [("returned", "2")]
             loaded = json.loads(read(f"http://{HERE}:{port}/api/v1/rules"))["data"]["groups"][0]["rules"]
-            assert len(loaded) == 7
+            assert len(loaded) == 9
             assert {rule.get("lastError") for rule in loaded} <= {None, ""}
             assert queried(port, "count(holdfast_people_oldest_seconds)")[0]["value"][1] == "5"
+            assert queried(port, "holdfast_claim_delay_seconds_count")[0]["value"][1] == "2"
+            for gauge in ("holdfast_journal_bytes", "holdfast_lease_margin_seconds"):
+                assert float(queried(port, gauge)[0]["value"][1]) > 0
             for expression in dashboard_expressions():  # `read` raises for one that Prometheus cannot evaluate
                 read(f"http://{HERE}:{port}/api/v1/query?query={quote(expression.replace('$__rate_interval', '1m'))}")
 

@@ -44,6 +44,8 @@ class Kept:
     def released(self, drive: Drive, at_ms: int, ending: tuple[str, str], /) -> None:
         self.ends.append(ending)
 
+    def claimed_after(self, seconds: float) -> None: ...
+
     def committed(self, seconds: float, records: int) -> None:
         raise RuntimeError("an exporter with a bug")
 

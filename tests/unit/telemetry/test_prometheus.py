@@ -2,14 +2,17 @@
 
 import asyncio
 import re
+from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from holdfast import RunSuspended
+from holdfast import Holdfast, Run, RunSuspended, agent
+from holdfast.engine.queueing import take_slots
 from holdfast.errors import UsageError
-from holdfast.queues.limits import DeclaredLimits, QueueLimits
+from holdfast.queues.limits import DeclaredLimits, QueueLimits, SharedBudget
 from holdfast.telemetry import following, metrics_server
 from holdfast.telemetry import prometheus as prometheus_module
 from holdfast.telemetry.metrics_server import host_and_port, serving_metrics
@@ -38,8 +41,9 @@ def values(page: bytes) -> Values:
 
 
 def check_names(page: bytes) -> None:
-    """The dashboard and the alert rules of the example name metrics of the page alone."""
+    """The dashboard and the alert rules of the example name metrics of the page alone, and gauges that it may have."""
     kinds = [line.split()[2] for line in page.decode().splitlines() if line.startswith("# TYPE ")]
+    kinds += [family.name for family in Prometheus().describe()]
     examples = ROOT / "examples" / "monitoring"
     for name in ("dashboard.json", "alerts.yaml"):
         named = set(re.findall(r"holdfast_\w+", (examples / name).read_text()))
@@ -75,9 +79,70 @@ async def test_the_page_counts_what_happened_and_reads_the_journal(lab: Lab):
     assert found["holdfast_findings", "no progress"] == 0
     assert found["holdfast_breaker_open", "charge"] == 0
     assert found["holdfast_commit_seconds_count",] > 5
+    assert 0 < found["holdfast_lease_margin_seconds",] <= 30
+    assert ("holdfast_journal_bytes", frozenset()) not in found, "a journal in memory has no file"
     # No run's id and no user's text is a label.
     assert b"mug" not in page
     assert b"cup" not in page
+
+
+@virtual
+async def test_budgets_that_runs_share_are_gauges(lab: Lab):
+    measured = Prometheus()
+    budgets = {
+        "week": SharedBudget(agent="shop", tokens=40),
+        "calls": SharedBudget(tenant="eu", model_calls=9, cost="2.50 EUR"),
+    }
+    async with lab.app(shop, telemetry=measured) as app:
+        await app.engine.queues.declare(app.engine.journal, DeclaredLimits(budgets=budgets))
+        await app.run(shop, "mug")
+        await lab.pass_time(minutes=1)
+        with pytest.raises(RunSuspended):
+            await app.run(shop, "cup")
+        found = values(await measured.scrape(app.engine))
+    assert found["holdfast_budget_limit", "week", "tokens"] == 40
+    assert found["holdfast_budget_used", "week", "tokens"] >= 40
+    assert found["holdfast_budget_reserved", "week", "tokens"] == 0
+    assert (found["holdfast_budget_waiting", "week"], found["holdfast_budget_waiting", "calls"]) == (1, 0)
+    assert found["holdfast_budget_limit", "calls", "model_calls"] == 9
+    assert found["holdfast_budget_limit", "calls", "cost EUR"] == 2.5
+    assert ("holdfast_budget_limit", frozenset({"calls", "tokens"})) not in found
+
+
+@virtual
+async def test_the_time_to_a_claim_is_measured_for_slots_and_for_runs_that_came_due(lab: Lab):
+    @agent(run_id="{given}", tools=[])
+    async def sleeper(run: Run, given: str) -> None:
+        await run.sleep(timedelta(hours=2))
+
+    measured = Prometheus()
+    async with lab.app(sleeper) as app:
+        await app.engine.queues.declare(app.engine.journal, DeclaredLimits({"slow": QueueLimits()}))
+        await app.submit(sleeper, "queued", queue="slow")
+        with pytest.raises(RunSuspended):
+            await app.run(sleeper, "slept")
+        await lab.pass_time(hours=2, seconds=20)
+    async with lab.app(sleeper, telemetry=measured) as app:
+        assert [row.run for row in await take_slots(app.engine, 9, ())] == ["queued"]
+        await app.resume("slept")
+        found = values(await measured.scrape(app.engine))
+    assert found["holdfast_claim_delay_seconds_count",] == 2
+    assert found["holdfast_claim_delay_seconds_sum",] == pytest.approx(2 * 3600 + 2 * 20, abs=2)
+
+
+def test_the_size_of_a_journal_file_is_that_of_its_file_and_log(tmp_path: Path):
+    path, measured = tmp_path / "runs.db", Prometheus()
+
+    async def main() -> Values:
+        async with Holdfast(str(path), agents=[shop], telemetry=measured) as app:
+            await app.run(shop, "mug")
+            found = values(await measured.scrape(app.engine))
+            assert found["holdfast_journal_bytes",] == sum(
+                one.stat().st_size for one in (path, path.with_name("runs.db-wal"))
+            )
+            return found
+
+    assert asyncio.run(main())["holdfast_lease_margin_seconds",] > 0
 
 
 @virtual
@@ -85,11 +150,11 @@ async def test_scrapes_read_the_journal_no_more_often_than_its_cost_allows(lab: 
     measured, read = Prometheus(), 0
     take = prometheus_module.read_samples
 
-    async def slow(engine: Any) -> Any:
+    async def slow(engine: Any, **drives: bool) -> Any:
         nonlocal read
         read += 1
         await asyncio.sleep(3)  # longer than a scrape waits
-        return await take(engine)
+        return await take(engine, **drives)
 
     monkeypatch.setattr(prometheus_module, "read_samples", slow)
     async with lab.app(shop, telemetry=measured) as app:
@@ -110,7 +175,7 @@ async def test_scrapes_read_the_journal_no_more_often_than_its_cost_allows(lab: 
 async def test_a_reading_that_fails_leaves_the_counters(lab: Lab, monkeypatch: pytest.MonkeyPatch):
     measured = Prometheus()
 
-    async def failing(engine: Any) -> Any:
+    async def failing(engine: Any, **_: bool) -> Any:
         raise OSError("the disk is gone")
 
     async with lab.app(shop, telemetry=measured) as app:

@@ -146,6 +146,7 @@ LARGEST_OF_STRANGERS: Final = 8 * 1024
 """Bytes of a body. A stranger sends only a name and a password."""
 SIGN_IN: Final = "/sign-in"
 API: Final = "/api/"
+METRICS: Final = "/metrics"
 LOG: Final = logging.getLogger("holdfast.guard")
 
 
@@ -303,7 +304,7 @@ class Guard:
 
     async def _stranger(self, asking: GuardedRequest) -> Refusal:
         await self._note(asking, "not signed in")
-        if asking.is_api or asking.method not in SAFE:
+        if asking.is_api or asking.path == METRICS or asking.method not in SAFE:
             return Refusal(401, "sign in, or send a token", "", (("www-authenticate", "Bearer"),))
         wanted = asking.path + (f"?{asking.query}" if asking.query else "")
         place = f"{SIGN_IN}?next={quote(wanted, safe='/')}"

@@ -11,8 +11,9 @@ from starlette.responses import Response
 from starlette.routing import Match, Route
 
 from holdfast.control.service import ControlService
+from holdfast.telemetry.metrics_server import TEXT
 from holdfast_console.auth.authenticator import Authenticator
-from holdfast_console.auth.guard import API, SIGN_IN, Guard
+from holdfast_console.auth.guard import API, METRICS, SIGN_IN, Guard
 from holdfast_console.auth.oidc import BACK
 from holdfast_console.auth.proxy import TrustedProxy
 from holdfast_console.auth.site import Site
@@ -42,9 +43,12 @@ def web(
     links = LinkRoutes(desk)
     pages = Pages(desk, Templates(assets), links, provider=PROVIDER_PATH if elsewhere is not None else "")
 
+    async def metrics(request: Request) -> Response:
+        return Response(await desk.metrics(request.scope["principal"]), media_type=TEXT)
+
     entering = [route for way in (link, elsewhere) if way is not None for route in way.routes(pages.guarded)]
     inner = [*openapi.routes(), *api.routes(desk), *pages.routes(), *links.routes(pages.guarded), *assets.routes()]
-    routes = [*entering, *inner]
+    routes = [*entering, *inner, Route(METRICS, pages.guarded(metrics))]
 
     async def refused(request: Request, error: Exception) -> Response:
         status = int(getattr(error, "status_code", 500))

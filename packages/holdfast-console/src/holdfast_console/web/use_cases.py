@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 from http import HTTPStatus
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from holdfast.agent.agent import Agent, AnyAgent
 from holdfast.agent.submission import Submission
@@ -34,6 +34,9 @@ from holdfast_console.web.listing import ItemsPage, ItemsQuery, RunPage, listed,
 from holdfast_console.web.problems import ProblemResponse
 from holdfast_console.web.schemas import SubmitRequest
 
+if TYPE_CHECKING:
+    from holdfast.telemetry.prometheus import Prometheus
+
 
 class UseCases:
     """The use cases of the web application over one open service."""
@@ -42,6 +45,7 @@ class UseCases:
         self.service: Final = service
         self.authenticator: Final = authenticator
         self._reports: Final = ReportCache(service.reader)
+        self._measured: Prometheus | None = None
 
     @property
     def reader(self) -> JournalReader:
@@ -96,6 +100,15 @@ class UseCases:
         """How people keep up, and what they found; it is about everything, so it takes a role everywhere."""
         await self.authenticator.require(who, "look", PermissionScope("the health of the inbox"))
         return await self._reports.recent(asking.days, self.now_ms)
+
+    async def metrics(self, who: Principal) -> bytes:
+        """The metrics of the journal, for Prometheus. They are about everything, so they take a role everywhere."""
+        await self.authenticator.require(who, "look", PermissionScope("the metrics of the journal"))
+        if self._measured is None:
+            from holdfast.telemetry import Prometheus  # noqa: PLC0415 - it needs an extra
+
+            self._measured = Prometheus()
+        return await self._measured.scrape(self.service.engine)
 
     # --- submitting ------------------------------------------------------------------------------------------
 

@@ -109,7 +109,11 @@ class Process:
 
     def lease_is_fresh(self, up: int) -> bool:
         """True if this process may act on its lease at the moment `up`: it lasts for longer than the margin."""
-        return up - self._beat_up < self.settings.lease_ms - self.settings.margin_ms
+        return self.lease_left_ms(up) > 0
+
+    def lease_left_ms(self, up: int) -> int:
+        """How much longer it may act on its lease, if it is not renewed."""
+        return self.settings.lease_ms - self.settings.margin_ms - (up - self._beat_up)
 
     # --- work that outlives its caller -----------------------------------------------------------------------
 

@@ -334,14 +334,15 @@ class MemoryJournal:
         wall = self._wall()
         snapshot = self._queued(request.agents, request.skip, request.worker, request.newest.paused)
         granted: list[LeaseGranted] = []
-        for row in choose(request.newest.limits, snapshot, request.room).start:
+        chosen = choose(request.newest.limits, snapshot, request.room)
+        for row, ready in zip(chosen.start, chosen.ready_ms, strict=True):
             run = self._runs[self._names[row]]
             run.holds, run.served_ms, line = bool(run.place.key), wall, run.listing
             if line.status == "queued":
                 line = replace(line, status="running", due_ms=None, reason="")
             run.listing = line = replace(line, token=line.token + 1, owner=request.worker, updated_ms=wall)
             lease = Lease(line.run, row, line.token, request.worker)
-            granted.append(LeaseGranted(lease, line, run.rows[-1] if run.rows else None, slot=True))
+            granted.append(LeaseGranted(lease, line, run.rows[-1] if run.rows else None, slot=True, ready_ms=ready))
         after()
         return granted
 
@@ -529,6 +530,9 @@ class MemoryJournal:
             self._hints[name] = body
         after()
         return fits
+
+    def size(self) -> int | None:
+        return None
 
     def sidecar(self, suffix: str) -> Path | None:  # noqa: ARG002 - there is no place for any
         return None

@@ -216,7 +216,7 @@ class LeaseGranted(msgspec.Struct, frozen=True):
     """The lease was granted. `last` is the newest stored row; `fresh`: this claim has created the run.
 
     `row` is the listing as the claim found or made it, before any change that came with a new run. `slot`: the run is
-    in a queue, and `take` gave it a slot.
+    in a queue, and `take` gave it a slot; it has been ready for that since `ready_ms`, a wall clock.
     """
 
     lease: Lease
@@ -224,6 +224,7 @@ class LeaseGranted(msgspec.Struct, frozen=True):
     last: Row | None
     fresh: bool = False
     slot: bool = False
+    ready_ms: int | None = None
 
 
 class QueuePlace(msgspec.Struct, frozen=True):
@@ -589,6 +590,10 @@ class Journal(Protocol):
 
     async def put_hint(self, name: str, body: bytes, previous: bytes | None) -> bool:
         """Replace a hint if it still is `previous`; false if another writer was faster."""
+        ...
+
+    def size(self) -> int | None:
+        """The bytes that the journal takes on its disk; None where that is not known."""
         ...
 
     def sidecar(self, suffix: str) -> Path | None:

@@ -52,17 +52,18 @@ class Snapshot(msgspec.Struct, frozen=True):
 
 
 class Choice(msgspec.Struct, frozen=True):
-    """The rows that start, in order, and those that have to wait behind others of their key."""
+    """The rows that start, in order, since when each was ready, and those that wait behind others of their key."""
 
     start: tuple[int, ...] = ()
     behind: tuple[int, ...] = ()
+    ready_ms: tuple[int, ...] = ()
 
 
 def choose(limits: DeclaredLimits, snapshot: Snapshot, room: int) -> Choice:
     """The runs that start now, at most `room` of them. No limit is exceeded, whatever was driven before."""
     usage = _Usage(limits, snapshot)
     places = [0] * len(snapshot.lanes)
-    start: list[int] = []
+    start: list[Candidate] = []
     behind: list[int] = []
     while len(start) < room:
         open_lanes = [
@@ -79,8 +80,8 @@ def choose(limits: DeclaredLimits, snapshot: Snapshot, room: int) -> Choice:
             behind.append(candidate.row)
         else:
             usage.take(lane, candidate)
-            start.append(candidate.row)
-    return Choice(tuple(start), tuple(behind))
+            start.append(candidate)
+    return Choice(tuple(one.row for one in start), tuple(behind), tuple(one.ready_ms for one in start))
 
 
 class _Usage:

@@ -18,7 +18,7 @@ from holdfast.engine.environment import Environment
 from holdfast.engine.tool_protocol import Tracing
 from holdfast.errors import BudgetSpent, JournalError, LedgerTaken, LimitsChanged, RecordRefused, UsageError
 from holdfast.inspect.text import short
-from holdfast.journal.port import Busy, Identity, Journal, Lease, LeaseGranted, NewRun, Row, Write
+from holdfast.journal.port import Busy, Identity, Journal, Lease, LeaseGranted, NewRun, Row, TakeRequest, Write
 from holdfast.journal.record_codec import decode_all
 from holdfast.telemetry.spans import RunSpans, SpanValue
 
@@ -70,6 +70,10 @@ class Follower(Protocol):
 
     def released(self, drive: Drive, at_ms: int, ending: tuple[str, str], /) -> None:
         """The run was given back, with this status and class of error; after it nothing of this drive comes."""
+        ...
+
+    def claimed_after(self, seconds: float) -> None:
+        """A run was claimed that had been due, or ready for a slot, for so long. Called in the event loop, too."""
         ...
 
     def committed(self, seconds: float, records: int) -> None:
@@ -133,7 +137,21 @@ class FollowedJournal:
                     self._note(_Noted(drive, new.rows))
             elif new is not None and drive not in self._created:
                 self._call(partial(self._follower.forget, drive))
+        if isinstance(found, LeaseGranted) and new is None and found.row.status == "suspended":
+            self._claimed(found.row.due_ms)
         return found
+
+    async def take(self, request: TakeRequest) -> list[LeaseGranted]:
+        """As `Journal.take`."""
+        granted = await self._journal.take(request)
+        for one in granted:
+            self._claimed(one.ready_ms)
+        return granted
+
+    def _claimed(self, due_ms: int | None) -> None:
+        late_ms = self._environment.clock.wall_ms() - due_ms if due_ms is not None else -1
+        if late_ms >= 0:  # before its time, a run is claimed for a command
+            self._call(partial(self._follower.claimed_after, late_ms / 1000))
 
     async def append(self, write: Write) -> None:
         """As `Journal.append`."""

@@ -15,7 +15,8 @@ PATIENCE_S: Final = 5.0
 """How long a client may take for its request, and to receive the page."""
 CONNECTIONS: Final = 16
 """How many clients are answered at once; further ones are closed."""
-_TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
+TEXT: Final = "text/plain; version=0.0.4; charset=utf-8"
+"""The media type of the page."""
 
 
 def host_and_port(text: str) -> tuple[str, int]:
@@ -81,5 +82,5 @@ async def _answer(reader: asyncio.StreamReader, page: Callable[[], Awaitable[byt
 
 
 def _response(status: str, body: bytes, more: bytes = b"", *, empty: bool = False) -> bytes:
-    head = f"HTTP/1.1 {status}\r\nContent-Type: {_TEXT}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n"
+    head = f"HTTP/1.1 {status}\r\nContent-Type: {TEXT}\r\nContent-Length: {len(body)}\r\nConnection: close\r\n"
     return head.encode() + more + b"\r\n" + (b"" if empty else body)

@@ -167,6 +167,9 @@ class OpenTelemetry:
         """The journal is open."""
         self._namespace = namespace
 
+    def claimed_after(self, seconds: float) -> None:
+        """A trace does not show how long a run waited for its process."""
+
     def committed(self, seconds: float, records: int) -> None:
         """A trace does not show commits."""
 

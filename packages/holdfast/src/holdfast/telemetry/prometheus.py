@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from holdfast.engine.process import newest_limits
+from holdfast.engine.shared_budgets import uses_now, waited_for
 from holdfast.errors import UsageError
 from holdfast.inspect.monitors.passes import watched
 from holdfast.inspect.monitors.rules import RULES
 from holdfast.inspect.reader import JournalReader, waits_of
 from holdfast.journal.port import Journal, StatusFilter
+from holdfast.model.money import BILLION, counter_currency
 from holdfast.model.system import is_system
 from holdfast.model.waits import PEOPLE
 from holdfast.telemetry import conventions as c
@@ -61,9 +64,15 @@ _GAUGES: Final = {
     "holdfast_queue_oldest_seconds": "How long the oldest run of a queue has been ready.",
     "holdfast_people_waiting": "Things that wait for a person, by kind. A review is an unknown outcome.",
     "holdfast_people_oldest_seconds": "How long the oldest of them has waited.",
+    "holdfast_budget_limit": "The limit of a budget that runs share, for its present day.",
+    "holdfast_budget_used": "How much of it was used on that day.",
+    "holdfast_budget_reserved": "How much of it calls in flight have reserved.",
+    "holdfast_budget_waiting": "Suspended runs that wait for a budget.",
     "holdfast_breaker_open": "1 while the breaker of a tool lets no attempt through.",
     "holdfast_findings": "Silent failures that a worker has found and no person has acknowledged, by rule.",
     "holdfast_runs_driven": "Runs that this process drives.",
+    "holdfast_lease_margin_seconds": "How much longer this process acts on its lease, if it is not renewed.",
+    "holdfast_journal_bytes": "The bytes of the journal on its disk, with its write-ahead log.",
     "holdfast_journal_age_seconds": "The age of this reading of the journal.",
     "holdfast_journal_read_seconds": "How long this reading of the journal took.",
 }
@@ -73,8 +82,11 @@ _GAUGES: Final = {
 _WITH_WAITS: Final[tuple[StatusFilter, ...]] = ("suspended", "running", "halted")
 
 
-async def read_samples(engine: Engine) -> list[Sample]:
-    """The gauges, read from the journal of an app: its listing and its queues, but no records."""
+async def read_samples(engine: Engine, *, drives: bool) -> list[Sample]:
+    """The gauges, read from the journal of an app: its listing and its queues, but no records.
+
+    `drives`: this process drives runs, so there are gauges about it, too.
+    """
     journal, now = engine.journal, engine.environment.clock.wall_ms()
     found: list[Sample] = []
     for (agent, status), count in (await journal.counts()).items():
@@ -89,12 +101,36 @@ async def read_samples(engine: Engine) -> list[Sample]:
             Sample("holdfast_queue_oldest_seconds", labels, oldest),
         ]
     found += await _people(journal, now)
+    found += await _budgets(journal, now)
     silent = Counted(one.rule for one in (await watched(JournalReader(journal, engine.identity), now)).findings)
     found += [Sample("holdfast_findings", {"rule": rule}, silent[rule]) for rule in RULES]
     for tool in engine.tools:
         is_open = engine.breakers.wait_ms(tool, retry=False) > 0
         found.append(Sample("holdfast_breaker_open", {"tool": tool}, int(is_open)))
-    found.append(Sample("holdfast_runs_driven", {}, len(engine.active_runs)))
+    if (size := journal.size()) is not None:
+        found.append(Sample("holdfast_journal_bytes", {}, size))
+    if drives:
+        left = engine.lease_left_ms(journal.now().ms)
+        found.append(Sample("holdfast_runs_driven", {}, len(engine.active_runs)))
+        found.append(Sample("holdfast_lease_margin_seconds", {}, max(0, left) / 1000))
+    return found
+
+
+async def _budgets(journal: Journal, now: int) -> list[Sample]:
+    """The budgets that runs share, on their present days."""
+    newest = await newest_limits(journal)
+    if newest is None or not newest.limits.budgets:
+        return []
+    waiting = Counted(budget for _, budgets in await waited_for(journal) for budget in budgets)
+    found = [Sample("holdfast_budget_waiting", {"budget": name}, waiting[name]) for name in newest.limits.budgets]
+    for name, uses in (await uses_now(journal, newest.limits, now)).items():
+        for use in uses:
+            labels, most = {"budget": name, "limit": use.limit}, newest.limits.budgets[name].most(use.limit)
+            unit = BILLION if counter_currency(use.limit) else 1
+            found.append(Sample("holdfast_budget_used", labels, use.used / unit))
+            found.append(Sample("holdfast_budget_reserved", labels, use.reserved / unit))
+            if most is not None:
+                found.append(Sample("holdfast_budget_limit", labels, most / unit))
     return found
 
 
@@ -117,6 +153,7 @@ async def _people(journal: Journal, now: int) -> list[Sample]:
 class Prometheus:
     """Measures the runs of an app: `Holdfast(..., telemetry=Prometheus())`. `scrape` gives the page for Prometheus.
 
+    One that follows no app, such as that of the console, describes the journal alone.
     The metrics are in a registry of their own, so they clash with none of the application's.
     """
 
@@ -149,6 +186,10 @@ class Prometheus:
             "holdfast_commit_records", "Records of one append.", registry=self.registry,
             buckets=[0, 1, 2, 4, 8, 16, 32],
         )  # fmt: skip
+        self._claims: Final = Histogram(
+            "holdfast_claim_delay_seconds", "How long a run was due, or ready for a slot, when it was claimed.",
+            registry=self.registry, buckets=[0.01 * 4**power for power in range(10)],
+        )  # fmt: skip
         self.registry.register(self)
         self._environment: Environment | None = None
         self._seen: Final[dict[str, set[str]]] = {}
@@ -170,6 +211,10 @@ class Prometheus:
 
     def forget(self, drive: Drive) -> None:
         """Nothing is kept about single runs."""
+
+    def claimed_after(self, seconds: float) -> None:
+        """Count a claim."""
+        self._claims.observe(seconds)
 
     def committed(self, seconds: float, records: int) -> None:
         """Count an append."""
@@ -223,7 +268,7 @@ class Prometheus:
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:
-            self._samples = await read_samples(engine)
+            self._samples = await read_samples(engine, drives=self._environment is not None)
             self._read_at = loop.time()
         except Exception as error:  # noqa: BLE001 - counters are given all the same, and the age of the gauges grows
             LOG.warning("the journal could not be read for metrics: %s: %s", type(error).__name__, error)

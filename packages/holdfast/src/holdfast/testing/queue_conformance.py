@@ -111,6 +111,7 @@ class QueueConformance:
         assert again.row == line
         (granted,) = await journal.take(TakeRequest("bob", AGENTS, 9, Declaration()))
         assert (granted.row.status, granted.row.owner, granted.fresh) == ("running", "bob", False)
+        assert granted.ready_ms == line.due_ms
         assert granted.lease.token > line.token
         await journal.append(Write(granted.lease))
         assert await names(journal, "alice", 9) == []

@@ -6,6 +6,7 @@ the same statements run through the standard library and through apsw.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 from collections.abc import Callable, Sequence
@@ -122,6 +123,17 @@ def _identity(path: Path) -> FileIdentity | None:
 def sidecar(path: Path, suffix: str) -> Path:
     """A file beside a journal file."""
     return path.with_name(path.name + suffix)
+
+
+def size_of(path: Path) -> int | None:
+    """The bytes of a journal file and its write-ahead log; None where the file cannot be looked at."""
+    try:
+        size = path.stat().st_size
+    except OSError:
+        return None
+    with contextlib.suppress(OSError):  # it has no log, or another process has just removed it
+        size += sidecar(path, "-wal").stat().st_size
+    return size
 
 
 def location(path: Path, *, read_only: bool, alone: bool = False) -> str:

@@ -49,7 +49,7 @@ from holdfast.journal.port import (
 )
 from holdfast.journal.sqlite import anchor as anchor_file
 from holdfast.journal.sqlite import budgets, firings, ledger, permits, runs
-from holdfast.journal.sqlite.driver import Database, DatabaseFailure, sidecar
+from holdfast.journal.sqlite.driver import Database, DatabaseFailure, sidecar, size_of
 from holdfast.journal.sqlite.failures import explain, inherited
 from holdfast.journal.sqlite.group_commit import CommitPace, Committer, GroupCommit
 from holdfast.journal.sqlite.journal_file import JournalFile
@@ -247,6 +247,9 @@ class SqliteJournal:
 
     async def put_hint(self, name: str, body: bytes, previous: bytes | None) -> bool:
         return await self._running.run(lambda database: ledger.put_hint(database, name, body, previous))
+
+    def size(self) -> int | None:
+        return size_of(self.path)
 
     def sidecar(self, suffix: str) -> Path:
         return sidecar(self.path, suffix)

@@ -106,11 +106,12 @@ class QueueTables:
             for row in chosen.behind:  # out of their lane until a holder of their key ends: they hide nothing in it
                 database.change("update run set behind = 1 where id = ?", (row,))
             wall = self._roll.wall_ms()
-            for row in chosen.start:
+            for row, ready in zip(chosen.start, chosen.ready_ms, strict=True):
                 ((name,),) = database.rows(_START, (request.worker, wall, wall, row))
                 line = find(database, str(name))
                 assert line is not None
-                started.append(msgspec.structs.replace(granted(database, line, request.worker), slot=True))
+                lease = granted(database, line, request.worker)
+                started.append(msgspec.structs.replace(lease, slot=True, ready_ms=ready))
             if not chosen.behind:
                 break
         return started

@@ -60,6 +60,7 @@ from holdfast.journal.sqlite.driver import (
     View,
     is_unwritable,
     sidecar,
+    size_of,
     view_of,
 )
 from holdfast.journal.sqlite.failures import explain
@@ -247,6 +248,9 @@ class SqliteReader:
 
     async def hints(self, prefix: str) -> dict[str, bytes]:
         return self._read(lambda database: ledger.hints_below(database, prefix))
+
+    def size(self) -> int | None:
+        return size_of(self.path)
 
     def sidecar(self, suffix: str) -> Path:
         return sidecar(self.path, suffix)

@@ -281,6 +281,9 @@ class FaultyJournal(ABC):
         await self._reach("put_hint", writing=True)
         return await self._stored.put_hint(name, body, previous)
 
+    def size(self) -> None:  # noqa: B027 - likewise: its bytes are not on a disk
+        """The disk is simulated."""
+
     def sidecar(self, suffix: str) -> None:  # noqa: B027 - this is its whole body: files beside it are not simulated
         """See `Journal.sidecar`."""
 
