@@ -392,9 +392,9 @@ MEASURES: Final = (
     Measure("lines of lessons, beside these", 520, 400, lambda: lines(of_lessons())),
     Measure("lines of child runs, beside these", 640, 500, lambda: lines(of_children())),
     # Raised from 8,130 for the console inside a server of the user's own; from 8,155 for submitting runs over HTTP;
-    # from 8,237 for their budgets; from 8,270 for budgets in a currency.
-    # from 8,237 for their budgets; from 8,270 for metrics of the journal (15).
-    Measure("lines of Python that `holdfast-console` adds", 8_300, 7_500, lambda: lines(product()) - lines(sources())),
+    # from 8,237 for their budgets; from 8,270 for budgets in a currency, and for metrics of the journal (25); from
+    # 8,300 for notices about findings (40).
+    Measure("lines of Python that `holdfast-console` adds", 8_350, 7_500, lambda: lines(product()) - lines(sources())),
     Measure("files of these", 60, 50, lambda: len(product()) - len(sources())),
     # Raised from 49 for submitted runs and the slots of queues; from 50 for limits of tools, and for shared budgets;
     # from 52 for child runs, and for the notices between them, which commands need and which need no commands.

@@ -5,10 +5,14 @@ import os
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from holdfast import Holdfast, Run, Secret, agent, tool
 from holdfast.errors import ReplayDiverged, RunSuspended
+from holdfast.inspect.monitors import FINDINGS
+from holdfast.inspect.monitors.passes import Acknowledgement, JudgedFindings, acknowledge
+from holdfast.inspect.monitors.rules import SilentFailure
 from holdfast.people.answers import Abandon, answer
 from holdfast.people.assignments import Handing, hand
 from holdfast.people.items import items
@@ -347,3 +351,48 @@ def test_what_a_chat_answers_proves_what_it_proves(status: int, phase: str):
         assert (state.phase, len(slack.came)) == (phase, 1)
 
     told()
+
+
+@virtual
+async def test_a_finding_is_told_once_and_again_when_its_acknowledgement_has_ended(lab: Lab):
+    found = SilentFailure(
+        "cost",
+        "desk",
+        1,
+        "1 run far above the past: see https://evil.example",
+        ["t-1 used 9 tokens"],
+        "holdfast show t-1",
+        "5d41c7a0",
+        1,
+    )
+
+    def judge(*findings: SilentFailure) -> None:
+        judged = JudgedFindings(lab.clock.wall_ms(), list(findings), {one.id: began for one in findings})
+        lab.journal._hints[FINDINGS] = msgspec.json.encode(judged)
+
+    began = lab.clock.wall_ms()
+    with post_office() as office:
+        others = mail(office, to="bea@example.com", name="bea", only=Only(kinds=("approval",)))
+        async with lab.app(desk, **CALM, reach=[mail(office), others]) as app:
+            judge(found)
+            await lab.pass_time(hours=1)
+            (message,) = office.box
+            judge(msgspec.structs.replace(found, newest_ms=2))
+            await lab.pass_time(hours=1)
+            assert len(office.box) == 1, "more evidence is no new message"
+            until = lab.clock.wall_ms() + 3_600_000
+            await acknowledge(app.engine.journal, Acknowledgement(found.id, 2, "ann", until_ms=until))
+            await lab.pass_time(minutes=50)
+            assert len(office.box) == 1
+            await lab.pass_time(minutes=20)
+            assert len(office.box) == 2
+            judge()
+            await lab.pass_time(hours=1)
+    assert [one["To"] for one in office.box] == ["ann@example.com"] * 2
+    assert message["Subject"] == "Holdfast: silent failure, finding 5d41c7a0"
+    text = plain(message)
+    assert "Rule: cost" in text
+    assert "Look: holdfast show t-1" in text
+    assert "holdfast monitors ack 5d41c7a0" in text
+    assert "Digest" not in text
+    assert "https://evil" not in text

@@ -154,7 +154,8 @@ def _runs(fact: tuple[str, str], *, isSubtle: bool = False, **settings: Any) -> 
 
 
 def _about(line: LetterLine) -> tuple[tuple[str, str], ...]:
-    return (("Item", line.item), *line.facts, *when(line), ("Digest", line.digest))
+    digest = (("Digest", line.digest),) if line.digest else ()
+    return (("Item", line.item), *line.facts, *when(line), *digest)
 
 
 def _foot(letter: Letter) -> list[str]:

@@ -14,6 +14,7 @@ import msgspec
 
 from holdfast.control.undo import contract_of
 from holdfast.errors import HoldfastError
+from holdfast.inspect.monitors.passes import watched
 from holdfast.inspect.reader import JournalReader
 from holdfast.inspect.render_records import plain_input
 from holdfast.inspect.text import safe, short, without_commands
@@ -24,10 +25,9 @@ from holdfast.model.records import QuestionAsked, RunStoppedRecord
 from holdfast.model.run_history import RunHistory
 from holdfast.model.transaction import TransactionState
 from holdfast.model.waits import AMENDABLE, DISPUTED, HALT, answer_with, is_whole, needs_result, question_of
-from holdfast.model.waits import Item as Kind
 from holdfast.people.dossier import dossier
 from holdfast.people.loaded_item import ENDED, LoadedItem, Subject, item_in, split_item, with_ledger_answer
-from holdfast_console.notify.schedule import NoticeReason, NotifiedItem, Sent
+from holdfast_console.notify.schedule import FINDING, NoticeReason, NotifiableKind, NotifiedItem, Sent
 
 BROKEN_UP: Final = "Addresses in these texts are broken up with [.] and [:], so that nothing in them can be clicked."
 LONGEST: Final = 1500
@@ -42,7 +42,8 @@ _WORDS: Final[dict[NoticeReason, str]] = {
     "escalated": "Still unanswered: ",
     "again": "Perhaps once more: ",
 }
-_ASKED: Final[dict[Kind, str]] = {
+_ASKED: Final[dict[NotifiableKind, str]] = {
+    "finding": "silent failure,",
     "approval": "approval",
     "question": "question",
     "review": "review",
@@ -57,7 +58,7 @@ class LetterLine(msgspec.Struct, frozen=True, omit_defaults=True):
     """
 
     item: str
-    kind: Kind
+    kind: NotifiableKind
     word: NoticeReason
     asks: str
     digest: str
@@ -96,6 +97,8 @@ def harmless(text: str, limit: int = LONGEST) -> str:
 
 def when(line: LetterLine) -> tuple[tuple[str, str], ...]:
     """Since when it waits, and until when."""
+    if line.kind == "finding":
+        return (("Found", moment(line.asked_ms)),)
     since = (("Asked", moment(line.asked_ms)),) if line.asked_ms else ()
     return (*since, ("Deadline", moment(line.due_ms) if line.due_ms is not None else "none"))
 
@@ -124,7 +127,7 @@ async def compose(reader: JournalReader, sent: Sent, now_ms: int) -> Letter | No
         if len(lines) == LISTED:
             break
         looked += 1
-        if (line := await line_of(reader, about)) is not None:
+        if (line := await _open_line(reader, about, now_ms)) is not None:
             lines.append(line)
     if len(lines) == 1:
         lines = [await _in_full(reader, lines[0])]
@@ -133,6 +136,8 @@ async def compose(reader: JournalReader, sent: Sent, now_ms: int) -> Letter | No
 
 async def _in_full(reader: JournalReader, line: LetterLine) -> LetterLine:
     """Add what the dossier of a single item knows beside the question."""
+    if line.kind == "finding":
+        return line
     found = await dossier(reader, line.item)
     more: list[tuple[str, str]] = [
         (f"Before, {one.name}", "nothing" if isinstance(one.before, msgspec.UnsetType) else _cut(bytes(one.before)))
@@ -147,14 +152,21 @@ async def _in_full(reader: JournalReader, line: LetterLine) -> LetterLine:
     return msgspec.structs.replace(line, facts=(*line.facts, *more))
 
 
-async def still_asked(reader: JournalReader, sent: Sent) -> bool:
+async def still_asked(reader: JournalReader, sent: Sent, now_ms: int) -> bool:
     """True if anything in the message is still open."""
     if sent.test:
         return True
     for about in sent.abouts:
-        if await line_of(reader, about) is not None:
+        if await _open_line(reader, about, now_ms) is not None:
             return True
     return False
+
+
+async def _open_line(reader: JournalReader, about: NotifiedItem, now_ms: int) -> LetterLine | None:
+    """The line of an item or a finding; None if it needs no person any more."""
+    if about.item.startswith(FINDING):
+        return await _line_of_finding(reader, about, now_ms)
+    return await line_of(reader, about)
 
 
 async def line_of(reader: JournalReader, about: NotifiedItem) -> LetterLine | None:
@@ -170,6 +182,19 @@ async def line_of(reader: JournalReader, about: NotifiedItem) -> LetterLine | No
         return None
     line = _line(history, now, about)
     return line if line.asked_ms == int(about.identity.rpartition("@")[2]) else None
+
+
+async def _line_of_finding(reader: JournalReader, about: NotifiedItem, now_ms: int) -> LetterLine | None:
+    """The line of a finding; None if a person has acknowledged it, or it is over."""
+    judged, since_ms = await watched(reader, now_ms), int(about.identity.rpartition("@")[2])
+    one = next((one for one in judged.findings if FINDING + one.id == about.item), None)
+    if one is None or judged.since[one.id] != since_ms:
+        return None
+    evidence = tuple(("Evidence", text) for text in one.evidence[:SHOWN])
+    facts = (("Agent", one.agent), ("Rule", one.rule), *evidence, ("Look", one.command))
+    return LetterLine(
+        about.item, "finding", about.word, one.what, "", facts, since_ms, answer=f"holdfast monitors ack {one.id}"
+    )
 
 
 def _line(history: RunHistory, now: LoadedItem, about: NotifiedItem) -> LetterLine:

@@ -147,7 +147,7 @@ def _html(letter: Letter, links: list[str]) -> str:
 
 
 def _about(line: LetterLine) -> tuple[tuple[str, str], ...]:
-    return (("Item", line.item), *line.facts, ("Digest", line.digest))
+    return (("Item", line.item), *line.facts, *((("Digest", line.digest),) if line.digest else ()))
 
 
 def _foot(letter: Letter) -> list[str]:

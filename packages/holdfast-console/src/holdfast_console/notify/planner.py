@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 from holdfast.control.service import ControlService
 from holdfast.engine.outbox import Cursor, begin_asleep
+from holdfast.inspect.monitors.passes import watched
+from holdfast.inspect.reader import JournalReader
 from holdfast.journal.entry_codec import readable, written
 from holdfast.journal.port import Post
 from holdfast.people.items import PlacedItem, placed
@@ -17,6 +19,7 @@ from holdfast.policies import milliseconds
 from holdfast_console.notify.channel import Channel
 from holdfast_console.notify.schedule import (
     AGENT,
+    FINDING,
     NOTICES,
     ChannelHistory,
     Missed,
@@ -58,10 +61,12 @@ class NoticePlanner:
         await self._hand_out()
 
     async def waiting(self) -> list[NotifiableItem]:
-        """The open items, with the tool if a channel filters by it."""
+        """The open items, with the tool if a channel filters by it, and the findings of the monitors."""
         by_tool = any(channel.only.tools for channel in self._reach.channels)
-        found = await placed(self._service.reader, now_ms=self._service.engine.environment.clock.wall_ms())
-        return [waiting_of(one, await self._tool(one) if by_tool else "") for one in found if one.asked_ms]
+        now_ms = self._service.engine.environment.clock.wall_ms()
+        found = await placed(self._service.reader, now_ms=now_ms)
+        asked = [waiting_of(one, await self._tool(one) if by_tool else "") for one in found if one.asked_ms]
+        return [*asked, *await waiting_findings(self._service.reader, now_ms)]
 
     async def _plan(self, channel: Channel, waiting: list[NotifiableItem]) -> None:
         now_ms = self._service.engine.environment.clock.wall_ms()
@@ -115,3 +120,9 @@ def waiting_of(one: PlacedItem, tool: str) -> NotifiableItem:
     return NotifiableItem(
         one.item, one.kind, one.asked_ms, one.due_ms, tool, one.queue, one.to, one.rests_ms, one.escalated, one.then
     )
+
+
+async def waiting_findings(reader: JournalReader, now_ms: int) -> list[NotifiableItem]:
+    """The findings that no person has acknowledged, as the planner takes them."""
+    judged = await watched(reader, now_ms)
+    return [NotifiableItem(FINDING + one.id, "finding", judged.since[one.id]) for one in judged.findings]

@@ -12,20 +12,19 @@ import msgspec
 
 from holdfast.errors import UsageError
 from holdfast.model.secret import Secret
-from holdfast.model.waits import Item as Kind
 from holdfast_console.notify.apprise import Apprise
 from holdfast_console.notify.channel import Channel, hidden
 from holdfast_console.notify.chats import Slack, Teams
 from holdfast_console.notify.mail import Mail, Tls
 from holdfast_console.notify.reach import EVERY, Reach
-from holdfast_console.notify.schedule import HOUR, QUARTER, Only, Pace
+from holdfast_console.notify.schedule import HOUR, QUARTER, NotifiableKind, Only, Pace
 
 _DURATION: Final = re.compile(r"(\d{1,6})\s*(s|m|min|h|d)")
 _UNITS: Final = {"s": "seconds", "m": "minutes", "min": "minutes", "h": "hours", "d": "days"}
 
 
 class _Only(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    kinds: tuple[Kind, ...] = ()
+    kinds: tuple[NotifiableKind, ...] = ()
     tools: tuple[str, ...] = ()
     queues: tuple[str, ...] = ()
     people: tuple[str, ...] = ()

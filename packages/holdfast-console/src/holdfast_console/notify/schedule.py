@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
@@ -26,18 +26,22 @@ QUARTER: Final = timedelta(minutes=15)
 AT_ONCE: Final = timedelta(0)
 AGAIN_AT_MOST: Final = 2
 
+FINDING: Final = "finding "
+"""How the name of a finding begins where it takes the place of an item: no run has a space in its name."""
+
+NotifiableKind: TypeAlias = Kind | Literal["finding"]
 NoticeReason = Literal["new", "reminder", "escalated", "again"]
 
 
 class NotifiableItem(msgspec.Struct, frozen=True):
-    """One open item, as notices are planned. Moments are wall clocks in milliseconds.
+    """One open item, or a finding of the monitors, as notices are planned. Moments are wall clocks in milliseconds.
 
     `asked_ms` is when it was asked, as the records say; `rests_ms` until when it is snoozed; `urgent` how often it was
     made urgent; `then` what happens at its deadline.
     """
 
     item: str
-    kind: Kind
+    kind: NotifiableKind
     asked_ms: int
     due_ms: int | None = None
     tool: str = ""
@@ -59,7 +63,7 @@ class Only(msgspec.Struct, frozen=True, omit_defaults=True):
     `due_within`: only items whose deadline is nearer than that, and those that were made urgent.
     """
 
-    kinds: tuple[Kind, ...] = ()
+    kinds: tuple[NotifiableKind, ...] = ()
     tools: tuple[str, ...] = ()
     queues: tuple[str, ...] = ()
     people: tuple[str, ...] = ()

@@ -76,7 +76,7 @@ class NoticeSender:
         @notice.observe
         async def asked(_operation: Operation[str], number: int) -> bool:
             sent = await self._sent(name, number)
-            return await still_asked(self._reader(), sent)
+            return await still_asked(self._reader(), sent, self._open_engine().environment.clock.wall_ms())
 
         return notice
 
@@ -90,7 +90,7 @@ class NoticeSender:
         now_ms, notice = engine.environment.clock.wall_ms(), run_of(name, number)
 
         def link(line: LetterLine) -> str:
-            if not self.web.base_url:
+            if not self.web.base_url or line.kind == "finding":  # no page shows it
                 return ""
             until = now_ms + milliseconds(LINK_LASTS) if line.due_ms is None or line.waits_on else line.due_ms
             link = Link(line.item, line.digest, channel.receiver, until, link_id(notice, line.item))

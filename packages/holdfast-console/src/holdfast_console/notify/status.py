@@ -13,7 +13,7 @@ from holdfast.journal.port import LedgerEntry, RunRow
 from holdfast.people.items import placed
 from holdfast.webhooks.outgoing import is_parked, runs_named
 from holdfast_console.notify.channel import Channel
-from holdfast_console.notify.planner import waiting_of
+from holdfast_console.notify.planner import waiting_findings, waiting_of
 from holdfast_console.notify.schedule import (
     NOTICES,
     ChannelHistory,
@@ -126,6 +126,7 @@ class DueNotice(msgspec.Struct, frozen=True):
 async def due_now(reader: JournalReader, channels: Iterable[Channel], now_ms: int) -> list[DueNotice]:
     """The due notices of these channels, in their order. Nothing is written."""
     waiting = [waiting_of(one, one.tool) for one in await placed(reader, now_ms=now_ms) if one.asked_ms]
+    waiting += await waiting_findings(reader, now_ms)
     return [await _of(reader, channel, waiting, now_ms) for channel in channels]
 
 
