@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import Any
 
 import httpx2
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -26,6 +27,7 @@ from holdfast.loop import (
     OpenAIChat,
     anthropic,
     http,
+    openai,
     user,
 )
 from holdfast.model.usage import Usage, usage_of
@@ -135,6 +137,21 @@ def test_parallel_calls(client: Callable[..., Model]):
         ("call_1", "refund", {"cents": 5}),
         ("call_2", "refund", {"cents": 6}),
     ]
+
+
+@pytest.mark.parametrize("indexes", [(0, 0), (0, 1), (3, 1)])
+def test_calls_are_told_apart_whatever_a_server_numbers_them(indexes: tuple[int, int]):
+    def part(index: int, **more: Any) -> Any:
+        return msgspec.convert({"choices": [{"delta": {"tool_calls": [{"index": index, **more}]}}]}, openai._Chunk)
+
+    answer = openai._Answer(http.ProviderAddress("", {}), "x", lambda _: None)
+    for index, one in zip(indexes, ("a", "b"), strict=True):
+        answer.add(part(index, id=one, function={"name": "refund", "arguments": '{"cents"'}))
+        answer.add(part(index, function={"arguments": ": 5}"}))
+        answer.add(part(index, id=one))
+    answer.add(msgspec.convert({"choices": [{"finish_reason": "tool_calls"}]}, openai._Chunk))
+    calls = [ModelCall(one, "refund", '{"cents": 5}') for one in ("a", "b")]
+    assert list(answer.reply().calls) == (calls[::-1] if indexes == (3, 1) else calls)
 
 
 @pytest.mark.parametrize("stop", ["length", "refusal"])

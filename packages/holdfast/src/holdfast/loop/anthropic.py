@@ -24,8 +24,7 @@ from holdfast.model.usage import Usage, usage_of
 
 VERSION: Final = "2023-06-01"
 _NATIVE: Final = "anthropic"
-_TEXTS: Final = ("type", "text", "thinking", "signature")
-"""The fields of a block that are text."""
+_TEXTS: Final = ("type", "text", "thinking", "signature")  # the fields of a block that are text
 _ARGUMENTS: Final = "input_json"
 """The parts of a block that are the arguments of its call; other parts have the name of their field."""
 _STOPS: Final[dict[str, Stop]] = {

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 S = TypeVar("S")
 CONNECT_S: Final = 10.0
 SHOWN: Final = 300
-MOST_BYTES: Final = 32 * 1024 * 1024
-"""The bytes of one answer, with what the protocol adds to it: a server must not fill the memory."""
+MOST_BYTES: Final = 32 * 1024 * 1024  # of one answer, with what its protocol adds: no server can fill the memory
 MOST_OF_ERROR: Final = 64 * 1024
 _TOO_LONG: Final = ("context_length", "context window", "prompt is too long", "too many tokens", "maximum context")
 

@@ -96,6 +96,7 @@ class OpenAIChat(ProviderClient):
 class _CallSoFar(msgspec.Struct):
     """A call as its parts arrive."""
 
+    index: int
     id: str = ""
     tool: list[str] = []
     arguments: list[str] = []
@@ -110,7 +111,7 @@ class _Answer:
         self._on_text = on_text
         self._text: list[str] = []
         self._refusal: list[str] = []
-        self._calls: dict[int, _CallSoFar] = {}
+        self._calls: list[_CallSoFar] = []
         self._finished = ""
         self._counted = _Counted()
         self._model = ""
@@ -138,7 +139,9 @@ class _Answer:
         if delta.refusal:
             self._refusal.append(delta.refusal)
         for part in delta.tool_calls or ():
-            call = self._calls.setdefault(part.index, _CallSoFar())
+            call = next((one for one in reversed(self._calls) if one.index == part.index), None)
+            if call is None or (part.id and call.id not in {"", part.id}):  # some servers number all calls 0
+                self._calls.append(call := _CallSoFar(part.index))
             call.id = part.id or call.id
             if part.function is not None:
                 call.tool.append(part.function.name or "")
@@ -151,8 +154,8 @@ class _Answer:
         if self._finished not in _STOPS:
             raise malformed(self._provider, f"it ended with finish_reason={self._finished!r}")
         calls = tuple(
-            ModelCall(call.id or f"call-{index + 1}", "".join(call.tool), "".join(call.arguments) or "{}")
-            for index, call in sorted(self._calls.items())
+            ModelCall(call.id or f"call-{place}", "".join(call.tool), "".join(call.arguments) or "{}")
+            for place, call in enumerate(sorted(self._calls, key=lambda one: one.index), 1)
         )
         stop = _STOPS[self._finished]
         stop = "refusal" if self._refusal else "calls" if calls and stop == "end" else stop
