@@ -11,7 +11,9 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Callable, Coroutine
 from pathlib import Path
+from typing import Any
 
 from holdfast import Holdfast, Key, Run, agent, tool
 from holdfast.engine.settings import Settings
@@ -76,17 +78,19 @@ async def main(journal: str) -> None:
         await asyncio.Event().wait()
 
 
-def fork(journal: str) -> None:
-    """Fork one worker, which does not outlive this process."""
-    if os.fork() == 0:
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        asyncio.run(main(journal))
+def keep_workers(count: int, main: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Fork so many workers, which do not outlive this process, and another one for each that dies."""
+    alive = 0
+    while True:
+        while alive < count:
+            alive += 1
+            if os.fork() == 0:
+                ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+                asyncio.run(main())
+        os.wait()
+        alive -= 1
 
 
 if __name__ == "__main__":
     queue_worker.place = Path(sys.argv[2])
-    for _ in range(int(sys.argv[3])):
-        fork(sys.argv[1])
-    while True:
-        os.wait()
-        fork(sys.argv[1])
+    keep_workers(int(sys.argv[3]), lambda: main(sys.argv[1]))
