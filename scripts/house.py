@@ -55,6 +55,7 @@ OF_QUEUES: Final = (
     "queues/", "engine/queueing.py", "journal/sqlite/queues.py", "control/queues.py", "cli/queues.py",
     "testing/queue_conformance.py", "journal/sqlite/firings.py", "control/schedules.py", "cli/schedules.py",
     "testing/schedule_conformance.py", "engine/call_limits.py", "journal/sqlite/permits.py",
+    "agent/model_limits.py",
 )  # fmt: skip
 """The places of queues, submitted runs and schedules: also later, with a line of their own."""
 
@@ -369,7 +370,8 @@ MEASURES: Final = (
     # From there for limits of services and tenants: their declaration and check (95), one judgement over several
     # limits and what calls have used (65), permits of several limits in one process (65), and the requirements on
     # journals (40).
-    Measure("lines of queues, beside these", 3_475, 1_000, lambda: lines(of_queues())),
+    # From there for limits of models: declared and checked (70), held around a call (100), and what it has used (20).
+    Measure("lines of queues, beside these", 3_600, 1_000, lambda: lines(of_queues())),
     # Raised from 130 for prices (235), their sums over all runs (290), and the command (160); for prices of other
     # views (5), and for a long line in two (1); from 821 for amounts that a budget has on record (25), and for
     # calls of tools that declare their cost (25).

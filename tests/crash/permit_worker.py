@@ -17,7 +17,7 @@ from typing import Any
 
 from holdfast import Holdfast, Key, Run, agent, tool
 from holdfast.engine.settings import Settings
-from holdfast.queues.call_limits import CallLimit, ServiceLimit
+from holdfast.queues.call_limits import CallLimit, ModelLimit, ServiceLimit
 from holdfast.queues.limits import DeclaredLimits, QueueLimits
 from tests.crash import queue_worker
 from tests.crash.queue_worker import do_once, locked, note
@@ -29,6 +29,7 @@ BURST = 2
 LIMITS = DeclaredLimits(
     {"calls": QueueLimits()},
     tools={"paced": CallLimit(rate="50/second", burst=BURST)},
+    models={"lent": ModelLimit(at_once=SLOTS)},
     services={"lender": ServiceLimit(at_once=SLOTS, tools=("work", "work_too"))},
 )
 _AT_WORK_S = 0.02  # long enough that a call above the limit would be seen beside the others
@@ -67,8 +68,27 @@ async def paced(name: str) -> str:
     return name
 
 
+async def ask(name: str) -> str:
+    """One call of a model, which holds one of its slots."""
+    slot = next(filter(None, (locked(f"model-{number}") for number in range(SLOTS))), None)
+    try:
+        if slot is None:
+            note("exceeded", f"{name} beside {SLOTS} others")
+        if name.startswith("asked-stuck") and not (queue_worker.place / name).exists():
+            note(name, str(os.getpid()))
+            await asyncio.Event().wait()  # the process is killed here
+        await asyncio.sleep(_AT_WORK_S)
+        note("answered", name)
+    finally:
+        if slot is not None:
+            slot.close()
+    return name
+
+
 @agent(run_id="call-{name}", tools=[work, work_too, paced])
 async def desk(run: Run, name: str) -> str:
+    if name.startswith("asked"):
+        return await run.options(model="lent").decide(ask, name)
     return await (paced if name.startswith("paced") else work_too if name.endswith("1") else work)(name)
 
 

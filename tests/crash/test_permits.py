@@ -70,3 +70,15 @@ def test_twenty_processes_keep_one_rate(tmp_path: Path):
     assert len(began) == len(names)
     # A call begins some time after its permit, and that time is not always the same.
     assert began[-1] - began[0] >= (len(names) - BURST) * APART_S - 1
+
+
+def test_twenty_processes_never_ask_a_model_more_often_at_once_though_one_is_killed_in_a_call(tmp_path: Path):
+    journal = tmp_path / "desk.db"
+    names = ["asked-stuck", *(f"asked-{number:02}" for number in range(60))]
+    asyncio.run(submit(journal, names))
+    with workers(journal, tmp_path):
+        until(lambda: bool(lines(tmp_path / "asked-stuck")))
+        os.kill(int(lines(tmp_path / "asked-stuck")[0]), signal.SIGKILL)
+        until(lambda: set(lines(tmp_path / "answered")) == set(names) or bool(lines(tmp_path / "exceeded")))
+        until(lambda: asyncio.run(permits(journal)).get("model lent") == 0)
+    assert lines(tmp_path / "exceeded") == []

@@ -55,6 +55,7 @@ def test_runs_that_kill_their_workers_are_set_aside_and_every_other_run_of_the_q
         until(lambda: not driven(journal))
         asyncio.run(submit(journal, ["later-1", "later-2", "later-3"]))
         until(lambda: {"later-1", "later-2", "later-3"} <= set(done(tmp_path)))
+        until(lambda: not driven(journal))
     found = asyncio.run(rows(journal))
     assert {name for name, count in Counter(done(tmp_path)).items() if count != 1} == set()
     assert {run: row.status for run, row in found.items() if row.status != "completed"} == {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.queues.call_limits import CallLimit, CallPace, judge, on_boot, opens_in_ms, slowed
+from holdfast.queues.call_limits import CallLimit, CallPace, judge, on_boot, opens_in_ms, settled, slowed
 
 LIMITS = st.builds(
     CallLimit,
@@ -65,3 +65,52 @@ def test_as_many_are_under_way_as_may_be(at_once: int, in_use: int):
     verdict = judge(CallLimit(at_once=at_once), in_use, CallPace(), "b", 0)
     assert verdict.granted == (in_use < at_once)
     assert verdict.full == (in_use + 1 >= at_once)
+
+
+CALLS = st.lists(st.tuples(st.integers(0, 5_000), st.integers(1, 50), st.integers(0, 80), st.integers(0, 20_000)))
+
+
+@given(LIMITS, CALLS)
+def test_what_was_used_is_within_the_rate_but_for_estimates_that_were_wrong(
+    limit: CallLimit, calls: list[tuple[int, int, int, int]]
+):
+    """Each call has a pause before it, an estimate, what it uses, and the time until that is known."""
+    now, pace, granted, open_calls = 0, CallPace(), list[tuple[int, int, int]](), list[tuple[int, int, int, int]]()
+    for pause, estimate, used, lasts in calls:
+        now += pause
+        for over in sorted(one for one in open_calls if one[0] <= now):
+            open_calls.remove(over)
+            pace = settled(pace, "b", over[2], over[3], over[1], now)
+        verdict = judge(limit, 0, pace, "b", now, estimate)
+        pace = verdict.pace
+        if verdict.granted:
+            granted.append((now, estimate, used))
+            open_calls.append((now + lasts, now, estimate, used))
+    for first in range(len(granted)):
+        for last in range(first, len(granted)):
+            since = granted[last][0] - granted[first][0]
+            counted = sum(used for _, _, used in granted[first:last])
+            wrong = sum(abs(used - estimate) for _, estimate, used in granted[:last])
+            assert counted <= limit.burst + since * 1_000_000 // limit.apart_ns + wrong
+
+
+@given(LIMITS, st.integers(1, 100), st.integers(0, 100), st.integers(0, 10_000))
+def test_a_call_that_used_another_number_counts_as_if_that_had_been_known(
+    limit: CallLimit, estimate: int, used: int, lasts: int
+):
+    pace = judge(limit, 0, CallPace(), "b", 0, estimate).pace
+    known = judge(limit, 0, CallPace(), "b", 0, used).pace
+    settled_later = settled(pace, "b", estimate, used, 0, lasts)
+    if used <= estimate:
+        assert settled_later.due_ns == known.due_ns
+    else:
+        assert settled_later.due_ns >= known.due_ns
+
+
+@given(LIMITS, st.integers(2, 100), st.integers(0, 10_000))
+def test_what_an_estimate_reserved_in_an_idle_time_is_not_given_back_later(limit: CallLimit, estimate: int, pause: int):
+    first = judge(limit, 0, CallPace(), "b", 0, estimate).pace
+    now = -(-first.due_ns // 1_000_000) + pause
+    later = judge(limit, 0, first, "b", now, estimate).pace
+    assert settled(later, "b", estimate, 1, 0, now) == later
+    assert settled(later, "b", estimate, 1, now, now).due_ns < later.due_ns

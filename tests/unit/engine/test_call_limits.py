@@ -13,7 +13,7 @@ from holdfast.errors import JournalUnavailable
 from holdfast.journal.port import Permit, PermitRequest, Worker
 from holdfast.model import records as r
 from holdfast.policies import Retry
-from holdfast.queues.call_limits import AppliedLimit, CallLimit, ServiceLimit
+from holdfast.queues.call_limits import AppliedLimit, CallLimit, LimitedCall, ServiceLimit
 from holdfast.queues.limits import DeclaredLimits, TenantLimits
 from tests.unit.engine.lab import Lab, virtual
 
@@ -455,6 +455,21 @@ async def test_a_call_under_two_busy_limits_is_made_in_its_turn(lab: Lab):
         for run in [*first, *later]:
             await run.result()
         assert service.most == 1
+
+
+@virtual
+async def test_an_operation_that_waits_for_another_limit_meanwhile_keeps_its_rank(lab: Lab):
+    declared = DeclaredLimits(services=service_limit(at_once=1), tools={"refund": CallLimit(at_once=1)})
+    async with lab.app(shop(Service(lab)), queues=declared) as app:
+        limits, nothing = app.engine.limits, lambda: None
+        for name, operation in (("service bank", "old"), ("service bank", "new"), ("tool refund", "old")):
+            limits.waits(name, operation, 1_000, nothing)
+        assert limits.wait(LimitedCall("charge"), "new") is None, "who waits for the tool is not in its way"
+        limits.waits("service bank", "old", 1_000, nothing)
+        assert limits.wait(LimitedCall("refund"), "old") is None
+        assert limits.wait(LimitedCall("charge"), "new").name == "service bank"
+        limits.leave("old")
+        assert limits.wait(LimitedCall("charge"), "new") is None
 
 
 @virtual

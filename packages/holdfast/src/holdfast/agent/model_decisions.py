@@ -17,6 +17,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from holdfast.agent.decision_call import CALL, DecisionCall
+from holdfast.agent.model_limits import model_permit
 from holdfast.agent.model_prices import NamedModel, price_after, price_before, terms_of
 from holdfast.engine.active_run.run import ActiveRun
 from holdfast.engine.active_run.scopes import SCOPE, Scope
@@ -158,24 +159,27 @@ async def _ask_model(scope: Scope, question: ModelQuestion, settings: DecisionSe
     while patience.tries_left:
         patience.tries += 1
         instance.check()
-        if not await _begun(scope, question, patience):
-            break
-        tried = instance.log.now().up
-        value = None
-        try:
-            value = await _limited(scope, question, call, limit / 1000)
-            stored, _ = codec_for(_returns(question.function)).round_trip(value)
-        except asyncio.CancelledError:
-            _settle(instance, step, Usage())  # what it used will not be known
-            raise
-        except Exception as error:  # noqa: BLE001 - any exception of a model client is a failed try
-            patience.failed(error, describe(error), instance.log.now().up - tried)
-            patience.usage = _usage_of_failure(error, value)
-            patience.price = price_after(instance, step, patience.usage, question.models)
-            if not await _waited(scope, question, patience):
+        async with model_permit(scope, step, [one.name for one in question.models], len(question.seen)) as limited:
+            if not await _begun(scope, question, patience):
+                limited.used = Usage(refused=True)
                 break
-            continue
-        return _record(question, call, began, stored=stored, value=value)
+            tried = instance.log.now().up
+            value = None
+            try:
+                value = await _limited(scope, question, call, limit / 1000)
+                stored, _ = codec_for(_returns(question.function)).round_trip(value)
+                limited.used = usage_of(value)
+                return _record(question, call, began, stored=stored, value=value)
+            except asyncio.CancelledError:
+                _settle(instance, step, Usage())  # what it used will not be known
+                raise
+            except Exception as error:  # noqa: BLE001 - any exception of a model client is a failed try
+                patience.failed(error, describe(error), instance.log.now().up - tried)
+                patience.usage = limited.used = _usage_of_failure(error, value)
+                patience.price = price_after(instance, step, patience.usage, question.models)
+                await limited.slow(seconds_until_retry(error))
+        if not await _waited(scope, question, patience):
+            break
     return _record(question, call, began, failed=patience)
 
 

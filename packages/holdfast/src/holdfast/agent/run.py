@@ -99,8 +99,8 @@ class Run:
     ) -> Decide:
         """`run.options(timeout=...).decide(...)`: settings for one decision.
 
-        `model` names the model that the function asks, or all that it may ask, for a budget in a currency. An object
-        with a `name` names itself.
+        `model` names the model that the function asks, or all that it may ask, for a budget in a currency and
+        for the limits of models. An object with a `name` names itself.
         `fresh` names facts with their maximum age: `fresh={"fares": timedelta(minutes=5)}`. If a fact is missing or
         older, the model is not asked and `StaleFacts` is raised.
         """

@@ -9,15 +9,16 @@ and none that came later goes before it for ever.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import msgspec
 
 from holdfast.errors import JournalUnavailable, LimitsChanged
-from holdfast.journal.port import Permit, PermitRequest
+from holdfast.journal.port import NO_USE, Permit, PermitRequest
 from holdfast.model.decision.situation import LimitWait
 from holdfast.queues.call_limits import LimitedCall, opens_in_ms
+from holdfast.queues.limits import TOKENS
 
 if TYPE_CHECKING:
     import asyncio
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from holdfast.engine.settings import Settings
     from holdfast.journal.port import Instant, Journal, LimitUse
     from holdfast.model.run_history import RunHistory
+    from holdfast.model.usage import Usage
     from holdfast.queues.call_limits import AppliedLimit
     from holdfast.queues.limits import Declaration, DeclaredLimits
 
@@ -58,6 +60,7 @@ class _Held(msgspec.Struct, eq=False):
 
     limits: tuple[str, ...] = ()
     call: asyncio.Future[Any] | None = None
+    used: Mapping[str, int] = NO_USE
 
 
 class _Queue:
@@ -102,6 +105,7 @@ class CallLimits:
         self._arrivals = itertools.count(1)
         self._ranks: Final[dict[str, int]] = {}  # of the operations that wait, by their arrival
         self._places: Final[dict[str, str]] = {}  # the limit that each of them waits for
+        self.largest_answer = 0  # the most tokens that one call of a model has used here
         self.known: Final[dict[str, _Queue]] = {}
         """The limits under which calls have to wait, as far as this process knows; empty while none has."""
 
@@ -223,6 +227,18 @@ class CallLimits:
             self._held[permit].call = call
             call.add_done_callback(lambda _: self._release_soon(permit))
 
+    def release_model(self, permit: Permit, models: Collection[str], used: Usage) -> None:
+        """Release a permit of a model call. What it has used counts in place of what it might; unknown, that counts."""
+        tokens = used.input_tokens + used.output_tokens
+        if tokens or used.refused:
+            self.largest_answer = max(self.largest_answer, tokens)
+            held = self._held[permit]
+            names = [name for name in held.limits if name.startswith(TOKENS)]
+            asked = {name: name.partition(" / ")[0].removeprefix(TOKENS) for name in names}
+            other = used.model in models  # of several models that might be asked, the others have used nothing
+            held.used = {name: 0 if other and model != used.model else tokens for name, model in asked.items()}
+        self._release_soon(permit)
+
     def _release_soon(self, permit: Permit) -> None:
         tasks = self._tasks
 
@@ -240,14 +256,19 @@ class CallLimits:
             if (queue := self.known.get(name)) is not None:
                 queue.full_ms = 0
             self._wake_next(name)
-        await self._journal.release(permit)
+        used = self._held.get(permit, _Held()).used
+        await self._journal.release(permit, used)
         self._held.pop(permit, None)
+        for name in used:  # what was estimated too high is free now
+            if (queue := self.known.get(name)) is not None:
+                queue.opens_ms = 0
+            self._wake_next(name)
 
     async def release_rest(self) -> None:
         """Release what this process still holds, except for calls that run on after it is closed."""
         for permit, held in list(self._held.items()):
             if held.call is None or held.call.done():
-                await self._journal.release(permit)
+                await self._journal.release(permit, held.used)
 
     async def slow(self, call: LimitedCall, wait_ms: int) -> None:
         """Let no process make such calls for so long: the service has asked for that.

@@ -239,13 +239,14 @@ class LiveText:
 class Queues:
     """The limits of the queues, as the journal declares them, and the slots that this process has and does not use yet.
 
-    Without limits no run was ever submitted, and no process looks for one. `limited_tools` are those of which calls
-    need a permit. `in_doubt`: the last look failed, and may have taken slots.
+    Without limits no run was ever submitted, and no process looks for one. `limited_tools` and `limited_models` are
+    those of which calls need a permit. `in_doubt`: the last look failed, and may have taken slots.
     """
 
     def __init__(self) -> None:
         self.newest: Declaration | None = None
         self.limited_tools: frozenset[str] = frozenset()
+        self.limited_models: frozenset[str] = frozenset()
         self.slots: dict[str, LeaseGranted] = {}
         self.taking = asyncio.Lock()
         self.in_doubt = False
@@ -258,7 +259,8 @@ class Queues:
     async def refresh(self, journal: Journal) -> None:
         """Read the newest declaration."""
         self.newest = await newest_limits(journal)
-        self.limited_tools = frozenset() if self.newest is None else self.newest.limits.limited_tools()
+        limits = self.limits or DeclaredLimits()
+        self.limited_tools, self.limited_models = limits.limited_tools(), limits.limited_models()
 
     async def declare(self, journal: Journal, limits: DeclaredLimits) -> None:
         """Make these the limits of every process over this journal, if they are not already."""

@@ -1,9 +1,9 @@
 """Limits of calls: how many are under way at once, and how many begin in a time, over all processes.
 
-A call may be under several limits together: that of its tool, of each service that the tool reaches, and those of its
-tenant. A call that is under way has a permit in the journal under all of them. A rate is kept as one moment per limit
-(GCRA): the one at which all calls so far would have begun, had each waited for its turn. Both are judged here, by
-functions of what is stored.
+A call may be under several limits together: that of its tool, of each service that the tool reaches, those of its
+model for calls and for tokens, and those of its tenant. A call that is under way has a permit in the journal under all
+of them. A rate is kept as one moment per limit (GCRA): the one at which all calls so far would have begun, had each
+waited for its turn. Both are judged here, by functions of what is stored.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ _PERIOD_NS: Final = {
 }  # fmt: skip
 _MS: Final = 1_000_000
 _FASTEST_NS: Final = 1_000_000
+_FASTEST_TOKENS_NS: Final = 1_000
 HOW_OFTEN: Final = "write a rate such as 10/second, 100/minute, 20/hour or 500/day"
 
 
@@ -70,11 +71,42 @@ class ServiceLimit(CallLimit, frozen=True, forbid_unknown_fields=True, omit_defa
     tools: tuple[str, ...] = ()
 
 
-class LimitedCall(msgspec.Struct, frozen=True):
-    """A call, as far as limits are concerned: the tool that is called, and the tenant of its run."""
+class ModelLimit(CallLimit, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The limit of one model. `tokens` is a number of tokens and a period, such as `200000/minute`.
 
-    tool: str
+    A call begins once the tokens of earlier calls have been due; `token_burst` of them may be ahead of their time.
+    """
+
+    tokens: str = ""
+    token_burst: int = 1
+
+    @property
+    def of_tokens(self) -> CallLimit:
+        """The limit in which each call counts as many units as it uses tokens."""
+        return CallLimit(rate=self.tokens, burst=self.token_burst)
+
+    def faults(self) -> Iterator[str]:
+        """Every field that is out of range, or that contradicts another one."""
+        yield from CallLimit.faults(self)
+        found = _RATE.fullmatch(self.tokens.strip())
+        if self.tokens and (found is None or not int(found[1])):
+            yield f".tokens={self.tokens[:40]!r}: write a rate of at least one token, such as 200000/minute"
+        elif self.tokens and self.of_tokens.apart_ns < _FASTEST_TOKENS_NS:
+            yield f".tokens={self.tokens!r}: it is at most 1000000/second; leave it out for no limit"
+        if self.token_burst < 1 or (self.token_burst > 1 and not self.tokens):
+            yield f".token_burst={self.token_burst}: it is at least 1, beside tokens"
+
+
+class LimitedCall(msgspec.Struct, frozen=True):
+    """A call, as far as limits are concerned: of a tool, or of a model, for the tenant of its run.
+
+    A call of a model that may ask one of several is under the limits of all of them. `tokens` is what it may use.
+    """
+
+    tool: str = ""
     tenant: str = ""
+    models: tuple[str, ...] = ()
+    tokens: int = 1
 
 
 class AppliedLimit(msgspec.Struct, frozen=True):

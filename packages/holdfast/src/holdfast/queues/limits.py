@@ -1,6 +1,6 @@
 """The contents of `queues.yaml`: limits of runs and of calls, and shared budgets; their check.
 
-Limits of runs are those of queues, agents and tenants, and limits of calls those of tools and services.
+Limits of runs are those of queues, agents and tenants, and limits of calls those of tools, services and models.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from holdfast.model.errors import UsageError
 from holdfast.model.ids import can_name
 from holdfast.model.money import Money, cost_counter, written_money
 from holdfast.policies import MOST, milliseconds, money_fault, written_duration
-from holdfast.queues.call_limits import AppliedLimit, CallLimit, LimitedCall, ServiceLimit
+from holdfast.queues.call_limits import AppliedLimit, CallLimit, LimitedCall, ModelLimit, ServiceLimit
 from holdfast.queues.modes import OPEN, QueueMode
 from holdfast.queues.zones import zone_fault
 
@@ -56,10 +56,11 @@ class ConcurrencyLimit(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
 
 
 class TenantLimits(ConcurrencyLimit, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The limits of one tenant: of its runs, and of the calls that these make of each tool and service."""
+    """The limits of one tenant: of its runs, and of the calls that these make of each tool, service and model."""
 
     tools: dict[str, CallLimit] = {}
     services: dict[str, CallLimit] = {}
+    models: dict[str, ModelLimit] = {}
 
 
 SHARED_LIMITS: Final = ("tokens", "model_calls")
@@ -114,6 +115,7 @@ class DeclaredLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     tenants: dict[str, TenantLimits] = {}
     tools: dict[str, CallLimit] = {}
     services: dict[str, ServiceLimit] = {}
+    models: dict[str, ModelLimit] = {}
     budgets: dict[str, SharedBudget] = {}
 
     def queue(self, name: str) -> QueueLimits:
@@ -137,15 +139,20 @@ class DeclaredLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
         services = (name for one in self.services.values() for name in one.tools)
         return frozenset({*self.tools, *services, *(name for one in self.tenants.values() for name in one.tools)})
 
+    def limited_models(self) -> frozenset[str]:
+        """The models of which calls need a permit."""
+        return frozenset({*self.models, *(name for one in self.tenants.values() for name in one.models)})
+
     def of_call(self, call: LimitedCall) -> tuple[AppliedLimit, ...]:
-        """All limits that this call is under: of its services and its tool, for all tenants and for its own."""
+        """All limits that this call is under: of services, tool and models, for all tenants and for its own."""
         names = [f"service {name}" for name, one in self.services.items() if call.tool in one.tools]
-        names.append(f"tool {call.tool}")
+        names += [f"tool {call.tool}"] if call.tool else []
+        names += [name for model in call.models for name in (f"model {model}", f"tokens of {model}")]
         tenant = f"tenant {call.tenant}" if call.tenant else _NO_TENANT
-        own = [AppliedLimit(name, one, False) for name, one in self._named(f"{one} / {tenant}" for one in names)]
-        shared = [AppliedLimit(name, one) for name, one in self._named(names)]
+        own = [_applied(name, one, call) for name, one in self._named(f"{one} / {tenant}" for one in names)]
+        shared = [_applied(name, one, call) for name, one in self._named(names)]
         if own and not shared:  # a `Retry-After` concerns the calls of all tenants
-            shared = [AppliedLimit(names[-1], _NO_CALL_LIMIT)]
+            shared = [AppliedLimit(names[0] if call.models else names[-1], _NO_CALL_LIMIT)]
         return *shared, *own
 
     def _named(self, names: Iterable[str]) -> list[tuple[str, CallLimit]]:
@@ -211,8 +218,10 @@ _NO_SHARE: Final = ConcurrencyLimit()
 _NO_TENANT_LIMITS: Final = TenantLimits()
 _NO_CALL_LIMIT: Final = CallLimit()
 _NO_TENANT: Final = "no tenant"
+TOKENS: Final = "tokens of "
+"""How the names of limits of tokens begin. Under these a call counts as many units as it uses tokens."""
 _Entry: TypeAlias = type[QueueLimits | ConcurrencyLimit | CallLimit | SharedBudget]
-OF_CALLS: Final = ("tools", "services")
+OF_CALLS: Final[Mapping[str, type[CallLimit]]] = {"tools": CallLimit, "services": CallLimit, "models": ModelLimit}
 """The sections of limits of calls. A tenant has the same ones, for the calls of its runs."""
 _SECTIONS: Final[Mapping[str, _Entry]] = {
     "queues": QueueLimits,
@@ -220,6 +229,7 @@ _SECTIONS: Final[Mapping[str, _Entry]] = {
     "tenants": TenantLimits,
     "tools": CallLimit,
     "services": ServiceLimit,
+    "models": ModelLimit,
     "budgets": SharedBudget,
 }
 
@@ -238,7 +248,9 @@ class LimitsError(UsageError):
 def read_limits(given: object, where: str) -> DeclaredLimits:
     """DeclaredLimits from the plain values of a file. Raises `LimitsError` naming every fault."""
     if not isinstance(given, dict):
-        raise LimitsError(where, ("it holds no mapping with queues, agents, tenants, tools, services or budgets",))
+        raise LimitsError(
+            where, ("it holds no mapping with queues, agents, tenants, tools, services, models or budgets",)
+        )
     whole = cast("dict[str, Any]", given)
     faults = list(unknown_fields(whole, (*DeclaredLimits.__struct_fields__, "schedules"), ""))
     sections: dict[str, dict[str, object]] = {}
@@ -258,7 +270,8 @@ def contradictions(limits: DeclaredLimits) -> list[str]:
     found: list[str] = []
     for section in _SECTIONS:
         names: Mapping[str, object] = getattr(limits, section)
-        found += [f"{section}.{name[:40]!r} cannot be a name" for name in names if not can_name(name)]
+        wrong = [name for name in names if not (can_name_model(name) if section == "models" else can_name(name))]
+        found += [f"{section}.{name[:40]!r} cannot be a name" for name in wrong]
     for name, queue in limits.queues.items():
         counts = {field: getattr(queue, field) for field in ("concurrency", "per_tenant", "per_key", "capacity")}
         found += [f"queues.{name}.{field}={count}: it is at least 1" for field, count in _below_one(counts)]
@@ -313,18 +326,28 @@ def _faults(one: SharedBudget, limits: DeclaredLimits) -> Iterator[str]:
         yield f".zone: {fault}"
 
 
+def can_name_model(name: str) -> bool:
+    """True if it may be the name of a model in a limit. Many such names have slashes in them."""
+    return " / " not in name and can_name(name.replace("/", "-"))
+
+
+def _applied(name: str, limit: CallLimit, call: LimitedCall) -> AppliedLimit:
+    return AppliedLimit(name, limit, " / " not in name, call.tokens if name.startswith(TOKENS) else 1)
+
+
 def _kinds(holder: DeclaredLimits | TenantLimits) -> tuple[tuple[str, Mapping[str, CallLimit]], ...]:
     """The limits of calls by kind, for all tenants or for one."""
-    return ("tool", holder.tools), ("service", holder.services)
+    tokens = {f"of {name}": one.of_tokens for name, one in holder.models.items() if one.tokens}
+    return ("tool", holder.tools), ("service", holder.services), ("model", holder.models), ("tokens", tokens)
 
 
 def _faults_of_calls(limits: DeclaredLimits) -> Iterator[str]:
     """Every limit of calls that is out of range, and every service that no call can concern."""
-    declared = [(f"{kind}s.{name}", one) for kind, some in _kinds(limits) for name, one in some.items()]
+    declared = [(f"{kind}s.{name}", one) for kind, some in _kinds(limits)[:-1] for name, one in some.items()]
     for tenant, own in limits.tenants.items():
         where = f"tenants.{tenant}"
-        of_own = [(f"{where}.{kind}s", name, one) for kind, some in _kinds(own) for name, one in some.items()]
-        yield from (f"{place}.{name[:40]!r} cannot be a name" for place, name, _ in of_own if not can_name(name))
+        of_own = [(f"{where}.{kind}s", name, one) for kind, some in _kinds(own)[:-1] for name, one in some.items()]
+        yield from (f"{place}.{name[:40]!r} cannot be a name" for place, name, _ in of_own if not can_name_model(name))
         yield from (_unknown_service(where, name, limits) for name in own.services if name not in limits.services)
         declared += [(f"{place}.{name}", one) for place, name, one in of_own]
     yield from (f"{where}{fault}" for where, one in declared for fault in one.faults())
@@ -370,11 +393,11 @@ def _entry(given: object, kind: _Entry, where: str, faults: list[str]) -> object
             faults.append(f"{where}.ageing: write a duration such as 30s, 5m or 1h")
         else:
             fields["ageing_ms"] = milliseconds(ageing)
-    if issubclass(kind, CallLimit) and "rate" in fields:
-        fields["rate"] = str(fields["rate"])  # `rate: 100` is a number in YAML: its fault says what to write
+    if issubclass(kind, CallLimit):  # `rate: 100` is a number in YAML: its fault says what to write
+        fields |= {name: str(fields[name]) for name in ("rate", "tokens") if name in fields}
     if kind is TenantLimits:
         for section in [name for name in OF_CALLS if name in fields]:
-            fields[section] = _entries(fields[section] or {}, CallLimit, f"{where}.{section}", faults)
+            fields[section] = _entries(fields[section] or {}, OF_CALLS[section], f"{where}.{section}", faults)
     known = tuple(name.replace("ageing_ms", "ageing") for name in kind.__struct_fields__)
     faults += unknown_fields(cast("dict[str, Any]", given), known, f"{where}.")
     try:

@@ -1,0 +1,87 @@
+"""Limits of models: the permit of one call of a model, waiting for it, and what the call has used."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Collection
+from functools import partial
+from typing import TYPE_CHECKING
+
+from holdfast.engine.call_limits import CallLimits, limited_call
+from holdfast.engine.suspension import Pause
+from holdfast.engine.tool_protocol import wake
+from holdfast.model.decision.situation import LimitWait
+from holdfast.model.ids import operation_id
+from holdfast.model.run_budget import reservation
+from holdfast.model.usage import Usage
+from holdfast.queues.call_limits import LimitedCall
+
+if TYPE_CHECKING:
+    from holdfast.engine.active_run.scopes import Scope
+    from holdfast.journal.port import Permit
+
+
+class LimitedModelCall:
+    """One call of a model under its limits. `used` is what it has used; while that is unknown, its estimate counts."""
+
+    def __init__(self, limits: CallLimits, call: LimitedCall) -> None:
+        self.used = Usage()
+        self._limits = limits
+        self._call = call
+
+    async def slow(self, asked_s: float) -> None:
+        """Let no process call the model for as long as its service asks. Of several models that is not known."""
+        if asked_s and len(self._call.models) == 1:
+            await self._limits.slow(self._call, int(asked_s * 1000))
+
+
+@contextlib.asynccontextmanager
+async def model_permit(
+    scope: Scope, step: str, models: Collection[str], question: int
+) -> AsyncGenerator[LimitedModelCall]:
+    """Hold the permit of a call that may ask one of these models. Where none of them has a limit this does nothing.
+
+    The call is estimated at the tokens of the largest one so far. In a long wait the run is suspended.
+    """
+    active, limits = scope.active, scope.active.process.limits
+    limited = tuple(name for name in models if name in active.process.queues.limited_models)
+    tokens = reservation(limits.largest_answer, question)
+    call = LimitedCall("", limited_call(active.history, "").tenant, limited, tokens)
+    found = LimitedModelCall(limits, call)
+    permit = await _await_model(scope, step, call) if limited else None
+    try:
+        yield found
+    finally:
+        if permit is not None:
+            limits.release_model(permit, limited, found.used)
+
+
+async def _await_model(scope: Scope, step: str, call: LimitedCall) -> Permit | None:
+    """Wait for the permit of a call of a model; None where it has no limit any more."""
+    limits, operation = scope.active.process.limits, operation_id(scope.active.run, step)
+    try:
+        while limits.of(call):
+            wait = limits.wait(call, operation)
+            if wait is not None:
+                await _rest(scope, step, wait, operation)
+            elif (permit := await limits.take(call, operation)) is not None:
+                return permit
+            scope.active.check()
+        return None
+    finally:
+        limits.leave(operation)
+
+
+async def _rest(scope: Scope, step: str, wait: LimitWait, operation: str) -> None:
+    """Wait until the limit may permit a call. The run may be suspended meanwhile."""
+    active, process = scope.active, scope.active.process
+    loop = asyncio.get_running_loop()
+    waiting: asyncio.Future[None] = loop.create_future()
+    process.limits.waits(wait.name, operation, wait.ms, partial(wake, waiting))
+    timer = loop.call_later(min(wait.ms, process.settings.slice_ms) / 1000, wake, waiting)
+    asks = f"{operation}: the limit of {wait.name} is reached"
+    try:
+        await active.waiters.wait_for(scope, waiting, Pause("limit", step, process.wall_ms() + wait.ms, asks))
+    finally:
+        timer.cancel()

@@ -1,0 +1,187 @@
+"""Limits of models: calls and tokens, estimated before and settled after, over all processes on one journal."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+import pytest
+
+from holdfast import Run, RunSuspended, agent
+from holdfast.errors import ModelError
+from holdfast.model.usage import Usage
+from holdfast.queues.call_limits import ModelLimit
+from holdfast.queues.limits import DeclaredLimits, TenantLimits
+from tests.unit.engine.lab import Lab, virtual
+from tests.unit.engine.test_call_limits import gaps, known_to_all
+
+
+class Reply(msgspec.Struct):
+    """An answer with its usage."""
+
+    text: str
+    usage: Usage = Usage()
+
+
+class ModelServer:
+    """A model server that notes when each call began, and how many were under way at most."""
+
+    def __init__(self, lab: Lab, seconds: float = 1, tokens: int = 0) -> None:
+        self.lab, self.seconds, self.tokens = lab, seconds, tokens
+        self.now, self.most = 0, 0
+        self.began: list[float] = []
+        self.raises: list[Exception] = []
+        self.answered_by = ""
+
+    async def ask(self, name: str) -> Reply:
+        self.began.append(round(self.lab.loop.time(), 3))
+        self.now += 1
+        self.most = max(self.most, self.now)
+        try:
+            await asyncio.sleep(self.seconds)
+        finally:
+            self.now -= 1
+        if self.raises:
+            raise self.raises.pop(0)
+        return Reply(name, Usage(input_tokens=self.tokens, model=self.answered_by))
+
+
+def asking(server: ModelServer, model: str | tuple[str, ...] = "acme/big"):
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> str:
+        async def ask(name: str) -> Reply:
+            return await server.ask(name)
+
+        return (await run.options(model=model).decide(ask, name)).text
+
+    return desk
+
+
+def limited(**fields) -> DeclaredLimits:
+    return DeclaredLimits(models={"acme/big": ModelLimit(**fields)})
+
+
+@virtual
+async def test_no_more_calls_of_a_model_are_under_way_in_two_processes(lab: Lab):
+    server = ModelServer(lab)
+    desk = asking(server)
+    async with lab.app(desk, queues=limited(at_once=2)) as one, lab.app(desk) as two:
+        await known_to_all(two)
+        running = [app.start(desk, f"{number}-{at}") for number in range(6) for at, app in enumerate((one, two))]
+        assert len({await run.result() for run in running}) == 12
+        await lab.pass_time(seconds=1)
+        assert {use.name: use.permits for use in await lab.journal.permits()} == {"model acme/big": ()}
+    assert server.most == 2
+    assert max(server.began) < 15
+
+
+@virtual
+async def test_tokens_that_were_used_count_and_not_their_estimate(lab: Lab):
+    server = ModelServer(lab, 0.001, tokens=100)
+    desk = asking(server)
+    async with lab.app(desk, hold_ms=10**9, queues=limited(tokens="600/minute")) as app:
+        for name in ("a", "b", "c", "d"):
+            await app.run(desk, name)
+    assert gaps(server.began) == pytest.approx([10, 10, 10], abs=0.05), "100 tokens are due in 10 seconds"
+
+
+@virtual
+async def test_an_estimate_that_was_too_high_is_given_back(lab: Lab):
+    server = ModelServer(lab, 1, tokens=600)
+    desk = asking(server)
+    async with lab.app(desk, hold_ms=10**9, queues=limited(tokens="600/minute")) as app:
+        await app.run(desk, "large")
+        server.tokens = 20
+        await app.run(desk, "small")  # estimated at the 600 tokens of the largest one so far
+        await app.run(desk, "after")
+    assert gaps(server.began) == pytest.approx([60, 2], abs=1)
+
+
+@virtual
+async def test_a_call_whose_usage_is_unknown_counts_as_its_estimate(lab: Lab):
+    server = ModelServer(lab, 0.001, tokens=300)
+    desk = asking(server)
+    async with lab.app(desk, hold_ms=10**9, queues=limited(tokens="600/minute")) as app:
+        await app.run(desk, "known")
+        server.tokens = 0
+        await app.run(desk, "unknown")
+        await app.run(desk, "after")
+    assert gaps(server.began) == pytest.approx([30, 30], abs=0.1)
+
+
+@virtual
+async def test_retry_after_of_a_model_server_slows_every_process(lab: Lab):
+    server = ModelServer(lab, 0.001)
+    server.raises = [ModelError("too many requests", code="rate_limited", retry_after=20)]
+    desk = asking(server)
+    async with lab.app(desk, hold_ms=10**9, queues=limited()) as one, lab.app(desk, hold_ms=10**9) as two:
+        await known_to_all(two)
+        first = one.start(desk, "ann")
+        await lab.pass_time(seconds=1)
+        second = two.start(desk, "bob")
+        assert [await first.result(), await second.result()] == ["ann", "bob"]
+    assert server.began[0] < 1
+    assert min(server.began[1:]) >= 20
+
+
+@virtual
+async def test_a_call_that_waits_long_suspends_its_run_which_goes_on_in_its_turn(lab: Lab):
+    server = ModelServer(lab, 0.001)
+    desk = asking(server)
+    async with lab.app(desk, queues=limited(rate="1/hour"), recover=True) as app:
+        await app.run(desk, "ann")
+        with pytest.raises(RunSuspended, match="the limit of model acme/big is reached"):
+            await app.run(desk, "bob")
+        (line,) = await lab.journal.runs(run="r-bob")
+        assert line.status == "suspended"
+        assert 3_590_000 < line.due_ms - lab.clock.wall_ms() <= 3_600_000
+        await lab.pass_time(hours=1, seconds=5)
+        (line,) = await lab.journal.runs(run="r-bob")
+        assert line.status == "completed"
+    assert gaps(server.began) == pytest.approx([3600], abs=3)
+
+
+@virtual
+async def test_a_tenant_has_its_share_of_a_model(lab: Lab):
+    server = ModelServer(lab, 5)
+    desk = asking(server)
+    shares = {"*": TenantLimits(models={"acme/big": ModelLimit(at_once=1)})}
+    async with lab.app(desk, queues=DeclaredLimits(tenants=shares), recover=True) as app:
+        for number in range(2):
+            for tenant in ("acme", "zeta"):
+                await app.submit(desk, f"{tenant}-{number}", tenant=tenant)
+        await lab.pass_time(seconds=3)
+        assert len(server.began) == 2
+        await lab.pass_time(seconds=30)
+        assert (len(server.began), server.most) == (4, 2)
+
+
+@virtual
+async def test_a_call_that_may_ask_several_models_gives_back_what_it_did_not_ask(lab: Lab):
+    server = ModelServer(lab, 0.001, tokens=600)
+    server.answered_by = "small"
+    either = asking(server, ("acme/big", "small"))
+    both = {"acme/big": ModelLimit(tokens="600/minute"), "small": ModelLimit(tokens="600/minute")}
+
+    @agent(run_id="b-{name}")
+    async def other(run: Run, name: str) -> str:
+        async def ask(name: str) -> Reply:
+            return await server.ask(name)
+
+        return (await run.options(model="acme/big").decide(ask, name)).text
+
+    async with lab.app(either, other, hold_ms=10**9, queues=DeclaredLimits(models=both)) as app:
+        await app.run(either, "one")
+        await app.run(other, "two")
+        await app.run(either, "three")
+    assert gaps(server.began)[0] < 1, "the large model was not asked by the first"
+    assert gaps(server.began)[1] > 50
+
+
+@virtual
+async def test_a_model_without_a_limit_asks_for_no_permit(lab: Lab):
+    server = ModelServer(lab, 0.001)
+    desk = asking(server, "other")
+    async with lab.app(desk, queues=limited(at_once=1)) as app:
+        await app.run(desk, "ann")
+        assert await lab.journal.permits() == []
