@@ -31,6 +31,7 @@ from holdfast.engine.sealing import refuse, replay_timeout, sealing
 from holdfast.engine.shared_budgets import budgets_of, reserve
 from holdfast.engine.suspension import Ending, Pause
 from holdfast.engine.transactions import may_begin
+from holdfast.engine.tree_budgets import read_limits
 from holdfast.errors import (
     BudgetExceeded,
     ContractError,
@@ -191,6 +192,7 @@ async def _begun(scope: Scope, question: ModelQuestion, patience: RetryBudget) -
     a person to raise the limit.
     """
     active, step = scope.active, question.step
+    await read_limits(active)
     budget, shared, reserved, price = active.history.budget, budgets_of(active), 0, None
     if budget is not None:
         while why := budget.refusal(step, patience.usage, patience.price):

@@ -27,7 +27,7 @@ The rooms:
 - Transactions: `transactions` (boundaries in agent code, and closing one from its records).
 - One process: `process` (what its runs share), `engine` (open, close, lease), `recovery` (abandoned and due runs),
   `crash_isolation`, `breaker`, `caches`, `housekeeping`, `outbox`, `queueing` (slots of queues),
-  `call_limits` (permits of calls), `shared_budgets`, `commands`, `settings`.
+  `call_limits` (permits of calls), `shared_budgets`, `tree_budgets`, `commands`, `settings`.
 - The edges: `environment` (clock, chance, threads, crash points), `tool_protocol` (what the engine needs of a tool),
   `steps` (what agent code calls), `current_operation` (what a tool can learn), `masking` (secrets).
 

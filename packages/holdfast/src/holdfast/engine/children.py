@@ -25,6 +25,7 @@ from holdfast.engine.run_start import first_records
 from holdfast.engine.sealing import refuse, replay_timeout, sealing
 from holdfast.engine.suspension import Pause
 from holdfast.engine.transactions import may_begin
+from holdfast.engine.tree_budgets import charged_before, trees_of
 from holdfast.errors import LimitsChanged, ParameterMismatch, UsageError
 from holdfast.journal.port import BodyFilter, LeaseGranted, QueuePlace, RunChange
 from holdfast.journal.record_codec import decode, encode, prefixes_of
@@ -104,7 +105,7 @@ async def _start_now(
     record = r.ChildStarted(
         step=name, run=child, agent=agent.name, digest=given.digest, version=agent.version, outlives=terms.outlives,
         queue="" if place is None else place.queue, tenant=given.tenant,
-        priority=0 if place is None else place.priority, **active.log.stamp(),
+        priority=0 if place is None else place.priority, charged=charged_before(active), **active.log.stamp(),
     )  # fmt: skip
     crash = active.process.environment.crash
     crash.reached("before_start")
@@ -131,6 +132,12 @@ async def _checked(scope: Scope, name: str, agent: AgentCode, terms: ChildTerms)
             known="nothing was stored; agents that start each other without end stop here",
             next_step="let an agent return what it found, and start the next run from the run above",
         )
+    limits = None if active.history.budget is None else active.history.budget.limits
+    if limits is not None and (limits.effects is not None or limits.cost is not None):
+        raise UsageError(
+            f"the budget of run {active.run} limits effects or its cost, which runs cannot share: it starts no child",
+            known="nothing was stored", next_step="limit its tokens or model_calls instead",
+        )  # fmt: skip
     if any(name.startswith(f"{one.name}/") and not one.over for one in active.history.boundaries.by_name.values()):
         raise UsageError(
             f"run {active.run} starts a child inside a transaction, which could not undo it",
@@ -184,7 +191,7 @@ def _parent_of(active: ActiveRun, record: r.ChildStarted) -> r.Parent:
     assert started is not None, active.run
     depth = 1 if started.parent is None else started.parent.depth + 1
     until = active.process.deadline_of(active.history) or 0
-    return r.Parent(active.run, record.step, depth, until, _queues_above(active))
+    return r.Parent(active.run, record.step, depth, until, _queues_above(active), trees_of(active))
 
 
 async def _begin(active: ActiveRun, agent: AgentCode, given: Input, child: str) -> None:
@@ -282,6 +289,8 @@ async def _end_of(active: ActiveRun, name: str, child: str) -> r.ChildJoined | N
     match ended_as(decode(row.body) for row in read if _ENDS.fits(row.body)):
         case r.RunCompleted(result=result):
             return r.ChildJoined(step=name, run=child, status="completed", result=result, **active.log.stamp())
+        case r.RunStoppedRecord(reason="budget"):
+            return None  # it continues once the limit is raised, and is cancelled otherwise
         case r.RunStoppedRecord(reason=reason, error=error):
             return r.ChildJoined(
                 step=name, run=child, status="stopped", reason=reason, error=error, **active.log.stamp()

@@ -148,7 +148,7 @@ def _raised(
     history: RunHistory, record: r.BudgetRaised, applied: r.CommandApplied, stamp: Stamp
 ) -> tuple[r.Record, ...]:
     """The records of a higher budget. A run that its budget has stopped goes on."""
-    if history.budget is None:
+    if history.budget is None and (history.lifecycle.started is None or history.lifecycle.started.parent is None):
         return (replace(applied, refused="the run has no budget"),)
     raised, stopped = replace(record, entry=applied.entry, **stamp), history.lifecycle.stopped
     if history.lifecycle.status != "stopped" or stopped is None or stopped.reason != "budget":
@@ -170,7 +170,7 @@ def posts_for(history: RunHistory, records: tuple[r.Record, ...]) -> tuple[Post,
             posts.extend(outcome_posts(operation_id(history.run, record.step), settled))
         elif isinstance(record, (r.ApprovalGranted, r.ApprovalRefused)):
             posts.extend(decision_posts(history.operations[record.step], record, history.run))
-        elif isinstance(record, r.CommandApplied):
+        elif isinstance(record, (r.CommandApplied, r.BudgetRaised, r.RunStoppedRecord)):
             posts.extend(posts_of_command(history, record))
     return tuple(posts)
 

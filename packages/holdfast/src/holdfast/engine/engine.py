@@ -219,10 +219,12 @@ class Engine(Process):
             for active in self.active_runs.values():
                 active.waiters.wake()
 
-    def _bring(self, runs: Iterable[str]) -> None:
+    def _bring(self, runs: Iterable[str]) -> list[asyncio.Task[None]]:
+        found: list[asyncio.Task[None]] = []
         for run in runs:
             self.environment.crash.reached("after_told")
-            self.background(self._bring_one(run), f"holdfast-bring-{run}")
+            found.append(self.background(self._bring_one(run), f"holdfast-bring-{run}"))
+        return found
 
     async def _bring_one(self, run: str) -> None:
         try:

@@ -40,6 +40,7 @@ from holdfast.journal.port import (
 from holdfast.model.run_history import RunHistory
 from holdfast.model.secret import resolver_from
 from holdfast.model.usage import PriceSource
+from holdfast.policies import RunBudget
 from holdfast.queues.limits import BEGUN, STREAM, Declaration, DeclaredLimits
 from holdfast.queues.modes import QueueCommand, QueueMode, queue_of, with_command
 
@@ -92,7 +93,9 @@ class Process:
         self.schedules_changed: Final = asyncio.Event()
         """Set when the ledger has new declarations of schedules, or commands about them."""
         self.live_text: Final = LiveText()
-        self.bring: Callable[[Iterable[str]], object] = tuple
+        self.tree_limits: Final[dict[str, RunBudget]] = {}
+        """The limits of runs above those that this process drives, as it last read them."""
+        self.bring: Callable[[Iterable[str]], list[asyncio.Task[None]]] = lambda _: []
         """Applies commands that were stored for these runs. Set by the engine; house-keeping brings what it cannot."""
         self.closing = False
         self._beat_up = 0

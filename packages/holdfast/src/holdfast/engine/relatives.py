@@ -31,8 +31,19 @@ def cancel_posts(history: RunHistory, children: Iterable[ChildState], by: str, w
     return tuple(post for child in children for post in _posts(child.run, Command("cancel", by, note)))
 
 
-def posts_of_command(history: RunHistory, command: r.CommandApplied) -> tuple[Post, ...]:
-    """The notices that go with this command to a run: one that ends the run cancels its children."""
+def posts_of_command(
+    history: RunHistory, command: r.CommandApplied | r.BudgetRaised | r.RunStoppedRecord
+) -> tuple[Post, ...]:
+    """The notices that go with a command to a run, or with the end that it gives a run that had stopped.
+
+    One that ends the run cancels its children, and a higher budget lets those continue that it had stopped.
+    """
+    if isinstance(command, r.RunStoppedRecord):
+        return end_posts(history)
+    if isinstance(command, r.BudgetRaised):
+        raised = Command("budget", command.by, command.note, r.BudgetRaised(by=command.by, note=command.note))
+        children = () if history.children is None else history.children.by_name.values()
+        return tuple(post for child in children if not child.over for post in _posts(child.run, raised))
     if history.children is None or command.refused or reason_of(command.command) is None:
         return ()
     why = "was cancelled" if command.command == "cancel" else "was taken over"

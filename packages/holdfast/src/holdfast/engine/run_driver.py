@@ -321,7 +321,7 @@ async def _conclude(active: ActiveRun, agent: AgentCode, task: asyncio.Task[obje
     posts = (*active.process.outbox.posts(active.history, "run.completed"), *notices)
     await active.log.append(completed, change=RunChange("completed", release=True), posts=posts)
     warn_of_undelivered(active)
-    active.process.bring(receivers(notices))
+    await _bring(active, notices)
     active.process.environment.crash.reached("after_end")
     return Conclusion(active.run, "completed", result=stored)
 
@@ -335,6 +335,12 @@ async def _posts_to_left_children(active: ActiveRun) -> tuple[Post, ...]:
     rows = [row for child in left for row in await active.process.journal.runs(run=child.run)]
     ended = {row.run for row in rows if row.status in ENDED}
     return cancel_posts(active.history, [one for one in left if one.run not in ended], "", "has ended")
+
+
+async def _bring(active: ActiveRun, notices: Iterable[Post]) -> None:
+    """Let the relatives of a run that has ended apply its notices: a worker that looks next finds them due."""
+    if tasks := active.process.bring(receivers(notices)):
+        await asyncio.wait(tasks)
 
 
 async def _raised(active: ActiveRun, error: BaseException) -> Conclusion:
@@ -367,7 +373,7 @@ async def _stopped(
     change = stopped_change(record, _agent_of(active), first_reading_due(active))
     await active.log.append(record, change=change, posts=posts)
     warn_of_undelivered(active)
-    active.process.bring(receivers(notices))
+    await _bring(active, notices)
     return Conclusion(active.run, "stopped", reason, record.error, error=error)
 
 

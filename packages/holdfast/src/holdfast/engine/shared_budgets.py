@@ -22,12 +22,14 @@ from holdfast.engine.active_run.waiters import BUDGET
 from holdfast.engine.process import unchanged_listing
 from holdfast.engine.suspension import Pause
 from holdfast.engine.tool_protocol import wake
+from holdfast.engine.tree_budgets import PREFIX, refresh_limits, tree_budgets_of
 from holdfast.errors import BudgetSpent, LimitsChanged
+from holdfast.journal.backend_rules import FOREVER_MS
 from holdfast.journal.port import BudgetUse, Journal, LeaseGranted, Write
 from holdfast.model import records as r
 from holdfast.model.money import counter_currency
 from holdfast.model.run_budget import BudgetLeft, part_left, use_of, words_of
-from holdfast.model.shared_use import SharedUse
+from holdfast.model.shared_use import TREE, SharedUse
 from holdfast.model.system import is_system
 from holdfast.model.waits import SHARED_BUDGET, decode_waits
 from holdfast.queues.limits import SharedBudget
@@ -45,11 +47,12 @@ _LOOK_AGAIN_MS: Final = 1_000
 
 
 def budgets_of(active: ActiveRun) -> Mapping[str, SharedBudget]:
-    """The shared budgets that cover this run, by name."""
+    """The shared budgets that cover this run, by name, those of the trees that it is in included."""
     limits, started = active.process.queues.limits, active.history.lifecycle.started
+    trees = tree_budgets_of(active)
     if limits is None or not limits.budgets or started is None or is_system(started.agent):
-        return {}
-    return limits.budgets_of(started.agent, started.tenant)
+        return trees
+    return {**limits.budgets_of(started.agent, started.tenant), **trees}
 
 
 async def budget_left(active: ActiveRun, step: str) -> BudgetLeft | None:
@@ -60,7 +63,7 @@ async def budget_left(active: ActiveRun, step: str) -> BudgetLeft | None:
     own, shared = active.history.budget, active.history.shared or SharedUse()
     found = [] if own is None else list(own.left(step))
     budgets, now = budgets_of(active), active.process.wall_ms()
-    days = {name: day_of(one.zone, now).name for name, one in budgets.items()}
+    days = {name: _period(name, one, now).name for name, one in budgets.items()}
     uses = {(use.budget, use.limit): use for use in await active.process.journal.budget_uses(days)} if days else {}
     for name, limit in ((name, counter) for name, one in budgets.items() for counter in one.counters):
         if (most := budgets[name].most(limit)) is None:
@@ -79,17 +82,19 @@ async def reserve(scope: Scope, started: r.DecisionStarted) -> str:
     active, queues = scope.active, scope.active.process.queues
     while True:
         budgets, newest = budgets_of(active), queues.newest
-        if not budgets or newest is None:  # no limit is declared any more
+        if not budgets:  # no limit is declared any more
             await active.log.append(started)
             return ""
-        days = {name: day_of(one.zone, active.process.wall_ms()) for name, one in budgets.items()}
+        days = {name: _period(name, one, active.process.wall_ms()) for name, one in budgets.items()}
         made = replace(started, shared=tuple((name, day.name) for name, day in days.items()), **active.log.stamp())
         try:
-            await active.log.reserve(made, budgets, newest.entry)
+            await active.log.reserve(made, budgets, None if newest is None else newest.entry)
         except LimitsChanged:
             await queues.refresh(active.process.journal)
         except BudgetSpent as spent:
-            budget = budgets[spent.budget]
+            budget, tree = budgets[spent.budget], spent.budget.removeprefix(PREFIX)
+            if tree != spent.budget and await _limits_changed(active, tree, budget):
+                continue
             if budget.then == "stop":
                 return _reason(spent, budget, days[spent.budget])
             await _wait(scope, started.step, spent, budget, days[spent.budget], newest)
@@ -101,6 +106,12 @@ async def reserve(scope: Scope, started: r.DecisionStarted) -> str:
 
 def _reason(spent: BudgetSpent, budget: SharedBudget, day: Period) -> str:
     use = use_of(counter_currency(spent.limit), spent.used, spent.reserved, budget.most(spent.limit) or 0)
+    if day.name == TREE:
+        tree = spent.budget.removeprefix(PREFIX)
+        return (
+            f"the limit of {words_of(spent.limit)} of run {tree} and its children is reached: {use}; "
+            f"holdfast budget {tree} --raise LIMIT=AMOUNT lets them continue"
+        )
     return (
         f"the limit of {words_of(spent.limit)} of the budget {spent.budget} is reached for {day.name} "
         f"({budget.zone}): {use}"
@@ -108,15 +119,15 @@ def _reason(spent: BudgetSpent, budget: SharedBudget, day: Period) -> str:
 
 
 async def _wait(
-    scope: Scope, step: str, spent: BudgetSpent, budget: SharedBudget, day: Period, newest: Declaration
+    scope: Scope, step: str, spent: BudgetSpent, budget: SharedBudget, day: Period, newest: Declaration | None
 ) -> None:
     """Wait until the day is over or limits are declared; for calls in flight only, ask again soon."""
     active, process = scope.active, scope.active.process
     most, now = budget.most(spent.limit) or 0, process.wall_ms()
     due = now + _LOOK_AGAIN_MS if spent.used < most else day.end_ms
-    until = datetime.fromtimestamp(day.end_ms / 1000, UTC)
-    asks = f"run {active.run} waits until {until:%Y-%m-%d %H:%M} UTC: {_reason(spent, budget, day)}"
-    pause = Pause(SHARED_BUDGET, step, due, asks, budget=spent.budget, declared=newest.entry)
+    pause = _pause(active, step, spent, budget, day, due if spent.used < most or day.name != TREE else None)
+    if newest is not None and day.name != TREE:
+        pause = replace(pause, declared=newest.entry)
     loop = asyncio.get_running_loop()
     waiting: asyncio.Future[None] = loop.create_future()
     watchers = active.waiters.watchers.setdefault(BUDGET, [])
@@ -129,6 +140,30 @@ async def _wait(
         timer.cancel()
         if waiting in watchers:
             watchers.remove(waiting)
+
+
+def _pause(
+    active: ActiveRun, step: str, spent: BudgetSpent, budget: SharedBudget, day: Period, due: int | None
+) -> Pause:
+    """The wait for the next day; for the budget of a tree, which has no days, for a person who raises it."""
+    why = _reason(spent, budget, day)
+    if day.name == TREE:
+        return Pause("budget", step, due, why)
+    until = datetime.fromtimestamp(day.end_ms / 1000, UTC)
+    asks = f"run {active.run} waits until {until:%Y-%m-%d %H:%M} UTC: {why}"
+    return Pause(SHARED_BUDGET, step, due, asks, budget=spent.budget)
+
+
+def _period(name: str, budget: SharedBudget, now_ms: int) -> Period:
+    """The period of a budget: the day of its zone, or the whole time of a tree of runs."""
+    return Period(TREE, FOREVER_MS) if name.startswith(PREFIX) else day_of(budget.zone, now_ms)
+
+
+async def _limits_changed(active: ActiveRun, tree: str, known: SharedBudget) -> bool:
+    """True if the limits of the run at the top of a tree are others than those with which a call was refused."""
+    if tree != active.run:
+        await refresh_limits(active.process, tree)
+    return tree_budgets_of(active).get(PREFIX + tree) != known
 
 
 async def uses_now(journal: Journal, limits: DeclaredLimits, now_ms: int) -> dict[str, list[BudgetUse]]:

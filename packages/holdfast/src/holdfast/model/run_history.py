@@ -425,6 +425,8 @@ class RunHistory:
         self.children = self.children or Children()
         if isinstance(record, r.ChildStarted):
             self.children.start(record)
+            if record.charged and self.shared is None:
+                self.shared = SharedUse()
             return
         self.children.join(record)
         if record.status != "completed":  # the child may continue: a run that is reopened joins it anew

@@ -18,6 +18,9 @@ from holdfast.model.run_budget import CallUse, ReservedCall, settled
 from holdfast.model.usage import CallCost, Usage
 from holdfast.policies import MOST
 
+TREE: Final = "tree"
+"""The period of the budget of a tree of runs: it has no days."""
+
 
 class Charge(msgspec.Struct, frozen=True, gc=False):
     """A change of one counter: that of a limit of a budget in one period.
@@ -63,6 +66,8 @@ class SharedUse(msgspec.Struct, eq=False):
                 return charges
             case r.DecisionRecorded() | r.ReservationSettled():
                 return self._settle(record.step, record.usage, record.price)
+            case r.ChildStarted():
+                return [Charge(budget, TREE, counter, used, 0) for budget, counter, used in record.charged]
             case r.Claimed() | r.RunSuspendedRecord() | r.RunStoppedRecord() | r.RunCompleted() | r.RunUndone():
                 return [charge for step in list(self.open) for charge in self._settle(step, Usage(), None)]
             case _:

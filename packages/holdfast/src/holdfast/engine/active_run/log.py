@@ -141,7 +141,9 @@ class RunRecorder:
             raise
         self._add(records)
 
-    async def reserve(self, started: r.DecisionStarted, budgets: Mapping[str, SharedBudget], declared: int) -> None:
+    async def reserve(
+        self, started: r.DecisionStarted, budgets: Mapping[str, SharedBudget], declared: int | None
+    ) -> None:
         """Record a model call that is charged to these budgets, durably. `declared` is the entry of their limits.
 
         Raises `BudgetSpent` and `LimitsChanged`: then nothing was recorded.
@@ -160,7 +162,9 @@ class RunRecorder:
             reserving.add_done_callback(lambda _: self.settle_reservation(started.step, Usage(refused=True)))
             raise
 
-    async def _reserve(self, started: r.DecisionStarted, budgets: Mapping[str, SharedBudget], declared: int) -> None:
+    async def _reserve(
+        self, started: r.DecisionStarted, budgets: Mapping[str, SharedBudget], declared: int | None
+    ) -> None:
         if earlier := [*self._waiting, *([] if self.receiving is None else [self.receiving])]:
             await asyncio.wait(earlier)  # once: many branches that reserve keep no command and no attempt from its turn
         while self.journal_log.alone is not None:  # first: what is added meanwhile may settle what this reserves over
@@ -174,7 +178,9 @@ class RunRecorder:
 
     def _charges(self, records: tuple[r.Record, ...]) -> tuple[Charge, ...]:
         """The charges of these records to shared budgets. A run that never reserved of one settles nothing."""
-        return () if self.history.shared is None else charges_of(self.history.shared, records)
+        if self.history.shared is None and not any(type(record) is r.ChildStarted for record in records):
+            return ()
+        return charges_of(self.history.shared, records)
 
     def settle_reservation(self, step: str, usage: Usage, price: CallCost | None = None) -> None:
         """Settle what the last model call of this step reserved, if that is open: its answer is not used."""

@@ -203,8 +203,9 @@ class Waiters:
         waits = self.outside()
         if waits and all(due > horizon for due in dues):
             budget = active.history.budget
-            if budget is not None and any(pause.kind == "budget" for pause in waits):
-                return Ending("budget", budget.spent(BUDGET_LIMITS))
+            if (asks := next((pause.asks for pause in waits if pause.kind == "budget"), None)) is not None:
+                own = "" if budget is None else budget.spent(BUDGET_LIMITS)
+                return Ending("budget", own or asks)
             return Ending("suspended", "; ".join(_sentences(waits)), min(dues, default=None), waits)
         return None
 

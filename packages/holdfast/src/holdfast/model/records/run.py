@@ -19,7 +19,7 @@ class Parent(msgspec.Struct, frozen=True, omit_defaults=True):
     """The run that started a child run, and its step. `depth` counts the runs above the child.
 
     `until` is the wall clock at which the time of the parent is over; 0: it has no deadline. `queues` are those of the
-    runs above the child.
+    runs above the child. `budgets` are the runs above it whose limits hold for their whole tree.
     """
 
     run: str
@@ -27,6 +27,7 @@ class Parent(msgspec.Struct, frozen=True, omit_defaults=True):
     depth: int = 1
     until: int = 0
     queues: tuple[str, ...] = ()
+    budgets: tuple[str, ...] = ()
 
 
 class RunStarted(Stamped, frozen=True):
@@ -371,7 +372,8 @@ class ChildStarted(Stamped, frozen=True):
     """The run starts a child run, with this input. The record is durable before the child is stored.
 
     With a `queue` the child is submitted to it. If `outlives` is set, the child continues when the run completes
-    without having joined it; otherwise it is cancelled then.
+    without having joined it; otherwise it is cancelled then. `charged` is what the run used of its limits before its
+    first child, by budget and counter: from then on the whole tree is counted together.
     """
 
     step: str
@@ -383,6 +385,7 @@ class ChildStarted(Stamped, frozen=True):
     tenant: str = ""
     priority: int = 0
     outlives: bool = False
+    charged: tuple[tuple[str, str, int], ...] = ()
 
 
 class ChildJoined(Stamped, frozen=True):
