@@ -13,7 +13,7 @@ import msgspec
 
 from holdfast import DidNotHappen, Happened, Holdfast, Key, Operation, Run, Verdict, agent, current_operation, tool
 from holdfast.engine.settings import Settings
-from holdfast.loop import AnthropicMessages, GoogleGemini, ModelLoop, OpenAIChat, Route
+from holdfast.loop import AnthropicMessages, GoogleGemini, ModelLoop, OpenAIChat, Route, RouteModel
 from holdfast.policies import Retry
 
 JOURNAL, MODEL, WITNESS, AFTER, CLIENT = sys.argv[1:6]
@@ -45,6 +45,9 @@ def in_the_notes(operation: Operation[str], order: str) -> Verdict[str]:
 
 
 def model() -> OpenAIChat | AnthropicMessages | GoogleGemini | Route:
+    if CLIENT == "shadow":
+        answers, cheap = (OpenAIChat(name, key="of-a-test", base_url=MODEL) for name in ("m", "cheap"))
+        return Route([answers, RouteModel(cheap, shadow=1)])
     if CLIENT != "route":
         return CLIENTS[CLIENT]("m", key="of-a-test", base_url=MODEL)
     return Route([OpenAIChat(name, key="of-a-test", base_url=MODEL) for name in ("down", "m")])

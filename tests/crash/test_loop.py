@@ -82,6 +82,7 @@ class Case:
         self.witness = Witness()
         self.model = ModelServer(self._answer)
         self.turns: list[int] = []  # of each request to the model
+        self.shadows: list[int] = []  # of each request to a model whose answers are not used
         self.lives: list[list[dict[str, Any]]] = []
         self.child: asyncio.subprocess.Process | None = None
         self.killed = False
@@ -91,6 +92,9 @@ class Case:
         if body.get("model") == "down":
             return Status(503)
         turn = sum(one["role"] in {"assistant", "model"} for one in body.get("messages") or body["contents"])
+        if body.get("model") == "cheap":
+            self.shadows.append(turn)
+            return Says("A shadow that takes its time, longer than the turn beside it", pause=0.03)
         self.turns.append(turn)
         again = len(self.turns)
         order = json.dumps({"order": "A" if turn == 0 else "B"})
@@ -229,6 +233,40 @@ def test_a_route_that_fell_back_survives_kills_in_a_stream_and_after_an_effect(t
         case.check()
         assert len(case.model.requests) > len(case.turns), "the model that is down was asked, too"
         assert _reasons(case.journal) == [("gpt-test", _DOWN)] * 3
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("model", ["cheap", "m"])
+def test_a_shadow_call_survives_kills_in_it_and_in_the_turn_beside_it(tmp_path: Path, model: str, soaking: bool):
+    """No turn has two shadow calls, whatever dies; a call that was lost stays on record without an answer."""
+    for turn, event in [(turn, event) for turn in range(3) for event in range(8)] if soaking else [(0, 2), (1, 4)]:
+        case = Case(tmp_path / f"{turn}-{event}", "shadow")
+
+        def on_event(number: int, place: int, case: Case = case, at: tuple[int, int] = (turn, event)) -> None:
+            asked = case.model.requests[number]
+            said = sum(one["role"] == "assistant" for one in asked["messages"])
+            if asked["model"] == model and (said, place) == at:
+                case.kill()
+
+        case.model.on_event = on_event
+        asyncio.run(case.whole())
+        case.check()
+        assert case.killed
+        assert len(case.shadows) == len(set(case.shadows)), "asked twice"
+        asked, answered = (_ledger(case.journal, stream) for stream in ("shadow-calls", "shadow-answers"))
+        assert set(answered) <= set(asked)
+        assert {f"talk-x/{_STEPS[turn]} cheap" for turn in case.shadows} <= set(asked)
+        if model == "cheap":
+            assert f"talk-x/{_STEPS[turn]} cheap" in set(asked) - set(answered)
+
+
+_STEPS = ["turn/model#1", "turn#2/model#1", "turn#3/model#1"]
+
+
+def _ledger(journal: Path, stream: str) -> list[str]:
+    """The keys of a stream of the ledger, read from the file without the runtime."""
+    with contextlib.closing(sqlite3.connect(journal)) as file:
+        return [key for (key,) in file.execute("select key from ledger where stream = ? order by rowid", (stream,))]
 
 
 _DOWN = "down failed (unavailable): "

@@ -9,6 +9,8 @@ from typing import Any
 
 from holdfast import Holdfast, RunSuspended, tool
 from holdfast.errors import UsageError
+from holdfast.inspect.prices import Prices
+from holdfast.inspect.shadows import compare_shadows
 from holdfast.model.records import DecisionRecorded
 from holdfast.model.usage import Usage
 
@@ -47,6 +49,31 @@ async def used(desk: Any) -> list[Usage]:
     async with Holdfast(DIRECTORY / "desk.db", agents=[desk], recover=False) as app:
         rows = app.service.reader.records("r1", 0, DecisionRecorded)
         return [record.usage async for _, record in rows if isinstance(record, DecisionRecorded)]
+
+
+async def routed(desk: Any) -> None:
+    """Check that the second model of a route answered each turn, and that a third was asked beside it for comparison."""
+    async with Holdfast(DIRECTORY / "desk.db", agents=[desk], recover=False) as app:
+        assert await app.run(desk, "go", run_id="r1") == "paid 5"
+        assert await app.run(desk, "go", run_id="r1") == "paid 5"
+        reader = app.service.reader
+        await asyncio.gather(*(one for one in asyncio.all_tasks() if one.get_name().startswith("holdfast-shadow")))
+        decided = [one async for _, one in reader.records("r1", 0, DecisionRecorded)]
+        reasons = [getattr(one, "why", "")[:43] for one in decided]
+        assert reasons == ["down failed (rate_limited): Down: status 429"[:43]] * 2, reasons
+        (pair,) = await compare_shadows(reader, Prices())
+        assert (pair.shadow_model, pair.calls) == ("cheap", 2), pair
+        assert pair.agreement in ({"same": 1, "words": 1}, {"same": 2}), pair
+    assert SENT == ["5"]
+
+
+class Down(Exception):
+    """The error of a model's service that refuses requests for a while."""
+
+    status_code = 429
+
+    def __init__(self) -> None:
+        super().__init__("status 429")
 
 
 async def refused(desk: Any, text: str, kind: type[Exception] = UsageError, sent: int = 0) -> None:

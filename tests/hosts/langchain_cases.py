@@ -22,6 +22,7 @@ from pydantic import BaseModel
 
 from holdfast import Holdfast, Key, Run, agent, current_operation, current_run, tool
 from holdfast.hosts.langchain import HoldfastMiddleware
+from holdfast.loop import Route, RouteModel
 from holdfast.model.usage import Usage
 from holdfast.testing import World
 from tests.hosts import casework
@@ -35,6 +36,7 @@ class Model(BaseChatModel):
     """A model that makes these calls, one turn after the other, and then says what the tools returned."""
 
     turns: Any
+    down: bool = False
 
     @property
     def _llm_type(self) -> str:
@@ -45,6 +47,8 @@ class Model(BaseChatModel):
 
     def _generate(self, messages: list[Any], *_: Any, **__: Any) -> ChatResult:
         ASKED.append(len(messages))
+        if self.down:
+            raise casework.Down
         turn = sum(isinstance(one, AIMessage) for one in messages)
         said = "; ".join(str(one.content) for one in messages if isinstance(one, ToolMessage))
         calls = self.turns[turn] if turn < len(self.turns) else []
@@ -112,6 +116,10 @@ def graph(*turns: Any, **more: Any) -> Any:
         settings = {"approve": ("pya",)}
     if CASE == "explored":
         settings = {"clauses": {"pay": {"effect": "read"}}}
+    if CASE == "a route":
+        one, cheap = Model(turns=turns), RouteModel(Model(turns=turns), name="cheap", shadow=1)
+        down = RouteModel(Model(turns=turns, down=True), name="down")
+        settings = {"route": Route([down, RouteModel(one, name="one"), cheap])}
     return create_agent(Model(turns=turns), [mail, pay], middleware=[HoldfastMiddleware(**settings)], **more)
 
 
@@ -276,4 +284,4 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(run() if KILL else main())
+    asyncio.run(run() if KILL else casework.routed(desk) if CASE == "a route" else main())

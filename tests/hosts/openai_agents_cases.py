@@ -30,6 +30,7 @@ from openai.types.responses import (
 from holdfast import Key, Run, agent, current_operation, tool
 from holdfast.errors import ReplayDiverged, UsageError
 from holdfast.hosts.openai_agents import durable
+from holdfast.loop import Route, RouteModel
 from tests.hosts import casework
 from tests.hosts.casework import CASE, DIRECTORY, SENT, approve, resolve
 from tests.hosts.openai_agents import Following
@@ -52,9 +53,12 @@ class Scripted(Model):
 
     def __init__(self, arguments: dict[str, Any]) -> None:
         self.arguments = arguments
+        self.down = False
         self.model = "m-1"  # as the models of the SDK have it
 
     async def get_response(self, system_instructions: Any, input: Any, *_: Any, **__: Any) -> ModelResponse:  # noqa: A002 - the name is the SDK's
+        if self.down:
+            raise casework.Down
         items = [] if isinstance(input, str) else input
         ended = [item for item in items if item.get("type") == "function_call_output"]
         call = ResponseFunctionToolCall(
@@ -140,13 +144,23 @@ async def converse(task: str) -> str:
     wrong = CASE == "arguments that do not fit"
     pay = function_tool(paying, name_override="pay", needs_approval=CASE == "approval")
     one: Any = keyed if CASE == "explored" else pay
-    made = durable(Agent(name="desk", model=Scripted({"cents": "many" if wrong else 5}), tools=[one]))
+    made = durable(
+        Agent(name="desk", model=Scripted({"cents": "many" if wrong else 5}), tools=[one]),
+        route=route() if "route" in CASE else None,
+    )
     if CASE.startswith("a stream"):
         streamed = Runner.run_streamed(made, task, run_config=QUIET)
         async for _ in streamed.stream_events():
             pass
         return str(streamed.final_output)
     return str((await Runner.run(made, task, run_config=QUIET)).final_output)
+
+
+def route() -> Route:
+    models = [Scripted({"cents": 5}) for _ in range(3)]
+    models[0].down = True
+    first, second, third = models
+    return Route([RouteModel(first, name="down"), second, RouteModel(third, name="cheap", shadow=1)])
 
 
 @agent(tools=[keyed] if CASE == "explored" else [])
@@ -268,4 +282,4 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    asyncio.run(casework.routed(desk) if "route" in CASE.split() else main())

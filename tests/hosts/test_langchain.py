@@ -12,6 +12,7 @@ CASES = [
     "in a thread", "on the loop", "two conversations", "a graph of your own", "outside a run",
     "ids that cannot name a step", "explored", "an interrupt", "an interrupt, killed after the effect", "a command",
     "a thread without a checkpointer", "what was used", "approve names no tool", "approved outside a run",
+    "a route",
 ]  # fmt: skip
 
 

@@ -23,7 +23,7 @@ from pydantic_ai import (
     Tool,
     ToolDefinition,
 )
-from pydantic_ai.exceptions import UsageLimitExceeded, UserError
+from pydantic_ai.exceptions import ModelHTTPError, UsageLimitExceeded, UserError
 from pydantic_ai.messages import (
     ModelMessage,
     ModelResponse,
@@ -39,9 +39,14 @@ from pydantic_ai.usage import RequestUsage, UsageLimits
 
 from holdfast import Ambiguous, Holdfast, Rejected, Run, RunSuspended, agent, tool
 from holdfast.errors import ContractError
-from holdfast.hosts.pydantic_ai import HoldfastDurability
+from holdfast.hosts.pydantic_ai import HoldfastDurability, RoutedModel
+from holdfast.journal.entry_codec import values_in
+from holdfast.loop import Route, RouteModel
 from holdfast.model import records as r
+from holdfast.model.shadow_calls import ANSWERS, ShadowAnswered
 from holdfast.model.usage import Usage
+from holdfast.testing import run_virtual
+from tests.unit.engine.lab import Lab
 
 Calls = list[tuple[str, dict[str, Any]]]
 
@@ -449,7 +454,9 @@ def test_ids_of_a_model_that_cannot_name_a_step_are_replaced(tmp_path: Path, ids
 
 SYNCHRONOUS = """
 from holdfast import Run, agent
-from holdfast.hosts.pydantic_ai import HoldfastDurability
+from holdfast.hosts.pydantic_ai import HoldfastDurability, RoutedModel
+from holdfast.journal.entry_codec import values_in
+from holdfast.loop import Route, RouteModel
 from pydantic_ai import Agent
 from pydantic_ai.messages import ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import FunctionModel
@@ -483,3 +490,62 @@ def test_a_new_project_explores_crashes_without_a_warning_and_its_tests_end(tmp_
     (tmp_path / "pp" / "test_synchronous.py").write_text(SYNCHRONOUS)
     ended = python("-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", "pp")
     assert (ended.returncode, "2 passed in" in ended.stdout) == (0, True), ended.stdout + ended.stderr
+
+
+# --- a route of the host's models -------------------------------------------------------------------------------------
+
+
+def routed(*models: Any, streamed: bool = False) -> tuple[str, list[r.DecisionRecorded], list[ShadowAnswered]]:
+    """The result of an agent over a route of these models, its decisions, and the shadow calls beside them."""
+    desk: Agent[None, str] = Agent(RoutedModel(Route(models)), capabilities=[HoldfastDurability()])
+
+    @agent(run_id="routed-{text}")
+    async def host(run: Run, text: str) -> str:
+        if not streamed:
+            return (await desk.run(text)).output
+        async with desk.run_stream(text) as answer:
+            return await answer.get_output()
+
+    async def run() -> tuple[str, list[r.DecisionRecorded], list[ShadowAnswered]]:
+        async with Lab().app(host) as app:
+            result = await app.run(host, "x")
+            await asyncio.sleep(1)
+            records = [one async for _, one in app.service.reader.records("routed-x", 0, r.DecisionRecorded)]
+            answers = await values_in(app.service.reader.journal, ANSWERS, ShadowAnswered)
+            return result, [one for one in records if isinstance(one, r.DecisionRecorded)], answers
+
+    return run_virtual(run())
+
+
+def saying(name: str, fault: Exception | None = None) -> FunctionModel:
+    async def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        if fault is not None:
+            raise fault
+        return ModelResponse([TextPart(f"{name} says")])
+
+    async def pieces(messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[str]:
+        if fault is not None:
+            raise fault
+        yield f"{name} says"
+
+    return FunctionModel(answer, stream_function=pieces, model_name=name)
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+def test_a_route_of_the_hosts_models_falls_back_by_the_class_of_their_errors(streamed: bool):
+    down = saying("big", ModelHTTPError(429, "big"))
+    result, (decided,), _ = routed(down, saying("small"), streamed=streamed)
+    assert (result, decided.model) == ("small says", "small")
+    assert decided.why.startswith("big failed (rate_limited): ModelHTTPError: status_code: 429")
+
+
+def test_a_route_of_the_hosts_models_has_shadows():
+    result, (decided,), (shadow,) = routed(saying("big"), RouteModel(saying("cheap"), shadow=1))
+    assert (result, decided.model, decided.why) == ("big says", "big", "big is the first that can answer")
+    assert (shadow.model, shadow.usage.model) == ("cheap", "cheap")
+    assert b"cheap says" in bytes(shadow.answer)
+    assert shadow.usage.known
+
+
+def test_a_routed_model_outside_a_run_asks_the_first():
+    assert Agent(RoutedModel(Route([saying("big"), saying("small")]))).run_sync("x").output == "big says"

@@ -28,6 +28,7 @@ DOORS = {
     "holdfast.agent.model_decisions.class_of": "the class of an error, as the record of the decision has it",
     "holdfast.agent.model_decisions.seconds_until_retry": "how long the client of another library says to wait",
     "holdfast.agent.decision_call.DecisionCall": "the decision for which a route asks a model",
+    "holdfast.agent.shadow_calls.begin_shadow": "a shadow of a route, which is asked in the background",
     "holdfast.engine.breaker": "the pure rules of a circuit breaker: those of models are those of tools",
     "holdfast.engine.environment.SystemClock": "the time for a model that is asked outside a run",
     "holdfast.engine.exceptions.http.seconds_asked": "how long a provider asks to wait",

@@ -19,19 +19,20 @@ if TYPE_CHECKING:
 
 
 class DecisionCall:
-    """One decision of a run, with all its tries in this process.
+    """One decision of a run, with all its tries in this process. Each may take `limit_s` seconds.
 
     `memory` is for the code that asks: what it knows from earlier tries, under a key of its own. `why` and `model` are
     recorded where the answer states none.
     """
 
-    def __init__(self, active: ActiveRun, step: str) -> None:
+    def __init__(self, active: ActiveRun, step: str, limit_s: float) -> None:
+        self.active: Final = active
         self.run: Final = active.run
         self.step: Final = step
+        self.limit_s: Final = limit_s
         self.memory: Final[dict[object, Any]] = {}
         self.why = ""
         self.model = ""
-        self.active: Final = active
 
     @classmethod
     def current(cls) -> DecisionCall | None:

@@ -156,7 +156,7 @@ async def _ask_model(scope: Scope, question: ModelQuestion, settings: DecisionSe
     began = instance.log.now().up
     instance.replay.begun.discard(step)
     patience = RetryBudget(settings.retry, instance.history.steps.decisions_begun.get(step, 0), limit)
-    call = DecisionCall(instance, step)
+    call = DecisionCall(instance, step, limit / 1000)
     while patience.tries_left:
         patience.tries += 1
         instance.check()
@@ -167,7 +167,7 @@ async def _ask_model(scope: Scope, question: ModelQuestion, settings: DecisionSe
             tried = instance.log.now().up
             value = None
             try:
-                value = await _limited(scope, question, call, limit / 1000)
+                value = await _limited(scope, question, call)
                 stored, _ = codec_for(_returns(question.function)).round_trip(value)
                 limited.used = usage_of(value)
                 return _record(question, call, began, stored=stored, value=value)
@@ -176,7 +176,7 @@ async def _ask_model(scope: Scope, question: ModelQuestion, settings: DecisionSe
                 raise
             except Exception as error:  # noqa: BLE001 - any exception of a model client is a failed try
                 patience.failed(error, describe(error), instance.log.now().up - tried)
-                patience.usage = limited.used = _usage_of_failure(error, value)
+                patience.usage = limited.used = usage_of_failure(error, value)
                 patience.price = price_after(instance, step, patience.usage, question.models)
                 await limited.slow(seconds_until_retry(error))
         if not await _waited(scope, question, patience):
@@ -251,18 +251,18 @@ def _settle(active: ActiveRun, step: str, usage: Usage, price: CallCost | None =
         active.waiters.settled(BUDGET)
 
 
-async def _limited(scope: Scope, question: ModelQuestion, call: DecisionCall, seconds: float) -> Any:
+async def _limited(scope: Scope, question: ModelQuestion, call: DecisionCall) -> Any:
     token = SCOPE.set(None)  # tasks that a model client starts are not branches of the run
     asking = CALL.set(call)
     scope.host.working += 1
-    limit = asyncio.timeout(seconds)
+    limit = asyncio.timeout(call.limit_s)
     try:
         async with limit:
             return await question.function(*question.args, **question.kwargs)
     except TimeoutError as error:
         if not limit.expired():
             raise  # of the model's client: its own limit
-        raise TimeoutError(f"no answer within {seconds:g} s (timeout=)") from error
+        raise TimeoutError(f"no answer within {call.limit_s:g} s (timeout=)") from error
     finally:
         scope.host.working -= 1
         CALL.reset(asking)
@@ -321,7 +321,7 @@ def _cut(text: str, start: int) -> str:
     return f"{'…' if start else ''}{text[start : start + SHOWN]}{'…' if len(text) > start + SHOWN else ''}"
 
 
-def _usage_of_failure(error: Exception, answer: object) -> Usage:
+def usage_of_failure(error: Exception, answer: object) -> Usage:
     """The usage of a call whose answer was not used: of that answer, or as far as the error states it."""
     used = usage_of(getattr(error, "reply", None) if answer is None else answer)
     if used.known:

@@ -80,8 +80,8 @@ def _table(call: CommandCall, found: CostReport) -> None:
     for line in shown:
         amounts = sorted(line.cost.items()) or [("", Decimal(0))]
         for place, (currency, amount) in enumerate(amounts):
-            cost = _money(amount, currency) if currency else "unknown" if line.unknown else "-"
-            each = _money(line.per_effect[currency], currency) if currency in line.per_effect else "-"
+            cost = money(amount, currency) if currency else "unknown" if line.unknown else "-"
+            each = money(line.per_effect[currency], currency) if currency in line.per_effect else "-"
             cells = (f"{line.calls:,}", _short(line.tokens), cost, _or_dash(line.unknown), _or_dash(line.effects), each)
             _row(call, line.name, cells) if not place else _row(call, "", ("", "", cost, "", "", each))
 
@@ -91,7 +91,7 @@ def _by_tool(call: CommandCall, found: CostReport) -> None:
     _row(call, "tool", ("", "", "reported", "", "effects", "per effect"), style="dim")
     for line in found.lines:
         each = f"{line.reported / line.effects:,.4f}" if line.effects and line.reported else "-"
-        priced = [_money(amount, currency) for currency, amount in sorted(line.cost.items())]
+        priced = [money(amount, currency) for currency, amount in sorted(line.cost.items())]
         reported = ", ".join([*priced, *([f"{line.reported:,f}"] if line.reported else [])]) or "-"
         _row(call, line.name, ("", "", reported, "", _or_dash(line.effects), each))
 
@@ -112,7 +112,7 @@ def _remarks(call: CommandCall, found: CostReport, prices: Prices) -> None:
     if unknown:
         call.screen.line(("Unknown: ", "yellow"), f"{', '.join(unknown)}. The sums are of the others.")
     if total.saved_calls:
-        saved = "".join(f", {_money(amount, one)}" for one, amount in sorted(total.saved_cost.items()))
+        saved = "".join(f", {money(amount, one)}" for one, amount in sorted(total.saved_cost.items()))
         answers = count(total.saved_calls, "answer")
         call.screen.line(
             f"Replay saved {answers}, {total.saved_tokens:,} tokens{saved}: they were not asked for again."
@@ -129,7 +129,8 @@ def _remarks(call: CommandCall, found: CostReport, prices: Prices) -> None:
         call.screen.next("declare the prices of these models: --prices FILE")
 
 
-def _money(amount: Decimal, currency: str) -> str:
+def money(amount: Decimal, currency: str) -> str:
+    """An amount with its currency, shortened for a table."""
     if 0 < amount < _FINEST:
         return f"<{_FINEST} {currency}"
     return f"{amount:,.{2 if amount >= 100 else 4}f} {currency}"

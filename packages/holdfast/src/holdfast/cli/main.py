@@ -40,6 +40,7 @@ GROUPS: Final[dict[str, dict[str, tuple[str, str]]]] = {
         "effects": ("effects", "Find effects over all runs, by key, tool or text."),
         "budget": ("budget", "Show what a run may use and has used; raise its limits."),
         "costs": ("costs", "Sum up what all runs used and cost, by agent, model or day."),
+        "shadows": ("shadows", "Compare shadow calls with the answers that were used."),
         "monitors": ("monitors", "Find failures that raised no error, with their evidence."),
         "lessons": ("lessons", "Keep what a finding or a review taught, for later runs."),
         "pending": ("webhooks", "List the awaited answers and events, with deadlines."),

@@ -15,7 +15,7 @@ import functools
 import itertools
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
-from typing import Any, Final, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 import msgspec
 
@@ -33,6 +33,9 @@ from holdfast.errors import ContractError, UsageError
 from holdfast.hosts import check_named, supported
 from holdfast.model.outcome import Outcome
 from holdfast.policies import Retry
+
+if TYPE_CHECKING:
+    from holdfast.loop.route import Route
 
 with supported("langchain", "1.2.18", "2", "langchain"):
     from typing import NotRequired
@@ -67,7 +70,7 @@ class HoldfastMiddleware(AgentMiddleware):  # type: ignore[misc]  # as above
     `approve` names tools that a person approves in Holdfast's inbox, with the exact arguments. `clauses` are those of
     `@holdfast.tool` for functions of the host, by name: `clauses={"look": {"effect": "read"}}`. `differs="note"`
     accepts a question that differs from the recorded one after a crash, and uses the recorded answer. `timeout` and
-    `retry` apply to one model call.
+    `retry` apply to one model call. In a run the models of `route` are asked in the place of the agent's own.
     """
 
     state_schema = HoldfastState
@@ -80,8 +83,10 @@ class HoldfastMiddleware(AgentMiddleware):  # type: ignore[misc]  # as above
         differs: Literal["diverge", "note"] = "diverge",
         timeout: timedelta | None = None,
         retry: Retry | None = None,
+        route: Route | None = None,
     ) -> None:
         super().__init__()
+        self._route = route
         self.tools: list[Any] = []
         self._approve = approve
         self._clauses = clauses or {}
@@ -109,13 +114,18 @@ class HoldfastMiddleware(AgentMiddleware):  # type: ignore[misc]  # as above
     async def _asked(self, hosted: HostedRun, request: Any, handler: Callable[[Any], Awaitable[Any]]) -> Any:
         _refuse_checkpoints()
 
-        async def model() -> dict[str, Any]:
-            answer = await handler(request)
+        async def ask(model: Any) -> dict[str, Any]:
+            answer = await handler(request.override(model=model))
             if isinstance(answer, AIMessage):
                 answer = ModelResponse(result=[answer])
             structured = _JSON.dump_python(answer.structured_response, mode="json")
             stored = {"messages": messages_to_dict(answer.result), "structured": structured}
             return stored | _stated_usage(answer.result)
+
+        async def model() -> dict[str, Any]:
+            if self._route is None:
+                return await ask(request.model)
+            return await self._route.call(ask, needs=("tools",) if request.tools else ())
 
         conversation = request.state.get(_CONVERSATION, "agent")
         turn = f"turn-{1 + sum(isinstance(one, AIMessage) for one in request.messages)}"

@@ -16,7 +16,7 @@ import inspect
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import timedelta
-from typing import Any, Final, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
 from holdfast.agent.hosted import HostControl, HostedRun, as_they_come, described_tool, has_own_result, name_calls
 from holdfast.agent.model_calls import ToolBox
@@ -24,6 +24,10 @@ from holdfast.agent.tool import Tool
 from holdfast.errors import UsageError
 from holdfast.hosts import check_named, mixed, supported
 from holdfast.policies import Retry
+
+if TYPE_CHECKING:
+    from holdfast.loop.route import Route
+    from holdfast.loop.route_table import Capability
 
 with supported("openai-agents", "0.18.3", "0.25", "openai-agents"):
     from agents import FunctionTool, Handoff, Model, ModelBehaviorError, ModelResponse, MultiProvider
@@ -43,17 +47,19 @@ def durable(
     differs: Literal["diverge", "note"] = "diverge",
     timeout: timedelta | None = None,
     retry: Retry | None = None,
+    route: Route | None = None,
 ) -> AgentT:
     """Record what the agent, and the agents that it hands off to, do in a run. Return a copy of the agent.
 
     `clauses` are those of `@holdfast.tool` for functions of the host, by name: `clauses={"look": {"effect": "read"}}`.
     `differs="note"` accepts a question that differs from the recorded one after a crash, and uses the recorded answer.
-    `timeout` and `retry` apply to one model call. Raises `UsageError` for tools that cannot be recorded.
+    `timeout` and `retry` apply to one model call. In a run the models of `route`, or those with these names, are asked
+    in the place of the agents' own. Raises `UsageError` for tools that cannot be recorded.
     """
     turn = functools.partial(HostedRun.turn, differs=differs, timeout=timeout, retry=retry)
     if clauses and (tools := _tools_of(agent)) is not None:
         check_named("clauses=", clauses, tools)
-    return cast("AgentT", _Durable(clauses or {}, turn).agent(agent))
+    return cast("AgentT", _Durable(clauses or {}, turn, route).agent(agent))
 
 
 def _tools_of(agent: Any) -> set[str] | None:
@@ -76,9 +82,12 @@ def _tools_of(agent: Any) -> set[str] | None:
 class _Durable:
     """Makes copies of agents; each is copied once, as agents may hand off to each other."""
 
-    def __init__(self, clauses: Mapping[str, Mapping[str, Any]], turn: Callable[..., Awaitable[Any]]) -> None:
+    def __init__(
+        self, clauses: Mapping[str, Mapping[str, Any]], turn: Callable[..., Awaitable[Any]], route: Route | None
+    ) -> None:
         self._clauses = clauses
         self._turn = turn
+        self._route = route
         self._copies: dict[int, Any] = {}
 
     def agent(self, agent: Any) -> Any:
@@ -92,7 +101,7 @@ class _Durable:
                 known="nothing was sent",
                 next_step="declare each of these tools with @holdfast.tool, or use the agent outside a run",
             )
-        model = _DurableModel(agent.model, self._turn)
+        model = _DurableModel(agent.model, self._turn, self._route)
         made = self._copies[id(agent)] = agent.clone(model=model, tools=[self._tool(one) for one in agent.tools])
         made.handoffs = [self._handoff(one) for one in agent.handoffs]
         return made
@@ -239,24 +248,31 @@ def _parsed(sent: str) -> dict[str, Any]:
 class _DurableModel(Model):  # type: ignore[misc]  # the checkers do not know the host
     """A model whose answers are recorded. Without one, and by name, it is the host's own."""
 
-    def __init__(self, inner: Any, turn: Callable[..., Awaitable[Any]]) -> None:
+    def __init__(self, inner: Any, turn: Callable[..., Awaitable[Any]], route: Route | None) -> None:
         self._inner = inner
         self._turn = turn
-
-    def _resolved(self) -> Any:
-        return self._inner if isinstance(self._inner, Model) else MultiProvider().get_model(self._inner)
+        self._route = route
 
     async def get_response(self, *args: Any, **kwargs: Any) -> Any:
         """The answer, from the record if it is there."""
-        inner, hosted = self._resolved(), HostedRun.current()
+        hosted = HostedRun.current()
         if hosted is None:
-            return await inner.get_response(*args, **kwargs)
+            return await _resolved(self._inner).get_response(*args, **kwargs)
+        ask = functools.partial(_whole, args, kwargs)
+        return _ANSWER.validate_python(
+            await self._answer(hosted, args, kwargs, lambda: self._ask(ask, ask, args, kwargs))
+        )
 
-        async def model() -> Any:
-            answer = _ANSWER.dump_python(await inner.get_response(*args, **kwargs), mode="json", warnings=False)
-            return {**answer, "model": getattr(inner, "model", None)}  # for the record: the answer does not name it
-
-        return _ANSWER.validate_python(await self._answer(hosted, args, kwargs, model))
+    async def _ask(
+        self, ask: Callable[[Any], Awaitable[Any]], shadow: Callable[[Any], Awaitable[Any]], args: Any, kwargs: Any
+    ) -> Any:
+        """The answer of the agent's own model, or of the route."""
+        if self._route is None:
+            return await ask(self._inner)
+        question = _QUESTION.bind(None, *args, **kwargs).arguments
+        needs: list[Capability] = ["tools"] if question["tools"] else []
+        needs += ["schema"] if question["output_schema"] else []
+        return await self._route.call(ask, needs=tuple(needs), shadow=shadow)
 
     async def _answer(self, hosted: HostedRun, args: Any, kwargs: Any, model: Callable[[], Awaitable[Any]]) -> Any:
         name = hosted.begin("turn")
@@ -270,16 +286,16 @@ class _DurableModel(Model):  # type: ignore[misc]  # the checkers do not know th
 
     async def stream_response(self, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
         """The events of the answer as they come; from the record, only the last one, which holds the whole answer."""
-        inner, hosted = self._resolved(), HostedRun.current()
+        hosted = HostedRun.current()
         if hosted is None:
-            async for event in inner.stream_response(*args, **kwargs):
+            async for event in _resolved(self._inner).stream_response(*args, **kwargs):
                 yield event
             return
 
         async def answer(show: Callable[[Any], None]) -> Any:
-            async def model() -> Any:
+            async def ask(inner: Any) -> Any:
                 last = None
-                async for event in inner.stream_response(*args, **kwargs):
+                async for event in _resolved(inner).stream_response(*args, **kwargs):
                     if isinstance(event, ResponseCompletedEvent):
                         last = event.response
                     else:
@@ -288,7 +304,8 @@ class _DurableModel(Model):  # type: ignore[misc]  # the checkers do not know th
                     raise ConnectionError("the stream of the model ended before its answer was complete")
                 return last.model_dump(mode="json", warnings=False)
 
-            return await self._answer(hosted, args, kwargs, model)
+            shadow = functools.partial(_whole, args, kwargs)
+            return await self._answer(hosted, args, kwargs, lambda: self._ask(ask, shadow, args, kwargs))
 
         async for last, one in as_they_come(answer):
             if not last:
@@ -296,6 +313,18 @@ class _DurableModel(Model):  # type: ignore[misc]  # the checkers do not know th
                 continue
             response = Response.model_validate(one)
             yield ResponseCompletedEvent(response=response, sequence_number=0, type="response.completed")
+
+
+def _resolved(inner: Any) -> Any:
+    """A model, or the one that the host has under this name."""
+    return inner if isinstance(inner, Model) else MultiProvider().get_model(inner)
+
+
+async def _whole(args: Any, kwargs: Mapping[str, Any], inner: Any) -> Any:
+    """The answer of a model as plain JSON, with the model's name: the answer does not name it."""
+    model = _resolved(inner)
+    answer = _ANSWER.dump_python(await model.get_response(*args, **kwargs), mode="json", warnings=False)
+    return {**answer, "model": getattr(model, "model", None)}
 
 
 _ANSWER: Final[Any] = TypeAdapter(ModelResponse)

@@ -9,9 +9,9 @@ write: it is attempted once, and a person is asked if its outcome is unknown. `T
 from __future__ import annotations
 
 import copy
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from datetime import timedelta
 from typing import Any, Literal, TypeVar, cast
 
@@ -21,6 +21,8 @@ from holdfast.agent.hosted import HostControl, HostedRun, described_tool, gated,
 from holdfast.agent.tool import Tool
 from holdfast.errors import ContractError
 from holdfast.hosts import supported
+from holdfast.loop.route import Route
+from holdfast.loop.route_table import Capability
 from holdfast.model.outcome import Outcome
 from holdfast.policies import Retry
 
@@ -43,9 +45,11 @@ with supported("pydantic-ai-slim", "2.68", "3", "pydantic-ai"):
         record_durable_unit,
         replay_scope,
     )
-    from pydantic_ai.messages import ModelMessagesTypeAdapter
-    from pydantic_ai.models import Model, ModelRequestParameters
+    from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ModelResponse
+    from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse
+    from pydantic_ai.models.wrapper import WrapperModel
     from pydantic_ai.run import AgentRunResult
+    from pydantic_ai.settings import ModelSettings
     from pydantic_ai.tools import ToolDefinition
 
 Deps = TypeVar("Deps")
@@ -145,6 +149,59 @@ class HoldfastDurability(BaseDurabilityCapability[Deps]):
             return None
         ids = [call.tool_call_id for call in requests.approvals]
         return DeferredToolResults(approvals={one: ToolApproved() for one in ids}, metadata=dict.fromkeys(ids, _ASKED))
+
+
+class RoutedModel(WrapperModel):
+    """A model that asks those of a route: `Agent(RoutedModel(Route([big, small])), ...)`. The first has its profile."""
+
+    def __init__(self, route: Route) -> None:
+        super().__init__(route.models[0])
+        self._route = route
+
+    @property
+    def model_name(self) -> str:
+        """The names of all models of the route."""
+        return self._route.name
+
+    async def request(
+        self,
+        messages: list[ModelMessage],
+        model_settings: ModelSettings | None,
+        model_request_parameters: ModelRequestParameters,
+    ) -> ModelResponse:
+        """The answer of the model that the route chooses."""
+
+        async def ask(model: Model) -> ModelResponse:
+            return await model.request(messages, model_settings, model_request_parameters)
+
+        return await self._route.call(ask, needs=_needs_of(model_request_parameters))
+
+    @asynccontextmanager
+    async def request_stream(
+        self,
+        messages: list[ModelMessage],
+        model_settings: ModelSettings | None,
+        model_request_parameters: ModelRequestParameters,
+        run_context: RunContext[Any] | None = None,
+    ) -> AsyncGenerator[StreamedResponse]:
+        """The stream of the model that the route chooses. An error after its beginning is not one of the route."""
+
+        async def ask(model: Model) -> ModelResponse:
+            return await model.request(messages, model_settings, model_request_parameters)
+
+        async with AsyncExitStack() as stack:
+
+            async def opened(model: Model) -> StreamedResponse:
+                stream = model.request_stream(messages, model_settings, model_request_parameters, run_context)
+                return await stack.enter_async_context(stream)
+
+            yield await self._route.call(opened, needs=_needs_of(model_request_parameters), shadow=ask)
+
+
+def _needs_of(parameters: ModelRequestParameters) -> tuple[Capability, ...]:
+    """The capabilities that an answer to the request needs."""
+    schema: tuple[Capability, ...] = ("schema",) if parameters.output_object is not None else ()
+    return ("tools", *schema) if parameters.function_tools or parameters.output_tools else schema
 
 
 class _Backend(JournalCallableOperationBackend[Any]):

@@ -8,21 +8,24 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import msgspec
 
 from holdfast.errors import ChainBroken, Unreadable
 from holdfast.inspect.prices import Prices, add_costs
 from holdfast.inspect.reader import JournalReader
+from holdfast.journal.entry_codec import read
 from holdfast.journal.port import RunRow
 from holdfast.model import records as r
 from holdfast.model.money import EXACT, Money, amount_of, written_money
 from holdfast.model.outcome import EXCEEDED, UNPRICED
 from holdfast.model.run_budget import call_cost
+from holdfast.model.shadow_calls import ANSWERS, CALLS, ShadowAnswered, ShadowAsked
 from holdfast.model.system import is_system
 from holdfast.model.usage import CallCost, Usage
 
+T = TypeVar("T", ShadowAsked, ShadowAnswered)
 Grouping: TypeAlias = Literal["agent", "model", "tool", "tenant", "day", "outcome"]
 NO_NAME: Final = "-"
 """The name of the group of what has none: runs without a tenant, calls whose model is not known."""
@@ -87,6 +90,14 @@ class CostLine(msgspec.Struct):
         elif not used.refused:
             self.unpriced += 1
 
+    def called(self, used: Usage, cost: CallCost | None) -> None:
+        """Add a call of a model, whether its usage is known or not."""
+        if used.known:
+            self.add(used, cost)
+        else:
+            self.calls += 1
+            self.uncounted += 1
+
     def merge(self, other: CostLine) -> None:
         """Add the sums of another group."""
         for name in self.__struct_fields__:
@@ -139,7 +150,32 @@ async def costs(reader: JournalReader, prices: Prices, by: Grouping, since_ms: i
             unreadable.append(row.run)
             continue
         run.close()
+    if by != "tool":
+        await _add_shadows(reader, sums)
     return sums.report(unreadable)
+
+
+async def shadow_entries(reader: JournalReader, stream: str, kind: type[T], since_ms: int) -> dict[str, tuple[int, T]]:
+    """The readable entries of a stream of shadow calls since then, with their times, by key."""
+    found: dict[str, tuple[int, T]] = {}
+    for entry in await reader.journal.entries(stream):
+        if entry.at_ms >= since_ms:
+            try:
+                found[entry.key] = entry.at_ms, read(entry, kind)
+            except Unreadable:
+                continue  # `holdfast doctor` lists it
+    return found
+
+
+async def _add_shadows(reader: JournalReader, sums: _Sums) -> None:
+    """Count the shadow calls, under names of their own. The usage of one without an answer is unknown."""
+    answers = await shadow_entries(reader, ANSWERS, ShadowAnswered, sums.since_ms)
+    for key, (at, asked) in (await shadow_entries(reader, CALLS, ShadowAsked, sums.since_ms)).items():
+        used = answers[key][1].usage if key in answers else Usage()
+        cost = sums.cost(used, at)
+        sums.line(f"{asked.model} (shadow)").called(used, cost)
+        if cost is None and used.known and not used.refused:
+            sums.unpriced[used.model] = sums.unpriced.get(used.model, 0) + 1
 
 
 class _Sums:
@@ -280,8 +316,7 @@ class _RunCosts:
         line = self._line(name, at_ms)
         if not used.known:
             if line is not None:
-                line.calls += 1
-                line.uncounted += 1
+                line.called(used, None)
             return
         on_record = began is not None and began.price is not None
         cost = self._sums.recorded(price) if on_record else self._sums.cost(used, at_ms)

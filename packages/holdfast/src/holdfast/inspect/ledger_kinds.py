@@ -30,6 +30,7 @@ from holdfast.model.pending import WAYS
 from holdfast.model.policy import Policy
 from holdfast.model.questions import Answered
 from holdfast.model.shadow import Judged, Left
+from holdfast.model.shadow_calls import ANSWERS, CALLS, ShadowAnswered, ShadowAsked
 from holdfast.model.standing_permission import GIVEN, StandingPermission, Use
 from holdfast.model.thresholds import Move
 from holdfast.model.tool_history import HistoryEntry
@@ -70,6 +71,8 @@ KINDS: Final[Mapping[str, Any]] = {
     "run": Command,
     SCHEDULES: ScheduleEntry,
     "shadow": (Left, Judged),
+    ANSWERS: ShadowAnswered,
+    CALLS: ShadowAsked,
     GIVEN: (StandingPermission, Use),
     "thresholds": Move,
 }

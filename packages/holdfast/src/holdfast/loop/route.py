@@ -12,6 +12,7 @@ import hashlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from decimal import Decimal
+from functools import partial
 from typing import Any, Final, TypeVar, cast
 
 import msgspec
@@ -19,6 +20,7 @@ from msgspec.structs import replace
 
 from holdfast.agent.decision_call import DecisionCall
 from holdfast.agent.model_decisions import class_of, seconds_until_retry
+from holdfast.agent.shadow_calls import begin_shadow
 from holdfast.engine.environment import SystemClock
 from holdfast.errors import ModelError, UsageError
 from holdfast.loop.compaction import estimated_tokens
@@ -30,6 +32,8 @@ from holdfast.model.usage import CallCost, PriceSource, Usage
 
 T = TypeVar("T")
 _SHOWN: Final = 300
+MOST_SHADOWS: Final = 32
+"""How many shadow calls of a route are in flight in a process; beside further decisions none is begun."""
 
 
 class RouteQuestion(msgspec.Struct, frozen=True):
@@ -169,6 +173,7 @@ class _Tries:
     def __init__(self) -> None:
         self.failures: tuple[ModelFailure, ...] = ()
         self.cut: tuple[str, float] | None = None
+        self.shadowed = False
 
 
 class Route:
@@ -190,7 +195,10 @@ class Route:
         fastest: bool = False,
     ) -> None:
         check_order(prices, within, fastest)
-        self._table = checked_table(models)
+        whole = checked_table(models)
+        self._table = [one for one in whole if one.shadow is None]
+        self._shadows = [one for one in whole if one.shadow is not None]
+        self._in_flight: set[asyncio.Task[None]] = set()
         self._prices = prices
         self._within = 0.0 if within is None else within.total_seconds()
         self._fastest = fastest
@@ -202,7 +210,7 @@ class Route:
 
     @property
     def models(self) -> tuple[Any, ...]:
-        """The models that it may ask."""
+        """The models that may answer, in the order of the list."""
         return tuple(one.model for one in self._table)
 
     async def answer(self, request: ModelRequest, on_text: OnText) -> ModelReply:
@@ -211,24 +219,36 @@ class Route:
         In a decision of a run this is one of its tries: the run's share counts, and what failed before.
         """
         needs = _Needs(tuple(_needs_of(request)), _tokens(request), request.max_tokens)
-        reply, why = await self._ask(needs, lambda model: answer_of(model, request, on_text))
+        reply, why = await self._ask(
+            needs, lambda model: answer_of(model, request, on_text), lambda model: answer_of(model, request, _unheard)
+        )
         return replace(reply, why=why)
 
     async def call(
-        self, function: Callable[..., Awaitable[T]], *args: Any, needs: tuple[Capability, ...] = (), tokens: int = 0,
+        self,
+        function: Callable[..., Awaitable[T]],
+        *args: Any,
+        needs: tuple[Capability, ...] = (),
+        tokens: int = 0,
+        shadow: Callable[[Any], Awaitable[object]] | None = None,
         **kwargs: Any,
-    ) -> T:  # fmt: skip
+    ) -> T:
         """Ask one model by any async function: `await function(model, *args, **kwargs)`.
 
         In a function for `run.decide` this is one try of the decision, and the next one asks another model where the
-        class of the error permits. `needs` are the capabilities that the question needs, `tokens` its length.
+        class of the error permits. `needs` are the capabilities that the question needs, `tokens` its length. `shadow`
+        asks a shadow, where the function does more than that, such as showing what it receives.
         """
-        found, _ = await self._ask(_Needs(needs, tokens), lambda model: function(model, *args, **kwargs))
+
+        def ask(model: Any) -> Awaitable[T]:
+            return function(model, *args, **kwargs)
+
+        found, _ = await self._ask(_Needs(needs, tokens), ask, shadow or ask)
         return found
 
     def check_models(self) -> None:
         """Raise `UsageError` unless each of the route is a `Model`, and not a value for `call`."""
-        for one in self._table:
+        for one in (*self._table, *self._shadows):
             check_model(one.model)
 
     def effects(self) -> list[str]:
@@ -239,7 +259,9 @@ class Route:
         """Forget which models failed and how fast they are, as a new process does."""
         self._health.forget()
 
-    async def _ask(self, needs: _Needs, ask: Callable[[Any], Awaitable[T]]) -> tuple[T, str]:
+    async def _ask(
+        self, needs: _Needs, ask: Callable[[Any], Awaitable[T]], ask_shadow: Callable[[Any], Awaitable[object]]
+    ) -> tuple[T, str]:
         """The answer of the model that is chosen now, and the reason of the choice."""
         decision = DecisionCall.current()
         tries: _Tries = _Tries() if decision is None else decision.memory.setdefault(self, _Tries())
@@ -260,6 +282,7 @@ class Route:
         self._health.asked(name, began)
         if decision is not None:
             decision.why, decision.model = choice.why, choice.chosen.own_name
+            self._ask_shadows(needs, decision, tries, ask_shadow)
         failed: ModelError | None = None
         try:
             answer = await ask(choice.chosen.model)
@@ -280,6 +303,34 @@ class Route:
             if failed is None or not _asks_another(tries, name, following):
                 return answer, choice.why
         raise _with_wait(failed, following(), name)
+
+    def _ask_shadows(
+        self, needs: _Needs, decision: DecisionCall, tries: _Tries, ask: Callable[[Any], Awaitable[object]]
+    ) -> None:
+        """Ask the shadows whose share this decision is in, beside its first try. Nothing waits for them."""
+        if tries.shadowed:
+            return
+        tries.shadowed, paused = True, self._health.paused(decision.now_ms())
+        known = RouteQuestion(needs.capabilities, needs.tokens)
+        for one in self._shadows:
+            drawn = _number("shadow", one.shown, decision.run, decision.step) < (one.shadow or 0.0)
+            if not drawn or one.shown in paused or list(_lacks(one, known)) or len(self._in_flight) >= MOST_SHADOWS:
+                continue
+            task = begin_shadow(decision, one.shown, partial(self._ask_shadow, one, decision, ask))
+            self._in_flight.add(task)
+            task.add_done_callback(self._in_flight.discard)
+
+    async def _ask_shadow(self, one: RouteModel, decision: DecisionCall, ask: Callable[[Any], Awaitable[T]]) -> T:
+        """The answer of a shadow. Its outages open its breaker."""
+        try:
+            answer = await ask(one.model)
+        except Exception as error:
+            if (code := class_of(error)) in ANY_OUTAGE:
+                failure = ModelFailure(one.shown, code, str(error)[:_SHOWN])
+                self._health.failed(failure, seconds_until_retry(error), decision.now_ms())
+            raise
+        self._health.answered(one.shown)
+        return answer
 
     def _note(
         self, tries: _Tries, failure: ModelFailure, retry_after: float | None, decision: DecisionCall | None
@@ -317,6 +368,10 @@ class Route:
             if (cost := self._prices.cost(used, now_ms)) is not None:
                 found[one.shown] = cost
         return found
+
+
+def _unheard(_text: str) -> None:
+    """Drop a piece of a shadow's answer: only the answer that is used is streamed."""
 
 
 def _now() -> float:
@@ -395,6 +450,10 @@ def _tokens(request: ModelRequest) -> int:
 
 def _draw(run: str, table: Sequence[RouteModel]) -> float:
     """The run's number from 0 to 1: the same on every machine, and for every size of the shares."""
-    salt = ", ".join(one.shown for one in table if one.share is not None)
-    drawn = hashlib.sha256(f"{salt}\n{run}".encode("utf-8", "surrogatepass")).digest()
+    return _number(", ".join(one.shown for one in table if one.share is not None), run)
+
+
+def _number(*parts: str) -> float:
+    """A number from 0 to 1 that follows from these texts alone."""
+    drawn = hashlib.sha256("\n".join(parts).encode("utf-8", "surrogatepass")).digest()
     return int.from_bytes(drawn[:6]) / 2**48

@@ -28,7 +28,8 @@ class RouteModel(msgspec.Struct, frozen=True):
     `model` is a `Model`, or whatever the function of `route.call` takes. `can` names what it can do: call `tools`, and
     answer by a JSON `schema`. `context` is the number of tokens that it can read; 0 declares nothing. `share` is the
     part of all runs that ask this model first, from 0 to 1. `below` is the part of a budget: while less remains, this
-    model is asked first. `after` names the classes of errors of another model after which this one is asked. `name`
+    model is asked first. `shadow` is the part of all decisions beside which this model is asked, too: its answer is
+    recorded and never used. `after` names the classes of errors of another model after which this one is asked. `name`
     replaces the model's own.
     """
 
@@ -37,6 +38,7 @@ class RouteModel(msgspec.Struct, frozen=True):
     context: int = 0
     share: float | None = None
     below: float | None = None
+    shadow: float | None = None
     after: tuple[ErrorClass, ...] = ANY_OUTAGE
     name: str = ""
 
@@ -63,7 +65,7 @@ def checked_table(models: object) -> tuple[RouteModel, ...]:
     """The table of a route. Raises `UsageError` for one that cannot be used."""
     if isinstance(models, str) or not isinstance(models, Sequence) or not models:
         raise wrong(f"Route({models!r}) has no list of models", "give at least one, such as Route([big, small])")
-    given: Sequence[Any] = models
+    given = cast("Sequence[Any]", models)  # type: ignore[redundant-cast]  # pyright needs it
     table = tuple(one if isinstance(one, RouteModel) else RouteModel(one) for one in given)
     seen: set[str] = set()
     for one in table:
@@ -86,10 +88,14 @@ def checked_table(models: object) -> tuple[RouteModel, ...]:
             raise wrong(f"{one.shown}: context={one.context!r} is not a number of tokens", "give 0 if it is unknown")
         _check_part(one.shown, "share", one.share, "all runs")
         _check_part(one.shown, "below", one.below, "a budget")
-        if one.share is not None and one.below is not None:
-            raise wrong(f"{one.shown} has a share of runs and of budgets", "give either share= or below=")
-    shares = [one.share for one in table if one.share is not None]
-    total, partial = math.fsum(shares), len(shares) < len(table)
+        _check_part(one.shown, "shadow", one.shadow, "all decisions")
+        if sum(part is not None for part in (one.share, one.below, one.shadow)) > 1:
+            raise wrong(f"{one.shown} has more than one of share=, below= and shadow=", "give one of them")
+    answering = [one for one in table if one.shadow is None]
+    if not answering:
+        raise wrong("the route has only shadows, whose answers are never used", "add the model that answers")
+    shares = [one.share for one in answering if one.share is not None]
+    total, partial = math.fsum(shares), len(shares) < len(answering)
     if shares and (total > 1 + _ROUNDING or (total < 1 - _ROUNDING and not partial)):
         raise wrong(
             f"the shares of the route add up to {total:.6g}",
