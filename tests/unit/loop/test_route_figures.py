@@ -14,7 +14,7 @@ from holdfast.loop import ModelLoop, ModelReply, ModelRequest, Route, RouteModel
 from holdfast.loop.model_health import MEASURED_FOR_S, ModelHealth
 from holdfast.loop.route import RouteQuestion, choose
 from holdfast.model import records as r
-from holdfast.model.run_budget import BudgetLeft
+from holdfast.model.run_budget import BudgetLeft, BudgetState
 from holdfast.model.usage import Usage
 from holdfast.policies import Retry, RunBudget
 from holdfast.queues.limits import DeclaredLimits, SharedBudget
@@ -172,6 +172,13 @@ def test_without_a_budget_the_other_models_are_asked():
     route, _, small = saving()
     assert {one.model for one in spend(route, None, 3)} == {"big"}
     assert not small.asked
+
+
+def test_a_limit_in_a_currency_is_one_of_those_that_remain():
+    state = BudgetState(RunBudget(cost="1 EUR", tokens=1000), tokens=100, cost=800_000_000)
+    assert [(round(one.share, 6), one.words) for one in state.left("x")] == [
+        (0.9, "tokens of the run"), (0.2, "cost of the run"),
+    ]  # fmt: skip
 
 
 def test_of_two_thresholds_the_lower_one_that_is_reached_decides():

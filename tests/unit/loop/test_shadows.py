@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast import Run, agent
-from holdfast.errors import RunSuspended
+from holdfast.errors import DecisionFailed, RunSuspended
 from holdfast.inspect.costs import CostReport, costs
 from holdfast.inspect.prices import Prices, declared_prices
 from holdfast.inspect.shadows import ShadowComparison, compare_shadows
@@ -88,6 +88,14 @@ def test_a_shadow_is_asked_beside_each_turn_and_its_answer_is_recorded_and_never
     assert (pair.used.tokens, pair.shadow.tokens) == (320, 48)
     assert pair.used.cost == {"USD": Decimal("0.0012")}
     assert pair.shadow.cost == {"USD": Decimal("0.000056")}
+
+
+def test_a_shadow_answers_no_question_even_where_it_is_listed_first_and_the_others_fail():
+    cheap = ScriptedModel("cheap says", name="cheap")
+    failing = ScriptedModel(outage("refused"), name="big")
+    with pytest.raises(DecisionFailed, match="big: out of order"):
+        seen(ModelLoop(Route([RouteModel(cheap, shadow=1, after=("refused",)), failing])), "x")
+    assert len(cheap.asked) == 1, "beside the first try only"
 
 
 def test_a_shadow_counts_in_the_costs_under_its_own_name():
