@@ -13,6 +13,7 @@ import pytest
 from simulator.generator.hosts import HOSTED
 from simulator.generator.plans import draw
 from simulator.generator.queues import LIMITED, QUEUED
+from simulator.generator.schedules import SCHEDULED
 from simulator.mutations.catalogue import MUTANTS
 from simulator.mutations.mutation import Mutant, planted
 from simulator.mutations.planting import hunt
@@ -84,6 +85,7 @@ def _inside(value: Any) -> Iterator[object]:
 SEEDS: tuple[tuple[int, Journal], ...] = (
     *((seed, "sqlite") for seed in range(QUEUED, QUEUED + 12)),
     *((seed, "sqlite") for seed in range(LIMITED, LIMITED + 8)),
+    *((seed, "sqlite") for seed in range(SCHEDULED, SCHEDULED + 4)),
     *((seed, "memory") for seed in (278, *range(HOSTED, HOSTED + 4), *range(500))),
 )
 
