@@ -37,6 +37,9 @@ INVARIANTS = {
     26: "slots are given in the declared order, and nothing starves",
     27: "a submission is stored once, or refused and not stored",
     28: "each moment of a schedule fires as declared, once, by a run of its own",
+    29: "no call begins at or above a limit of a budget",
+    30: "the reservations of a budget are what is used and what is open",
+    31: "a run goes on once its budget was raised",
 }
 """The invariants that the checker knows, in one line each; the numbers are those of the documentation."""
 

@@ -11,6 +11,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from holdfast.policies import RunBudget
 from holdfast.queues.firing_times import Schedule
 from holdfast.queues.limits import DeclaredLimits
 
@@ -162,6 +163,7 @@ class Submission(msgspec.Struct, frozen=True, omit_defaults=True):
     delay_ms: int = 0
     joins: bool = False
     differs: bool = False
+    budget: RunBudget | None = None
 
 
 class Declaration(msgspec.Struct, frozen=True):
@@ -223,6 +225,8 @@ class Plan(msgspec.Struct, frozen=True):
     timetables: tuple[Timetable, ...] = ()
     """Schedules, the first of them from the beginning: see `generator/schedules.py`."""
     schedule_orders: tuple[ScheduleOrder, ...] = ()
+    generous: int = 1
+    """How much people add to the budget of a run that stopped at it: see `agents/budgets.py`."""
 
     def expected(self) -> tuple[Script, ...]:
         """The scripts that are started or submitted."""

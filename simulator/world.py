@@ -198,7 +198,7 @@ class World:
         listed = {row.run: row for row in await self.journal.runs()}
         wall = EPOCH_MS + self.now_ms() + self.skew_ms
         resting = {row.run for row in listed.values() if row.status == "suspended" and self._rests(row, wall)}
-        found = self.checker.schedules.restless()
+        found = self.checker.schedules.restless() + await self.checker.budgets.restless()
         for run in [*(script.id for script in self.plan.expected()), *self.checker.schedules.runs]:
             row = listed.get(run)
             if self.checker.queues.behind(run, resting) or (row is not None and self._far(row, wall)):

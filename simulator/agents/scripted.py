@@ -16,7 +16,7 @@ from holdfast.model.ids import operation_id
 from holdfast.model.outcome import INTERRUPTED, STOPPED, Outcome
 from holdfast.model.secret import Secret
 from holdfast.policies import Retry
-from simulator.agents import deferred, hosts, people, plans, timing_and_processes
+from simulator.agents import budgets, deferred, hosts, people, plans, timing_and_processes
 from simulator.agents.tools import standard_tools
 from simulator.agents.transactions import make_trip, name_of
 from simulator.checkers.records import PLACE
@@ -176,6 +176,8 @@ async def _call(run: Run, tools: Any, step: Step, ears: Ears) -> str:
         return f"relabel {step.thing}: {', '.join(relabelled)}"
     if step.kind == "consult":
         return await timing_and_processes.consult(run, step)
+    if step.kind == budgets.QUERY:
+        return await budgets.query(run, step)
     if step.kind == "crash":
         await timing_and_processes.die()
     if step.kind == "sign":

@@ -18,6 +18,7 @@ from holdfast.model.outcome import Outcome
 from holdfast.testing.world.disk import Backup
 from holdfast.testing.world.loop import Actor
 from simulator.checkers.approvals import Approvals, arguments_in
+from simulator.checkers.budgets import Budgets
 from simulator.checkers.deferred import Answers
 from simulator.checkers.hosts import Hosts
 from simulator.checkers.plans import Plans
@@ -77,6 +78,7 @@ class Checker:
         self.hosts: Final = Hosts(world, self.broken)
         self.queues: Final = Queues(world, self.broken)
         self.schedules: Final = Schedules(world, self.broken)
+        self.budgets: Final = Budgets(world, self.broken)
         self._told: list[tuple[Outcome[Any], int]] = []
         self._answers: dict[str, list[str]] = {}
         self._tokens: dict[str, int] = {}
@@ -99,6 +101,10 @@ class Checker:
         intent = self.operations[name].intent
         assert intent is not None, name
         return intent.tool
+
+    def happened_at_all(self, name: str) -> bool:
+        """Whether a service did what that operation is about."""
+        return bool(self._effects.get(name))
 
     def leaked(self, where: str) -> None:
         """The value of a secret was found where it has no business."""
@@ -248,6 +254,7 @@ class Checker:
         self.hosts.heard(run, record)
         self.queues.heard(run, record)
         self.schedules.heard(run, record)
+        self.budgets.heard(run, record)
         self._decisions(run, record)
         step = getattr(record, "step", "")
         if step:
@@ -396,6 +403,7 @@ class Checker:
         await self.questions.at_the_end()
         await self.hosts.at_the_end()
         self.schedules.at_the_end()
+        await self.budgets.at_the_end()
         if self._world.restored_ms < 0:  # what was done and is forgotten stands, and no record can speak of it
             self.trips.at_the_end()
             self.compensations.at_the_end()

@@ -35,6 +35,8 @@ class Queues:
         self._submissions = {world.plan.scripts[one.script].id: one for one in world.plan.submissions}
         self._lines: dict[str, Line] = {}
         self._limits = DeclaredLimits()
+        self.declared_ms = 0
+        """When other limits were declared last."""
         self._keys: set[str] = set()
         """The runs that have begun and not ended. Each that has a key holds it."""
         self._slots: set[tuple[str, int]] = set()
@@ -49,6 +51,11 @@ class Queues:
 
         self._calls: dict[int, tuple[Actor, str, str, int]] = {}
         """The calls of tools that are under way: their process, tool, tenant and begin."""
+
+    @property
+    def limits(self) -> DeclaredLimits:
+        """The limits in force."""
+        return self._limits
 
     @contextmanager
     def calling(self, actor: Actor, request: Request) -> Generator[None]:
@@ -143,6 +150,7 @@ class Queues:
     def declared(self, limits: DeclaredLimits) -> None:
         """Limits were declared: they hold from now on, for every process."""
         self._limits = limits
+        self.declared_ms = self._world.now_ms()
         self._world.tell(None, "other limits hold")
         self._reached("limits declared")
 

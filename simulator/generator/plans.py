@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Final, Literal
 
 from simulator.agents.deferred import TOOLS_OF
+from simulator.generator.budgets import BUDGETED, with_budgets
 from simulator.generator.calls import COMMON, dice, of_calls
 from simulator.generator.hosts import HOSTED, with_hosts
 from simulator.generator.people import (
@@ -78,8 +79,10 @@ HOOK_FAULTS: Final = ("never", "overdue", "twice", "shuffled", "restated", "stra
 def draw(seed: int) -> Plan:
     """The plan of a seed. From `HOSTED` on its agents call hosts, and from `QUEUED` on some runs are submitted.
 
-    From `SCHEDULED` on schedules submit some.
+    From `SCHEDULED` on schedules submit some, and from `BUDGETED` on they have budgets.
     """
+    if seed >= BUDGETED:
+        return with_budgets(with_queues(_drawn(seed - BUDGETED), seed), seed)
     if seed >= SCHEDULED:
         return with_schedules(with_queues(_drawn(seed - SCHEDULED), seed), seed)
     if seed >= QUEUED:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from simulator.mutations.approvals import APPROVALS
+from simulator.mutations.budgets import BUDGET_BUGS
 from simulator.mutations.fast_path import BREAKING
 from simulator.mutations.hosts import HOSTS
 from simulator.mutations.operations import OPERATIONS
@@ -30,5 +31,6 @@ MUTANTS: Final = (
     *HOSTS,
     *QUEUE_BUGS,
     *SCHEDULE_BUGS,
+    *BUDGET_BUGS,
 )
 """The planted bugs, by the promise that they break."""

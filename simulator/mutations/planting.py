@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from simulator.generator.budgets import BUDGETED
 from simulator.generator.hosts import HOSTED
 from simulator.generator.plans import draw
 from simulator.generator.queues import QUEUED
@@ -44,7 +45,9 @@ class Find(msgspec.Struct, frozen=True):
 
 def first_seed(mutant: Mutant) -> int:
     """The first of the seeds in which that mutant is looked for."""
-    return HOSTED if mutant.hosted else QUEUED if mutant.queued else SCHEDULED if mutant.scheduled else 0
+    if mutant.scheduled or mutant.budgeted:
+        return SCHEDULED if mutant.scheduled else BUDGETED
+    return HOSTED if mutant.hosted else QUEUED if mutant.queued else 0
 
 
 def hunt(

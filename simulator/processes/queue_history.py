@@ -240,6 +240,7 @@ class QueueFiles(Files):
                 self._firings.fired(cast("str", schedule), cast("int", moment), cast("bytes", body).decode())
                 continue
             if kind == "declared":
+                self.observe()  # what was committed before it was under the limits of before
                 self._listener.declared(msgspec.json.decode(cast("bytes", body), type=DeclaredLimits))
                 continue
             before, now = _line(lines[:_WIDTH]), _line(lines[_WIDTH:])

@@ -88,7 +88,9 @@ async def _submitted(life: Life, app: Holdfast, one: Submission, about: str) -> 
         wall_ms = EPOCH_MS + one.at_ms + life.world.plan.skew_ms + one.delay_ms
         at = datetime.fromtimestamp(wall_ms / 1000, UTC)
     agent, job = agent_named(one.agent, newer=life.newer), job_of(script, replace(one, about=about))
-    return await app.submit(agent, job, queue=one.queue, priority=one.priority, at=at, tenant=one.tenant)
+    return await app.submit(
+        agent, job, queue=one.queue, priority=one.priority, at=at, tenant=one.tenant, budget=one.budget
+    )
 
 
 async def _submit_another_input(life: Life, app: Holdfast, submission: Submission) -> None:

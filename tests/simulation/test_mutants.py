@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from simulator.generator.budgets import BUDGETED
 from simulator.generator.hosts import HOSTED
 from simulator.generator.plans import draw
 from simulator.generator.queues import LIMITED, QUEUED
@@ -86,6 +87,7 @@ SEEDS: tuple[tuple[int, Journal], ...] = (
     *((seed, "sqlite") for seed in range(QUEUED, QUEUED + 12)),
     *((seed, "sqlite") for seed in range(LIMITED, LIMITED + 8)),
     *((seed, "sqlite") for seed in range(SCHEDULED, SCHEDULED + 4)),
+    *((seed, "memory") for seed in range(BUDGETED, BUDGETED + 6)),
     *((seed, "memory") for seed in (278, *range(HOSTED, HOSTED + 4), *range(500))),
 )
 

@@ -9,9 +9,11 @@ import pytest
 from holdfast import Natural, Operation, Run, RunSuspended, TransactionAborted, agent, tool
 from holdfast.agent.hosted import in_hosted_run
 from holdfast.errors import BudgetExceeded, RunStopped, UsageError
+from holdfast.journal.port import Write
 from holdfast.model import records as r
 from holdfast.model.run_budget import BudgetState
 from holdfast.policies import RunBudget
+from holdfast.queues.limits import DeclaredLimits, SharedBudget
 from tests.unit.agent.test_hosted import in_host_tasks
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.engine.test_crashes import DiesAt
@@ -432,3 +434,47 @@ async def test_what_cannot_be_raised_is_named(lab: Lab):
         await app.run(desk, "ann", budget=RunBudget(tokens=1000))
         with pytest.raises(UsageError, match="is completed"):
             await app.service.raise_budget("r-ann", {"tokens": 1}, by="eve")
+
+
+@virtual
+async def test_branches_that_share_a_budget_with_other_runs_do_not_both_take_the_last_room_of_their_own(lab: Lab):
+    ask = model_of(lab)
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> int:
+        return len(await run.gather(*(run.decide(ask, f"{name} {number}") for number in range(3))))
+
+    async with lab.app(desk, queues=DeclaredLimits(budgets={"all": SharedBudget(model_calls=100)})) as app:
+        with pytest.raises(RunStopped):
+            await app.run(desk, "ann", budget=RunBudget(model_calls=1))
+        assert len(lab.sent) == 1
+        await app.service.raise_budget("r-ann", {"model_calls": 2}, by="eve")
+        assert await app.resume("r-ann") == 3
+    assert sorted(lab.sent) == [f"ask ann {number}" for number in range(3)]
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["as it stops", "as a call of the stopped run ends"])
+def test_a_budget_that_is_raised_while_a_process_releases_the_run_counts(before: bool):
+    @virtual
+    async def story(lab: Lab) -> None:
+        desk, append = asking(lab), lab.journal.append
+        async with lab.app(desk) as first, lab.app(desk, recover=True) as other:
+
+            async def raised_meanwhile(write: Write) -> None:
+                if write.change is not None and write.change.status == "stopped":
+                    lab.journal.append = append  # type: ignore[method-assign]  # once
+                    await other.service.raise_budget("r-ann", {"model_calls": 9}, by="eve")
+                await append(write)
+
+            if before:
+                lab.journal.append = raised_meanwhile  # type: ignore[method-assign]  # once
+            with pytest.raises(RunStopped):
+                await first.run(desk, "ann", budget=RunBudget(model_calls=2))
+            if not before:
+                lab.journal.append = raised_meanwhile  # type: ignore[method-assign]  # once
+                with pytest.raises(RunStopped):
+                    await first.run(desk, "ann")
+            await lab.pass_time(minutes=1)
+        assert len(lab.of("r-ann", r.RunCompleted)) == 1
+
+    story()

@@ -215,15 +215,22 @@ async def _begun(scope: Scope, question: ModelQuestion, patience: RetryBudget) -
         price=price, **active.log.stamp(),
     )  # fmt: skip
     if shared:
-        if why := await reserve(scope, started):
-            patience.why, patience.code = why, EXCEEDED
-            return False
-        return True
+        return await _reserved(scope, question, patience, started)
     active.log.buffer(started)
     if budget is not None and budget.limits_models:
         await active.log.flush()
         active.check()
     return True
+
+
+async def _reserved(scope: Scope, question: ModelQuestion, patience: RetryBudget, started: r.DecisionStarted) -> bool:
+    """Begin a call that shared budgets cover; False if one of them, or the run's own, does not permit it."""
+    refusal = await reserve(scope, started)
+    if refusal is None:
+        return await _begun(scope, question, patience)
+    if refusal:
+        patience.why, patience.code = refusal, EXCEEDED
+    return not refusal
 
 
 async def _waited(scope: Scope, question: ModelQuestion, patience: RetryBudget) -> bool:

@@ -1,4 +1,7 @@
-"""One drive of a run, from its claim to its release: load, replay, drive, and record how it ends."""
+"""One drive of a run, from its claim to its release: load, replay, drive, and record how it ends.
+
+The file is long because each way in which a drive ends releases the run in the commit that records it.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ import msgspec
 from holdfast.engine.active_run.log import load
 from holdfast.engine.active_run.run import ActiveRun
 from holdfast.engine.active_run.scopes import branch_task
-from holdfast.engine.commands import take_commands
+from holdfast.engine.commands import apply_commands, take_commands
 from holdfast.engine.driven_operation import driver_of
 from holdfast.engine.exceptions.call_end import RecordedError, recorded_error, storable
 from holdfast.engine.late_reports import file_known_ends, watch_late
@@ -82,7 +85,10 @@ LOG: Final = logging.getLogger("holdfast")
 
 
 class Conclusion(msgspec.Struct, frozen=True):
-    """How one drive of a run ended. `error` is what agent code raised, for the caller's traceback."""
+    """How one drive of a run ended. `error` is what agent code raised, for the caller's traceback.
+
+    `commanded`: a command came while the run stopped, and is applied once its lease is released.
+    """
 
     run: str
     status: Literal["completed", "suspended", "stopped"]
@@ -92,6 +98,7 @@ class Conclusion(msgspec.Struct, frozen=True):
     due: int | None = None
     waits: tuple[Pause, ...] = ()
     error: BaseException | None = None
+    commanded: bool = False
 
 
 async def drive_run(
@@ -128,7 +135,7 @@ async def drive_run(
         )
     try:
         history = await _history(engine, claimed, begun)
-        return await _drive_claimed(engine, claimed, history, agent, given, reopener)
+        conclusion = await _drive_claimed(engine, claimed, history, agent, given, reopener)
     except LeaseLost as error:
         raise RunBusy(f"run {run} was taken over by another process", run=run, known=str(error)) from error
     except (ChainBroken, Unreadable) as error:
@@ -140,6 +147,9 @@ async def drive_run(
     finally:
         engine.isolation.exit_run(run)
         engine.leases.let_go(run)
+    if conclusion.commanded:
+        await apply_commands(engine, engine.active_runs, run)
+    return conclusion
 
 
 async def _stop_unreadable(process: Process, claimed: LeaseGranted, error: JournalError) -> None:
@@ -371,10 +381,24 @@ async def _stopped(
     notices = (*cancel_posts(active.history, told, "", "has ended"), *end_posts(active.history))
     posts = (*active.process.outbox.posts(active.history, "run.stopped", f"{reason}: {record.error}"), *notices)
     change = stopped_change(record, _agent_of(active), first_reading_due(active))
-    await active.log.append(record, change=change, posts=posts)
+    commanded = await _release_stopped(active, change, record, posts)
     warn_of_undelivered(active)
     await _bring(active, notices)
-    return Conclusion(active.run, "stopped", reason, record.error, error=error)
+    return Conclusion(active.run, "stopped", reason, record.error, error=error, commanded=commanded)
+
+
+async def _release_stopped(
+    active: ActiveRun, change: RunChange, record: r.RunStoppedRecord | None = None, posts: tuple[Post, ...] = ()
+) -> bool:
+    """Commit that the run is stopped, and release it. True if a command came meanwhile that is not applied."""
+    records = () if record is None else (record,)
+    try:
+        await active.log.append(*records, change=change, posts=(release_post(active.run, active.lease.token), *posts))
+    except LedgerTaken:  # its sender relies on this process; if that dies now, a worker finds the run due
+        due = msgspec.structs.replace(change, due_ms=active.process.environment.clock.wall_ms())
+        await active.log.append(*records, change=due, posts=posts)
+        return True
+    return False
 
 
 def _agent_of(active: ActiveRun) -> str:
@@ -477,9 +501,12 @@ async def _let_go(active: ActiveRun, history: RunHistory) -> Conclusion:
     """Give back the lease of a run that has ended already, and return how it ended."""
     status: RunStatus = "running" if history.lifecycle.status == "new" else history.lifecycle.status
     change = RunChange(status, reason=history.lifecycle.reason[:500], release=True)
+    commanded = False
     if status == "stopped" and history.lifecycle.stopped is not None:
         change = stopped_change(history.lifecycle.stopped, _agent_of(active), first_reading_due(active))
-    await active.log.journal_log.append((), change)
+        commanded = await _release_stopped(active, change)
+    else:
+        await active.log.journal_log.append((), change)
     if history.lifecycle.status == "undone":
         return Conclusion(history.run, "stopped", "undone", history.lifecycle.reason)
     if history.lifecycle.completed is not None:
@@ -487,7 +514,7 @@ async def _let_go(active: ActiveRun, history: RunHistory) -> Conclusion:
     # A later command may be the last reason on record, but it is not why the run stopped.
     stopped = history.lifecycle.stopped
     reason, detail = (history.lifecycle.reason, "") if stopped is None else (stopped.reason, stopped.error)
-    return Conclusion(history.run, "stopped", reason, detail)
+    return Conclusion(history.run, "stopped", reason, detail, commanded=commanded)
 
 
 def undoing(history: RunHistory) -> bool:

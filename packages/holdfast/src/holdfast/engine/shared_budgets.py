@@ -74,21 +74,25 @@ async def budget_left(active: ActiveRun, step: str) -> BudgetLeft | None:
     return min(found, key=lambda one: one.share, default=None)
 
 
-async def reserve(scope: Scope, started: r.DecisionStarted) -> str:
+async def reserve(scope: Scope, started: r.DecisionStarted) -> str | None:
     """Record that a model is called, and what it reserves of the shared budgets that cover the run, in one commit.
 
-    Empty once that is durable; the reason where a spent budget ends the call with an error.
+    Empty once that is durable; the reason where a spent budget ends the call with an error. None where other branches
+    have come to the limit of the run's own budget meanwhile.
     """
     active, queues = scope.active, scope.active.process.queues
     while True:
-        budgets, newest = budgets_of(active), queues.newest
+        budgets, newest, own = budgets_of(active), queues.newest, active.history.budget
         if not budgets:  # no limit is declared any more
+            if own is not None and own.refusal(started.step, started.before):
+                return None
             await active.log.append(started)
             return ""
         days = {name: _period(name, one, active.process.wall_ms()) for name, one in budgets.items()}
         made = replace(started, shared=tuple((name, day.name) for name, day in days.items()), **active.log.stamp())
         try:
-            await active.log.reserve(made, budgets, None if newest is None else newest.entry)
+            if not await _reserve_in_turn(active, made, budgets, None if newest is None else newest.entry):
+                return None
         except LimitsChanged:
             await queues.refresh(active.process.journal)
         except BudgetSpent as spent:
@@ -102,6 +106,18 @@ async def reserve(scope: Scope, started: r.DecisionStarted) -> str:
             active.check()
             return ""
         active.check()
+
+
+async def _reserve_in_turn(
+    active: ActiveRun, started: r.DecisionStarted, budgets: Mapping[str, SharedBudget], declared: int | None
+) -> bool:
+    """Reserve if the run's own budget has room. In turn: two branches at once would both find the last of it."""
+    async with active.log.reserving_turn:
+        own = active.history.budget
+        if own is not None and own.refusal(started.step, started.before):
+            return False
+        await active.log.reserve(started, budgets, declared)
+    return True
 
 
 def _reason(spent: BudgetSpent, budget: SharedBudget, day: Period) -> str:

@@ -271,7 +271,8 @@ class _DurableModel(Model):  # type: ignore[misc]  # the checkers do not know th
             return await ask(self._inner)
         question = _QUESTION.bind(None, *args, **kwargs).arguments
         needs: list[Capability] = ["tools"] if question["tools"] else []
-        needs += ["schema"] if question["output_schema"] else []
+        if question["output_schema"]:
+            needs.append("schema")
         return await self._route.call(ask, needs=tuple(needs), shadow=shadow)
 
     async def _answer(self, hosted: HostedRun, args: Any, kwargs: Any, model: Callable[[], Awaitable[Any]]) -> Any:

@@ -48,6 +48,7 @@ class RunRecorder:
         self.checking: Final[dict[asyncio.Future[None], set[str]]] = {}
         """Appends that the ledger may still refuse, with the steps that they are about."""
         self.reserving: Final[set[asyncio.Future[None]]] = set()  # model calls that a shared budget may still refuse
+        self.reserving_turn: Final = asyncio.Lock()  # held from the comparison with the run's own budget to the record
         self.receiving: asyncio.Future[None] | None = None  # a message is about to be recorded
         self._waiting: dict[asyncio.Future[None], None] = {}  # attempts that wait until they are next
         self.command_lock: Final = asyncio.Lock()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from sqlite3 import SQLITE_FULL, SQLITE_IOERR_FSYNC
 from typing import Final, Protocol
@@ -17,6 +17,7 @@ from typing import Final, Protocol
 from holdfast.errors import JournalUnavailable
 from holdfast.journal.host import HostFacts
 from holdfast.journal.port import (
+    BudgetUse,
     Fate,
     Identity,
     Instant,
@@ -124,6 +125,11 @@ class Files:
     async def entries(self, stream: str) -> list[LedgerEntry]:
         """The entries of one stream of the ledger."""
         return await self._journal.entries(stream)
+
+    async def budget_uses(self, periods: Mapping[str, str]) -> list[BudgetUse]:
+        """The counters of shared budgets, after all commits that were observed."""
+        self.observe()
+        return await self._journal.budget_uses(periods)
 
     def kill(self, worker: str) -> None:
         """Mark that process as dead; any process that can see it can prove it."""

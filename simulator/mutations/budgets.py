@@ -1,0 +1,141 @@
+"""Planted bugs of budgets: what is reserved, used and lost, limits that are not compared, and waits without an end."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from msgspec.structs import replace
+
+from holdfast.model.usage import Usage
+from simulator.mutations.mutation import Mutant, always, never_mind
+
+
+def lost_calls_used_nothing(original: Any) -> Any:
+    """A call whose process is gone counts as refused."""
+
+    def settle(self: Any, step: str, usage: Any, cost: Any) -> None:
+        original(self, step, usage if usage.known else Usage(refused=True), cost)
+
+    return settle
+
+
+def compared_outside(original: Any) -> Any:
+    """The counters of shared budgets are changed without being compared with their limits."""
+
+    def charged(charges: Any, stored: Any) -> Any:
+        return original([replace(one, most=None) for one in charges], stored)
+
+    return charged
+
+
+def reservations_kept(original: Any) -> Any:
+    """A call that is settled keeps what it had reserved of shared budgets."""
+
+    def charges(held: Any, used: Any, sign: int) -> Any:
+        return [one if sign > 0 else replace(one, reserved=0) for one in original(held, used, sign)]
+
+    return charges
+
+
+def days_of_utc(original: Any) -> Any:
+    """The days of all budgets are those of UTC."""
+
+    def day_of(_zone: str, at_ms: int) -> Any:
+        return original("UTC", at_ms)
+
+    return day_of
+
+
+def effects_counted_at_their_end(original: Any) -> Any:
+    """An effect counts once its outcome is known."""
+
+    def is_effect(operation: Any) -> bool:
+        return bool(operation is not None and operation.final and original(operation))
+
+    return is_effect
+
+
+def not_reopened(original: Any) -> Any:
+    """A run whose budget was raised stays stopped."""
+
+    def raised(*given: Any) -> Any:
+        return original(*given)[:1]
+
+    return raised
+
+
+def released_unseen(_original: Any) -> Any:
+    """A command that comes while a stopped run is released is not noticed."""
+
+    async def release_stopped(active: Any, change: Any, record: Any = None, posts: Any = ()) -> None:
+        await active.log.append(*(() if record is None else (record,)), change=change, posts=posts)
+
+    return release_stopped
+
+
+BUDGET_BUGS: Final = (
+    Mutant(
+        "lost calls used nothing",
+        "what a call reserved is released although its process is gone and it may have been answered",
+        "holdfast.model.run_budget:BudgetState.settle",
+        lost_calls_used_nothing,
+        budgeted=True,
+    ),
+    Mutant(
+        "reservations not counted",
+        "calls that are under way leave room for others",
+        "holdfast.model.run_budget:BudgetState.reserved",
+        always(0),
+        budgeted=True,
+    ),
+    Mutant(
+        "effects counted at their end",
+        "an effect that is under way or unknown leaves room for another one",
+        "holdfast.model.run_budget:is_effect",
+        effects_counted_at_their_end,
+        budgeted=True,
+    ),
+    Mutant(
+        "shared limits not compared",
+        "the commit that reserves does not compare what other runs have taken",
+        "holdfast.journal.backend_rules:charged",
+        compared_outside,
+        budgeted=True,
+    ),
+    Mutant(
+        "shared reservations kept",
+        "a call that has ended keeps what it reserved of shared budgets",
+        "holdfast.model.shared_use:_charges",
+        reservations_kept,
+        budgeted=True,
+    ),
+    Mutant(
+        "days of another zone",
+        "a shared budget begins anew at midnight in UTC",
+        "holdfast.queues.zones:day_of",
+        days_of_utc,
+        budgeted=True,
+    ),
+    Mutant(
+        "a raise wakes nothing",
+        "a run whose budget was raised stays stopped",
+        "holdfast.engine.commands:_raised",
+        not_reopened,
+        budgeted=True,
+    ),
+    Mutant(
+        "a raise during the release",
+        "a command that comes while a stopped run is released is applied by nobody",
+        "holdfast.engine.run_driver:_release_stopped",
+        released_unseen,
+        budgeted=True,
+    ),
+    Mutant(
+        "other limits wake nothing",
+        "runs that wait for a shared budget do not see that it was raised",
+        "holdfast.engine.shared_budgets:wake_waiting",
+        never_mind,
+        budgeted=True,
+    ),
+)
+"""Each is looked for in the seeds with budgets."""
