@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
-from typing import Final, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
 import msgspec
 
 from holdfast.model.errors import UsageError
-from holdfast.model.money import Money, written_money
+
+if TYPE_CHECKING:
+    from holdfast.model.money import Money
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _UNITS: Final = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
@@ -64,6 +66,8 @@ class Budget(msgspec.Struct, frozen=True, omit_defaults=True):
         if not self.cost >= 0:
             raise ValueError(f"cost={self.cost}: it is what may be spent, so it is at least 0")
         if self.call:
+            from holdfast.model.money import written_money  # noqa: PLC0415 - only for a cost in a currency
+
             try:
                 written_money(self.call)
             except ValueError as error:
@@ -105,7 +109,8 @@ class RunBudget(msgspec.Struct, frozen=True, omit_defaults=True):
                 raise ValueError(f"{name}={value!r}: a limit is a whole number from 0 to {MOST}")
         if all(getattr(self, name) is None for name in BUDGET_LIMITS):
             raise ValueError(f"a budget needs a limit: {', '.join(BUDGET_LIMITS)}")
-        if (fault := money_fault(self.cost, self.unpriced)) is not None:
+        money_given = self.cost is not None or self.unpriced is not None
+        if money_given and (fault := money_fault(self.cost, self.unpriced)) is not None:
             raise ValueError(fault)
         if self.then not in {"ask", "stop"}:
             raise ValueError(f"then={self.then!r}: it is ask or stop")
@@ -113,18 +118,24 @@ class RunBudget(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def money(self) -> Money | None:
         """The limit of the cost, if there is one."""
-        return None if self.cost is None else written_money(self.cost)
+        if self.cost is None:
+            return None
+        from holdfast.model.money import written_money  # noqa: PLC0415 - as above
+
+        return written_money(self.cost)
 
     def most(self, limit: BudgetLimit) -> int | None:
         """How much of this limit the run may use, that of the cost in billionths; None where it does not hold."""
         if limit == "cost":
-            return None if self.cost is None else written_money(self.cost).units
+            return None if (money := self.money) is None else money.units
         found: int | None = getattr(self, limit)
         return found
 
 
 def money_fault(cost: str | None, unpriced: str | None) -> str | None:
     """The reason why a budget cannot have this limit of the cost, and this amount for a call without a price."""
+    from holdfast.model.money import written_money  # noqa: PLC0415 - as above
+
     found: dict[str, Money] = {}
     for name, text in (("cost", cost), ("unpriced", unpriced)):
         if text is not None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -347,9 +347,9 @@ async def _posts_to_left_children(active: ActiveRun) -> tuple[Post, ...]:
     return cancel_posts(active.history, [one for one in left if one.run not in ended], "", "has ended")
 
 
-async def _bring(active: ActiveRun, notices: Iterable[Post]) -> None:
+async def _bring(active: ActiveRun, notices: Sequence[Post]) -> None:
     """Let the relatives of a run that has ended apply its notices: a worker that looks next finds them due."""
-    if tasks := active.process.bring(receivers(notices)):
+    if notices and (tasks := active.process.bring(receivers(notices))):
         await asyncio.wait(tasks)
 
 

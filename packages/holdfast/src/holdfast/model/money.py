@@ -13,7 +13,6 @@ from typing import Final
 
 import msgspec
 
-from holdfast.model.alike import nearest
 from holdfast.model.usage import CallCost
 
 EXACT: Final = Context(prec=60)
@@ -78,6 +77,8 @@ def currency_fault(code: object) -> str | None:
     """The reason why this is not the code of a currency; None for one that is."""
     if isinstance(code, str) and code in CURRENCIES:
         return None
+    from holdfast.model.alike import nearest  # noqa: PLC0415 - only for an error
+
     near = nearest(str(code).upper()[:60], CURRENCIES)
     return f"{code!r:.62} is not an ISO 4217 code" + (f"; did you mean {near}?" if near else "")
 
