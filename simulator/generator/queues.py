@@ -172,6 +172,7 @@ def _queue(chance: random.Random) -> QueueLimits:
         min(per_key, top),
         chance.choice((100_000, 100_000, 1, 2, 4)),
         chance.choice((1, 1_000, _MINUTE, 10 * _MINUTE)),
+        preempt=concurrency in {1, 3},  # not drawn, so that the plans of older seeds stay as they were
     )
 
 

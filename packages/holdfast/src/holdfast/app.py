@@ -465,7 +465,8 @@ class Holdfast:
                 self._same_input(run, given)
             try:
                 conclusion = await shielded(task)
-                if not (self._recovers and waits and is_child_wait(conclusion.waits)):
+                goes_on = conclusion.yielded or is_child_wait(conclusion.waits)
+                if not (self._recovers and waits and goes_on):
                     return conclusion
             except RunQueued:
                 if not (self._recovers and waits):

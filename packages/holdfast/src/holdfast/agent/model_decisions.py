@@ -29,6 +29,7 @@ from holdfast.engine.exceptions.classify import classify
 from holdfast.engine.exceptions.http import retry_after, status_code
 from holdfast.engine.sealing import refuse, replay_timeout, sealing
 from holdfast.engine.shared_budgets import budgets_of, reserve
+from holdfast.engine.steps import give_way
 from holdfast.engine.suspension import Ending, Pause
 from holdfast.engine.transactions import may_begin
 from holdfast.engine.tree_budgets import read_limits
@@ -153,6 +154,8 @@ async def _ask_model(scope: Scope, question: ModelQuestion, settings: DecisionSe
     """Call the model under its time limit, again while it fails and the retry budget lasts. Each try is recorded."""
     instance, step = scope.active, question.step
     limit = milliseconds(settings.timeout or DEFAULT_TIMEOUT)
+    if instance.outranked:
+        await give_way(scope)
     began = instance.log.now().up
     instance.replay.begun.discard(step)
     patience = RetryBudget(settings.retry, instance.history.steps.decisions_begun.get(step, 0), limit)

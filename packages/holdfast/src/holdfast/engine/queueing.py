@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
+from holdfast.engine.active_run.waiters import SLOT, wake_all
 from holdfast.engine.process import Process
 from holdfast.engine.run_start import check_input, first_records
 from holdfast.engine.tool_protocol import Input
@@ -18,11 +19,14 @@ from holdfast.model.run_history import RunHistory
 from holdfast.model.system import is_system
 
 if TYPE_CHECKING:
+    from holdfast.engine.active_run.run import ActiveRun
     from holdfast.engine.tool_protocol import AgentCode
 
 _TAKEN: Final[tuple[RunStatus, ...]] = ("running", "suspended")
 """Statuses of runs that may have a slot. One that has not begun is `queued`."""
 _PAGE: Final = 1000
+MOST_YIELDS: Final = 5
+"""How often a run gives its slot to a more urgent one. A stream of these would otherwise replay it for ever."""
 ENDED: Final = frozenset({"completed", "stopped", "undone"})
 
 
@@ -49,6 +53,24 @@ async def take_slots(process: Process, room: int, skip: Collection[str]) -> list
             process.leases.hold(one.lease.run)
             queues.slots[one.lease.run] = one
     return [one.row for one in granted]
+
+
+async def yield_slots(process: Process, active_runs: Mapping[str, ActiveRun], skip: Collection[str]) -> None:
+    """Let driven runs give their slots to more urgent ones that wait, each before its next step.
+
+    A run that has recorded nothing since it got its slot keeps it, and so does one that yielded `MOST_YIELDS` times.
+    """
+    newest = process.queues.newest
+    if newest is None or not (newest.limits.preempting or any(one.outranked for one in active_runs.values())):
+        return
+    agents = [(name, agent.program) for name, agent in process.agents.items() if not is_system(name)]
+    keep = {run for run, one in active_runs.items() if one.log.suspected or one.history.lifecycle.yields >= MOST_YIELDS}
+    asked = TakeRequest(process.worker.id, agents, 1, newest, {*skip, *keep})
+    outranked = set(await process.journal.outranked(asked))
+    for run, one in active_runs.items():
+        one.outranked = run in outranked
+        if not one.outranked:  # the other run has found a slot elsewhere
+            wake_all(one.waiters.watchers.get(SLOT, []))
 
 
 async def _taken(

@@ -23,7 +23,7 @@ from holdfast.engine.engine import LOG, Engine
 from holdfast.engine.executor import settle
 from holdfast.engine.previous_owner import account_for_previous_owners
 from holdfast.engine.process import unchanged_listing
-from holdfast.engine.queueing import take_slots
+from holdfast.engine.queueing import take_slots, yield_slots
 from holdfast.engine.situation import next_move
 from holdfast.engine.suspension import release_post, stopped_change
 from holdfast.engine.tool_protocol import tool_of
@@ -113,6 +113,7 @@ class Recovery:
             started += [self._start(row, places) for row in mine]
         free = self._runs.room(engine)
         slots = await take_slots(engine, free, skip)
+        await yield_slots(engine, engine.active_runs, {row.run for row in slots})
         self._more = self._more or (bool(slots) and len(slots) == free)
         return started + [self._start(row, self._runs) for row in slots]
 

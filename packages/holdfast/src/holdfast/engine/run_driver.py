@@ -87,7 +87,8 @@ LOG: Final = logging.getLogger("holdfast")
 class Conclusion(msgspec.Struct, frozen=True):
     """How one drive of a run ended. `error` is what agent code raised, for the caller's traceback.
 
-    `commanded`: a command came while the run stopped, and is applied once its lease is released.
+    `commanded`: a command came while the run stopped, and is applied once its lease is released. `yielded`: it gave
+    its slot to a more urgent run, and waits for another one.
     """
 
     run: str
@@ -99,6 +100,7 @@ class Conclusion(msgspec.Struct, frozen=True):
     waits: tuple[Pause, ...] = ()
     error: BaseException | None = None
     commanded: bool = False
+    yielded: bool = False
 
 
 async def drive_run(
@@ -467,7 +469,7 @@ async def _suspended(active: ActiveRun, ending: Ending) -> Conclusion:
         waits=encode_waits(ending.waits),
         release=True,
     )
-    record = r.RunSuspendedRecord(reason=ending.reason or ending.kind, **active.log.stamp())
+    record = r.RunSuspendedRecord(reason=ending.reason or ending.kind, yielded=ending.yielded, **active.log.stamp())
     new = active.waiters.listing.new(ending.waits) if ending.waits else ()
     notices = active.process.outbox.posts(active.history, "run.waits_for_person", ending.reason, new)
     posts = release_post(active.run, active.lease.token), *notices
@@ -477,7 +479,9 @@ async def _suspended(active: ActiveRun, ending: Ending) -> Conclusion:
     except (LedgerTaken, LimitsChanged):  # something came meanwhile: the next owner takes it into account at once
         due = msgspec.structs.replace(change, due_ms=active.process.environment.clock.wall_ms())
         await active.log.append(record, change=due)
-    return Conclusion(active.run, "suspended", ending.reason, due=ending.due, waits=ending.waits)
+    return Conclusion(
+        active.run, "suspended", ending.reason, due=ending.due, waits=ending.waits, yielded=ending.yielded
+    )
 
 
 async def _stop_drivers(active: ActiveRun) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
 import msgspec
 
 from holdfast.engine.active_run.scopes import SCOPE, Scope
+from holdfast.engine.active_run.waiters import SLOT
 from holdfast.engine.conflicts import thing_of
 from holdfast.engine.driven_operation import DrivenOperation, driver_of, snapshot_arguments
 from holdfast.engine.executor import drive, start_driver
@@ -35,7 +36,7 @@ from holdfast.model import records as r
 from holdfast.model.canonical.encode import Forms, digest, forms
 from holdfast.model.operation import Attempt, OperationState
 from holdfast.model.outcome import FINAL, RETURNED
-from holdfast.model.run_history import PENDING
+from holdfast.model.run_history import PENDING, open_boundaries
 from holdfast.model.transaction import around
 
 if TYPE_CHECKING:
@@ -131,6 +132,8 @@ async def _write_now(scope: Scope, step: str, call: ToolCall, written: Forms) ->
         await active.replay.may_write(scope)
     if active.log.blocking:
         await _wait_for_blockers(scope)
+    if active.outranked:
+        await give_way(scope)
     draft = _draft(scope, step, call, written)
     driver = DrivenOperation(
         active, step, tool, draft, arguments=snapshot_arguments(call.arguments, executable=written.executable)
@@ -295,6 +298,17 @@ async def _wait_for_blockers(scope: Scope) -> None:
         await active.waiters.wait(scope, active.waiters.watchers.setdefault(blocker, []), Pause("operation", blocker))
 
 
+async def give_way(scope: Scope) -> None:
+    """Let a new step wait while a more urgent run waits for the slot; once all branches do, the run is suspended.
+
+    So no attempt and no call of a model is under way then. A transaction is ended first: it keeps what others need.
+    """
+    active = scope.active
+    watchers = active.waiters.watchers.setdefault(SLOT, [])
+    while active.outranked and not scope.has_message() and not open_boundaries(active.history):
+        await active.waiters.wait(scope, watchers, Pause(SLOT))
+
+
 def drive_open_operations(active: ActiveRun) -> None:
     """Settle every open operation from its records, whether or not code comes back to it."""
     for operation in active.history.open_operations():
@@ -399,6 +413,8 @@ async def _read_now(scope: Scope, step: str, call: ToolCall, written: Forms) -> 
     active, tool = scope.active, call.tool
     if active.history.boundaries.by_name:
         await may_begin(scope, step)
+    if active.outranked:
+        await give_way(scope)
     draft = _draft(scope, step, call, written)
     driver = DrivenOperation(
         active,

@@ -79,6 +79,7 @@ class Ending(msgspec.Struct, frozen=True):
     due: int | None = None
     waits: tuple[Pause, ...] = ()
     error: BaseException | None = None
+    yielded: bool = False  # it gives its slot to a more urgent run, and waits for another one
 
     @property
     def commanded(self) -> bool:

@@ -88,7 +88,7 @@ from holdfast.journal.port import (
 from holdfast.model.heads import Head, first_head, over_entries, over_records
 from holdfast.model.shared_use import Charge
 from holdfast.queues.call_limits import CallPace, judge_all, settled, slowed
-from holdfast.queues.choose import Candidate, Lane, Snapshot, choose
+from holdfast.queues.choose import Candidate, DrivenRun, Lane, Snapshot, choose, outranked
 from holdfast.queues.limits import STREAM
 from holdfast.queues.schedules import STREAM as SCHEDULES
 
@@ -345,6 +345,23 @@ class MemoryJournal:
             granted.append(LeaseGranted(lease, line, run.rows[-1] if run.rows else None, slot=True, ready_ms=ready))
         after()
         return granted
+
+    async def outranked(self, request: TakeRequest) -> list[str]:
+        after = self._call("outranked")
+        limits, newest = request.newest.limits, request.newest
+        lines = {
+            run.listing.row: DrivenRun(
+                run.listing.row, run.place.queue, run.listing.agent, run.place.tenant, run.place.priority,
+                run.place.key, run.served_ms,
+            )
+            for run in self._runs.values()
+            if run.listing.owner == request.worker and run.place.queue in limits.preempting
+            and run.listing.run not in request.skip
+        }  # fmt: skip
+        snapshot = self._queued(request.agents, request.skip, request.worker, newest.paused)
+        found = outranked(limits, snapshot, lines.values(), self._wall()) if lines else []
+        after()
+        return [self._names[row] for row in lines if row in found]
 
     def _queued(
         self, agents: Collection[AgentKey], skip: Collection[str], worker: str = "", paused: Collection[str] = ()

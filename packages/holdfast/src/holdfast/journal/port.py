@@ -514,6 +514,13 @@ class Journal(Protocol):
         """
         ...
 
+    async def outranked(self, request: TakeRequest) -> list[str]:
+        """The runs of this worker that give their slots to more urgent ones; see `holdfast.queues.choose`.
+
+        Of the runs in `skip`, none gives its slot, and none is given one.
+        """
+        ...
+
     async def queues(self) -> list[QueueState]:
         """The queues in which a run waits or is driven, by name."""
         ...

@@ -112,6 +112,8 @@ class Lifecycle(msgspec.Struct, eq=False):
     cancelled: r.CommandApplied | None = None
     paused: r.CommandApplied | None = None
     forked_from: str = ""
+    yields: int = 0
+    """How often it gave its slot to a more urgent run."""
 
     def command(self, record: r.CommandApplied) -> None:
         """A command to the run."""
@@ -632,6 +634,7 @@ class RunHistory:
                 lifecycle.status = "running" if lifecycle.status in {"queued", "suspended"} else lifecycle.status
             case r.RunSuspendedRecord():
                 lifecycle.status, lifecycle.reason = "suspended", record.reason
+                lifecycle.yields += record.yielded
                 self.ownership.fruitless = ()  # its owner ended on its own: no process died of it
             case r.RunReopened():
                 self._reopen()

@@ -12,9 +12,10 @@ they wait, so an index can keep it, and no run is overtaken by one that became r
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.queues.limits import DeclaredLimits
 
@@ -51,6 +52,18 @@ class Snapshot(msgspec.Struct, frozen=True):
     served_ms: Mapping[tuple[str, str], int] = {}
 
 
+class DrivenRun(msgspec.Struct, frozen=True, gc=False):
+    """A run that has a slot. `since_ms` is when it got it."""
+
+    row: int
+    queue: str
+    agent: str
+    tenant: str
+    priority: int
+    key: str
+    since_ms: int
+
+
 class Choice(msgspec.Struct, frozen=True):
     """The rows that start, in order, since when each was ready, and those that wait behind others of their key."""
 
@@ -82,6 +95,33 @@ def choose(limits: DeclaredLimits, snapshot: Snapshot, room: int) -> Choice:
             usage.take(lane, candidate)
             start.append(candidate)
     return Choice(tuple(one.row for one in start), tuple(behind), tuple(one.ready_ms for one in start))
+
+
+def outranked(limits: DeclaredLimits, snapshot: Snapshot, driven: Iterable[DrivenRun], now_ms: int) -> list[int]:
+    """The rows of the driven runs that give their slots to more urgent ones, one for each of these.
+
+    A run gives its slot if its queue preempts, has none free, and would give that one to a run of a higher priority.
+    So it cannot get its slot back at once: it waits behind that run. The lowest priority gives first, and in it the
+    run that has its slot for the shortest time.
+    """
+    found: list[int] = []
+    lanes, used = list(snapshot.lanes), Counter(snapshot.driven)
+    for one in sorted(driven, key=lambda one: (one.priority, -one.since_ms, one.row)):
+        others = tuple(lane for lane in lanes if lane.queue == one.queue)
+        if not limits.queue(one.queue).preempt or choose(limits, replace(snapshot, lanes=others, driven=used), 1).start:
+            continue
+        freed = used - Counter({(one.queue, one.agent, one.tenant): 1})
+        own = Lane(
+            one.queue, one.agent, one.tenant, one.priority, (Candidate(one.row, now_ms, one.key, bool(one.key)),)
+        )
+        chosen = choose(limits, replace(snapshot, lanes=(*others, own), driven=freed), 1).start
+        urgent = next((lane for lane in others if any(waits.row in chosen for waits in lane.waiting)), None)
+        if urgent is not None and urgent.priority > one.priority:
+            found.append(one.row)
+            used = freed + Counter({(urgent.queue, urgent.agent, urgent.tenant): 1})
+            left = tuple(waits for waits in urgent.waiting if waits.row not in chosen)
+            lanes[lanes.index(urgent)] = replace(urgent, waiting=left)
+    return found
 
 
 class _Usage:

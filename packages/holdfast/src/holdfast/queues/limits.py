@@ -38,7 +38,8 @@ class QueueLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
 
     `concurrency` and `per_tenant` count runs that a worker drives. `key` names what a run is about, from its input;
     `per_key` counts runs that have begun and not ended, also while they wait. `capacity` counts runs that wait to
-    begin. Each `ageing_ms` of waiting counts as much as one step of priority.
+    begin. Each `ageing_ms` of waiting counts as much as one step of priority. With `preempt`, a driven run gives its
+    slot to one of a higher priority that waits, before its next step.
     """
 
     concurrency: int | None = None
@@ -47,6 +48,7 @@ class QueueLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_
     per_key: int = 1
     capacity: int = 100_000
     ageing_ms: int = 60_000
+    preempt: bool = False
 
 
 class ConcurrencyLimit(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -121,6 +123,11 @@ class DeclaredLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
     def queue(self, name: str) -> QueueLimits:
         """The limits of a queue; those of one that is no longer declared are the defaults."""
         return self.queues.get(name) or _UNLIMITED
+
+    @property
+    def preempting(self) -> frozenset[str]:
+        """The queues in which a run may have to give its slot to a more urgent one."""
+        return frozenset(name for name, one in self.queues.items() if one.preempt)
 
     def of_agent(self, name: str) -> int | None:
         """How many runs of this agent may be driven at once."""

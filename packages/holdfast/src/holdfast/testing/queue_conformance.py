@@ -8,6 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
+
 from holdfast.errors import LimitsChanged, QueueDraining, QueueFull
 from holdfast.journal.port import (
     Busy,
@@ -124,6 +126,25 @@ class QueueConformance:
         await submit(journal, "scheduled", QueuePlace("mail", priority=9), due_ms=LATER_MS)
         assert await names(journal, "bob", 1, limits) == ["urgent"]
         assert await names(journal, "bob", 9, limits) == ["old", "low", "later"]
+
+    @requirement
+    async def test_a_driven_run_gives_its_slot_to_a_more_urgent_one(self, journal: Journal) -> None:
+        limits = DeclaredLimits({"mail": QueueLimits(concurrency=2, preempt=True)})
+        request = TakeRequest("bob", AGENTS, 1, Declaration(limits))
+        for run, priority in (("low", -1), ("middle", 1)):
+            await submit(journal, run, QueuePlace("mail", priority=priority))
+        assert await names(journal, "bob", 9, limits) == ["middle", "low"]
+        await submit(journal, "as low", QueuePlace("mail", priority=-1))
+        assert await journal.outranked(request) == []
+        await submit(journal, "urgent", QueuePlace("mail", priority=5))
+        assert await journal.outranked(request) == ["low"]
+        assert await journal.outranked(msgspec.structs.replace(request, skip={"low"})) == ["middle"]
+        assert await journal.outranked(msgspec.structs.replace(request, worker="alice")) == []
+        kept = msgspec.structs.replace(request, newest=Declaration(DeclaredLimits({"mail": QueueLimits(2)})))
+        assert await journal.outranked(kept) == []
+        await end(journal, "low", RunChange("suspended", due_ms=1, release=True))
+        assert await names(journal, "bob", 1, limits) == ["urgent"]
+        assert await journal.outranked(request) == []
 
     @requirement
     async def test_a_tenant_has_its_share(self, journal: Journal) -> None:

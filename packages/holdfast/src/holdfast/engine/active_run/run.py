@@ -81,6 +81,7 @@ class ActiveRun:
         self.draining = False
         self.code: object = None  # the interface of agent code to this run, once that has begun
         self.host_calls = 0  # how many steps a host has called
+        self.outranked = False  # True while a more urgent run waits for the slot of this one
         self.abandoned = False  # some of its code did not end, and was abandoned
         self.ending: asyncio.Future[Ending] = asyncio.get_running_loop().create_future()
         self._over: asyncio.Future[None] | None = None  # done when its code has ended, or its drive has to

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 PASSES: Final = 24
 QUIET_S: Final = 0.1
 """How long a host begins no further call before its run is suspended: it may be about to make one beside the others."""
-_WITHIN: Final = {"operation", "claim"}
+SLOT: Final = "slot"
+"""The wait of a branch before its next step, while a more urgent run waits for the slot of this one."""
+_WITHIN: Final = {"operation", "claim", SLOT}
 """Waits for operations: those of this run have a wait of their own, and those of another run a time to look again."""
 BUDGET: Final = "(budget)"
 """The watchers of what is left of the run's budget; no step has such a name."""
@@ -201,6 +203,9 @@ class Waiters:
         horizon = process.environment.clock.wall_ms() + process.settings.hold_ms
         dues = [*self.limits.values(), *(pause.due for pause in pauses if pause.due is not None)]
         waits = self.outside()
+        if active.outranked and any(pause.kind == SLOT for pause in pauses):
+            now = process.environment.clock.wall_ms()
+            return Ending("suspended", "gave its slot to a more urgent run", now, waits, yielded=True)
         if waits and all(due > horizon for due in dues):
             budget = active.history.budget
             if (asks := next((pause.asks for pause in waits if pause.kind == "budget"), None)) is not None:

@@ -188,6 +188,9 @@ class SqliteJournal:
             return []
         return await self._running.run(lambda database: self._slots.take(database, request))
 
+    async def outranked(self, request: TakeRequest) -> list[str]:
+        return self._read(lambda database: self._slots.outranked(database, request))
+
     async def queues(self) -> list[QueueState]:
         return self._read(self._slots.states)
 

@@ -17,7 +17,7 @@ from holdfast.journal.port import AgentKey, LeaseGranted, QueuePlace, QueueState
 from holdfast.journal.sqlite import ledger
 from holdfast.journal.sqlite.driver import Database, Value
 from holdfast.journal.sqlite.runs import RunTables, find, granted
-from holdfast.queues.choose import Candidate, Choice, Lane, Snapshot, choose
+from holdfast.queues.choose import Candidate, Choice, DrivenRun, Lane, Snapshot, choose, outranked
 from holdfast.queues.limits import LOWEST
 
 # Spelled as in the partial indexes, which are only used for what they know.
@@ -48,6 +48,10 @@ BEGUN: Final = " union all ".join(
 SLOTS: Final = f"select queue, agent, tenant, owner, count(*) from run where {_HELD} group by 1, 2, 3, 4"  # noqa: S608 -- constants
 LEFT_BEHIND: Final = (
     "select id, updated_ms, about, holds, name, queue, agent, program, tenant, priority from run"  # noqa: S608 -- constants
+    f" where {_HELD} and +status in ('running', 'suspended') and owner = ?"
+)
+OURS: Final = (
+    "select id, queue, agent, tenant, priority, about, coalesce(served_ms, 0), name from run"  # noqa: S608 -- constants
     f" where {_HELD} and +status in ('running', 'suspended') and owner = ?"
 )
 HOLDERS: Final = "select count(*) from run where holds = 1 and queue = ? and about = ?"
@@ -131,20 +135,36 @@ class QueueTables:
 
     def _chosen(self, database: Database, request: TakeRequest, most: int = 1) -> Choice:
         """The choice among the first `most` of each lane, beside those that are left out."""
+        snapshot = self._snapshot(database, request, most)
+        return choose(request.newest.limits, snapshot, request.room) if snapshot.lanes else Choice()
+
+    def outranked(self, database: Database, request: TakeRequest) -> list[str]:
+        """The runs of this worker that have to give their slots to more urgent ones."""
+        limits = request.newest.limits
+        ours = database.rows(OURS, (request.worker,)) if limits.preempting else []
+        rows = [row for row in ours if row[1] in limits.preempting and row[-1] not in request.skip]
+        if not rows:
+            return []
+        driven = [DrivenRun(*cast("tuple[int, str, str, str, int, str, int]", row[:-1])) for row in rows]
+        snapshot = self._snapshot(database, request, len(driven))
+        found = outranked(limits, snapshot, driven, self._roll.wall_ms()) if snapshot.lanes else []
+        return [str(row[-1]) for row in rows if row[0] in found]
+
+    def _snapshot(self, database: Database, request: TakeRequest, most: int) -> Snapshot:
+        """All that `choose` judges, with the first `most` of each lane, beside those that are left out."""
         # A process whose lease is over is not gone for itself: it would take what it has just taken once more.
         gone = self._roll.gone_owners(database) - {request.worker}
         lanes = [*self._waiting(database, request, most), *_left_behind(database, request, gone)]
         if not lanes:
-            return Choice()
+            return Snapshot()
         keys = {(lane.queue, one.key) for lane in lanes for one in lane.waiting if one.key}
         shares = {(lane.queue, lane.tenant) for lane in lanes}
-        snapshot = Snapshot(
+        return Snapshot(
             tuple(lanes),
             self._driven(database, gone),
             {key: _number(database, HOLDERS, key) for key in keys},
             {share: _number(database, SERVED, share) for share in shares},
         )
-        return choose(request.newest.limits, snapshot, request.room)
 
     def _waiting(self, database: Database, request: TakeRequest, most: int) -> Iterator[Lane]:
         wall, most = self._roll.wall_ms(), most + len(request.skip)

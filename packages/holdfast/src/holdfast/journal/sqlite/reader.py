@@ -280,6 +280,9 @@ class SqliteReader:
     async def take(self, request: TakeRequest) -> list[LeaseGranted]:
         self._refuse("take", request)
 
+    async def outranked(self, request: TakeRequest) -> list[str]:
+        self._refuse("outranked", request)
+
     async def permit(self, request: PermitRequest) -> PermitAnswer:
         self._refuse("permit", request)
 

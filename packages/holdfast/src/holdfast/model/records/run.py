@@ -268,9 +268,10 @@ class BudgetRaised(Stamped, frozen=True):
 
 
 class RunSuspendedRecord(Stamped, frozen=True, tag="RunSuspended"):
-    """The run waits for a person, an event or a timer."""
+    """The run waits for a person, an event or a timer. `yielded`: it gave its slot to a more urgent run."""
 
     reason: str
+    yielded: bool = False
 
 
 class RunReopened(Stamped, frozen=True):

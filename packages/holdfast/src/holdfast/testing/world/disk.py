@@ -210,6 +210,10 @@ class FaultyJournal(ABC):
         await self._committed_point("take")
         return granted
 
+    async def outranked(self, request: TakeRequest) -> list[str]:
+        await self._reach("outranked")
+        return await self._stored.outranked(request)
+
     async def queues(self) -> list[QueueState]:
         await self._reach("queues")
         return await self._stored.queues()
