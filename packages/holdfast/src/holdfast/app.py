@@ -465,8 +465,7 @@ class Holdfast:
                 self._same_input(run, given)
             try:
                 conclusion = await shielded(task)
-                goes_on = conclusion.yielded or is_child_wait(conclusion.waits)
-                if not (self._recovers and waits and goes_on):
+                if not (self._recovers and waits and (conclusion.yielded or is_child_wait(conclusion.waits))):
                     return conclusion
             except RunQueued:
                 if not (self._recovers and waits):

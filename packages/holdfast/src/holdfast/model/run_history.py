@@ -301,7 +301,10 @@ class RunHistory:
         elif kind is r.DecisionRecorded:
             self._decision(record)  # type: ignore[arg-type]  # as its kind says
         elif isinstance(record, ANSWERS):
-            self._answer(record)
+            self.steps.answers[record.step] = record
+            self.delivered.deliver(record.step)
+            if kind is not r.ReadRecorded:
+                self._learn(record)
         else:
             self._run(record)  # type: ignore[arg-type]  # what is neither is about the run
         if self.shared is not None:
@@ -413,9 +416,8 @@ class RunHistory:
                 del self.operations[step]
                 self.boundaries.spans.pop(step, None)
 
-    def _answer(self, record: Answer) -> None:
-        self.steps.answers[record.step] = record
-        self.delivered.deliver(record.step)
+    def _learn(self, record: Answer) -> None:
+        """Take what an answer changes besides the step that receives it."""
         if isinstance(record, r.EventReceived):
             self.steps.events_taken[record.entry] = None
         elif isinstance(record, r.ValueRecorded) and record.what in NOTES:
