@@ -203,7 +203,7 @@ def test_the_tokens_of_a_summary_count_against_the_limit():
     [
         (lambda: ModelLoop("gpt-5"), "'gpt-5' is not a model", "ModelLoop(OpenAIChat('gpt-5'))"),
         (lambda: ModelLoop(Replying), "is not a model", "give a client"),
-        (lambda: Route([ScriptedModel("x"), "small"]), "'small' is not a model", "client"),
+        (lambda: ModelLoop(Route([ScriptedModel("x"), "small"])), "'small' is not a model", "client"),
         (lambda: ModelLoop(ScriptedModel("x"), tools="refund"), "tools='refund'", "tools=('refund',)"),
         (lambda: ModelLoop(ScriptedModel("x"), tools=(refund,)), "names of tools", "tools=('refund',)"),
     ],
