@@ -7,13 +7,14 @@ import pytest
 from holdfast import Key, Rejected, Run, agent, tool
 from holdfast.engine.engine import Engine
 from holdfast.errors import RunSuspended, UsageError
-from holdfast.inspect.monitors.rules import MonitorSettings
+from holdfast.inspect.monitors.rules import MonitorSettings, finding_id
 from holdfast.inspect.reader import JournalReader
 from holdfast.inspect.timeline import timeline
 from holdfast.journal.port import Post
 from holdfast.loop import ModelLoop
 from holdfast.model.lessons import LONGEST, MOST, LessonEvidence, LessonProposed, ReviewedLesson, agent_lessons_stream
 from holdfast.people.lessons import decide_lesson, evidence_for, list_lessons, propose_lesson, retire_lesson
+from holdfast.queues.limits import DeclaredLimits, QueueLimits
 from holdfast.testing.services import ScriptedModel
 from tests.unit.engine.lab import Lab, virtual
 
@@ -186,3 +187,15 @@ async def test_evidence_is_what_is_on_record_about_one_agent(lab: Lab):
         for name in ("5d41c7a0", "nothing", "nothing/refuse#1", "one/refuse#9"):
             with pytest.raises(UsageError):
                 await evidence_for(reader, (name,), 7, settings)
+
+
+@virtual
+async def test_a_queue_has_no_lessons(lab: Lab):
+    limits = DeclaredLimits({"mail": QueueLimits(concurrency=1)})
+    async with lab.app(student, queues=limits) as app:
+        await app.submit(student, "one", queue="mail")
+        await lab.pass_time(minutes=61)
+        reader = JournalReader(app.engine.journal, app.engine.identity)
+        found = finding_id("queue", "mail", "")
+        with pytest.raises(UsageError, match="about the queue mail, and a lesson is about an agent"):
+            await evidence_for(reader, (found,), lab.clock.wall_ms(), MonitorSettings())

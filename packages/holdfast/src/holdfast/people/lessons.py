@@ -117,6 +117,12 @@ async def evidence_for(
     for name in about:
         if name in findings:
             finding = findings[name]
+            if finding.rule == "queue":
+                raise UsageError(
+                    f"{name} is about the {finding.agent}, and a lesson is about an agent",
+                    known="nothing was stored",
+                    next_step="name a run of that queue whose agent has to know: --of RUN",
+                )
             agents[name] = finding.agent
             says = (f"{finding.rule}: {finding.what}", *finding.evidence)
         else:
