@@ -331,8 +331,13 @@ async def take_commands(active: ActiveRun) -> None:
         active.waiters.consider_rest()  # suspension is considered afterwards: not while commands are applied
 
 
+async def pending_commands(active: ActiveRun) -> list[LedgerEntry]:
+    """The commands to the run that its records do not have yet, in order."""
+    return await active.process.journal.entries(command_stream(active.run), active.history.entry_seen)
+
+
 async def _take_new(active: ActiveRun) -> None:
-    entries = await active.process.journal.entries(command_stream(active.run), active.history.entry_seen)
+    entries = await pending_commands(active)
     try:
         for entry in entries:
             if entry.id > active.history.entry_seen and active.sealed is None:

@@ -16,7 +16,7 @@ import msgspec
 from holdfast.engine.active_run.log import load
 from holdfast.engine.active_run.run import ActiveRun
 from holdfast.engine.active_run.scopes import branch_task
-from holdfast.engine.commands import apply_commands, take_commands
+from holdfast.engine.commands import apply_commands, pending_commands, take_commands
 from holdfast.engine.driven_operation import driver_of
 from holdfast.engine.exceptions.call_end import RecordedError, recorded_error, storable
 from holdfast.engine.late_reports import file_known_ends, watch_late
@@ -396,10 +396,11 @@ async def _release_stopped(
     records = () if record is None else (record,)
     try:
         await active.log.append(*records, change=change, posts=(release_post(active.run, active.lease.token), *posts))
-    except LedgerTaken:  # its sender relies on this process; if that dies now, a worker finds the run due
-        due = msgspec.structs.replace(change, due_ms=active.process.environment.clock.wall_ms())
-        await active.log.append(*records, change=due, posts=posts)
-        return True
+    except LedgerTaken:  # a command came in this drive, and its sender relies on this process
+        if pending := bool(await pending_commands(active)):  # if the process dies now, a worker finds the run due
+            change = msgspec.structs.replace(change, due_ms=active.process.environment.clock.wall_ms())
+        await active.log.append(*records, change=change, posts=posts)
+        return pending or bool(await pending_commands(active))  # later senders find the run released
     return False
 
 
