@@ -148,3 +148,37 @@ async def test_a_run_keeps_its_slot_once_the_urgent_one_is_cancelled(lab: Lab):
             await lab.pass_time(seconds=5)
     assert [what for what in one.arrived if what.startswith("a")] == ["a1", "a2", "a3"]
     assert lab.of("a", r.RunCompleted)
+
+
+@virtual
+async def test_a_write_that_gave_way_waits_for_an_outcome_that_became_unknown_meanwhile(lab: Lab):
+    one = Desk()
+
+    @tool
+    async def post(seconds: int) -> str:
+        await asyncio.sleep(seconds)
+        raise TimeoutError("no answer")
+
+    @tool(effect="read")
+    async def look(seconds: int) -> str:
+        await asyncio.sleep(seconds)
+        return "seen"
+
+    @agent(run_id="busy-{name}", tools=[one.send, post, look])
+    async def busy(run: Run, name: str) -> str:
+        async def in_turn() -> None:
+            for part in "123":
+                await one.send(name + part)
+
+        await run.gather(in_turn(), post(22), look(60))
+        return name
+
+    async with lab.app(busy, one.desk, queues=ONE_SLOT, recover=True) as app:
+        await app.submit(busy, "a", queue="mail")
+        await lab.pass_time(seconds=12)
+        await app.submit(one.desk, "b", queue="mail", priority=5)
+        await lab.pass_time(seconds=12)
+        await app.engine.queues.declare(app.engine.journal, KEPT)
+        await lab.pass_time(seconds=15)
+        assert one.arrived == ["a1", "a2"]
+        assert not any(record.yielded for record in lab.of("busy-a", r.RunSuspendedRecord))

@@ -123,6 +123,8 @@ async def _write_now(scope: Scope, step: str, call: ToolCall, written: Forms) ->
     active, tool = scope.active, call.tool
     if step in active.history.steps.answers:
         active.replay.diverge(f"{step} is recorded as a read, and is a write now")
+    if active.outranked:  # before all that is looked at below, which may change during the wait
+        await give_way(scope)
     if (limit := scope.expired_limit()) is not None:
         await replay_timeout(scope, step, limit)
     if active.history.boundaries.by_name:
@@ -132,8 +134,6 @@ async def _write_now(scope: Scope, step: str, call: ToolCall, written: Forms) ->
         await active.replay.may_write(scope)
     if active.log.blocking:
         await _wait_for_blockers(scope)
-    if active.outranked:
-        await give_way(scope)
     draft = _draft(scope, step, call, written)
     driver = DrivenOperation(
         active, step, tool, draft, arguments=snapshot_arguments(call.arguments, executable=written.executable)
