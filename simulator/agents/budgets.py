@@ -45,7 +45,7 @@ async def ask(run: str, thing: str, tokens: int) -> dict[str, Any]:
     fault = world.nemesis.of_call(QUERY)
     kind = fault.kind if fault is not None else ""
     if kind == "refused":
-        world.checker.budgets.refused(run)
+        world.checker.budgets.refused(run, f"query {thing}")
         raise Refused("the model's service does not answer")
     if kind == "slow":
         await asyncio.sleep(30)

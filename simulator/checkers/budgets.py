@@ -55,6 +55,8 @@ class Account(msgspec.Struct):
     open: dict[str, Call] = {}
     sharing: dict[str, Call] = {}
     """The calls that are open in the shared budgets: those of a run that stops are not, although it may go on."""
+    unasked: Counter[str] = msgspec.field(default_factory=Counter[str])
+    """The calls on record that the model has not received, by name. A process that was stopped makes its call late."""
     stops: int = 0
     raises: int = 0
     stopped: str = ""
@@ -83,28 +85,26 @@ class Budgets:
         self._accounts: dict[str, Account] = {}
         self._shared: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
         """What is used of each budget in each period, by limit."""
-        self._begun: Counter[str] = Counter()
-        """The calls that the model received from each run, without those that its service refused."""
         self._raising: dict[str, int] = {}
         """The runs whose budget was raised and that have not gone on, with the time since when."""
 
     # --- the model -------------------------------------------------------------------------------------------
 
-    def begins(self, actor: Actor, run: str, step: str) -> None:
-        """A model is called: as many calls as it has received are on record."""
+    def begins(self, actor: Actor, run: str, name: str) -> None:
+        """A model is called. Under a limit this very call is on record before that, with what it reserves."""
         account = self._accounts.get(run)
         if account is None or not actor.alive:
             return
-        self._begun[run] += 1
-        recorded = account.used["model_calls"] + len(account.open)
         limited = any(account.most(name) is not None for name in OF_MODELS) or bool(account.sharing)
-        if limited and self._begun[run] > recorded:
-            self._broken(SUMS, f"{run}/{step} is call {self._begun[run]} of the model, and {recorded} are on record")
+        if limited and not account.unasked[name]:
+            self._broken(SUMS, f"{name} of {run} calls the model, and this call is not on record")
+        account.unasked[name] = max(0, account.unasked[name] - 1)  # under no limit the call may come before its record
         self._reached("a call under a limit" if limited else "a call under none")
 
-    def refused(self, run: str) -> None:
-        """The service refused a call: it counts nowhere."""
-        self._begun[run] -= 1
+    def refused(self, run: str, name: str) -> None:
+        """The service refused a call: it counts nowhere, and may be made again."""
+        if (account := self._accounts.get(run)) is not None:
+            account.unasked[name] += 1
 
     # --- what became durable ---------------------------------------------------------------------------------
 
@@ -122,6 +122,7 @@ class Budgets:
                 self._check_model_call(run, account, record)
                 call = Call(record.reserved, record.shared)
                 account.open[record.step] = call
+                account.unasked[record.step.rpartition("/")[2]] += 1  # without the branch
                 if record.shared:
                     account.sharing[record.step] = call
             case r.DecisionRecorded() | r.ReservationSettled():

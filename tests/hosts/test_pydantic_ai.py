@@ -548,4 +548,5 @@ def test_a_route_of_the_hosts_models_has_shadows():
 
 
 def test_a_routed_model_outside_a_run_asks_the_first():
-    assert Agent(RoutedModel(Route([saying("big"), saying("small")]))).run_sync("x").output == "big says"
+    routed_agent = Agent(RoutedModel(Route([saying("big"), saying("small")])))
+    assert asyncio.run(routed_agent.run("x")).output == "big says"
