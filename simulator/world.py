@@ -218,8 +218,9 @@ class World:
         """
         if row.status == "suspended" and row.owner is not None:
             return False
-        if row.status != "suspended" or (row.due_ms is not None and row.due_ms <= wall):
-            return row.status in {"completed", "stopped"}
+        due = row.due_ms is not None and row.due_ms <= wall
+        if row.status != "suspended" or due:
+            return row.status == "completed" or (row.status == "stopped" and not due)
         lost = self.restored_ms >= 0 and b'"event"' in row.waits
         return b'"person"' in row.waits or lost
 

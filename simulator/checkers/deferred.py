@@ -252,7 +252,7 @@ class Answers:
     async def at_the_end(self) -> None:
         """Every answer that was acknowledged counts, and what has no answer is proven or asked about."""
         rows = await self._world.journal.runs(limit=10_000)
-        waits = {row.run: row.waits for row in rows}
+        waits = {row.run: row.waits for row in rows if row.status != "stopped"}  # that one asks for no operation
         set_aside = {row.run for row in rows if row.reason.startswith("quarantined")}
         for office in self._world.offices.values():
             for message in office.messages:
@@ -267,7 +267,8 @@ class Answers:
             run = name.partition("/")[0]
             if known.pending:
                 self._broken(19, f"{name} is awaited for ever")
-            if known.status == "unknown" and not (known.evidence and name.encode() in waits[run]):
+            asked = name.encode() in waits.get(run, name.encode())
+            if known.status == "unknown" and not (known.evidence and asked):
                 self._broken(19, f"a person is to look at {name}, and is not told why")
             if known.accepted:
                 self._world.reach.endings[f"answer to {known.tool} {known.status}"] += 1

@@ -45,6 +45,7 @@ class Errand:
     ) -> None:
         self.what: Final = what
         self.over = False
+        self._saying: Final[list[Actor]] = []
         self._world = world
         self._deed = deed
         self._told = told
@@ -66,8 +67,9 @@ class Errand:
 
     async def run(self, actor: Actor, service: ControlService) -> None:
         """Say it, inside a process."""
-        if self.over:
+        if self.over or actor in self._saying:  # a process that was stopped has got it several times
             return
+        self._saying.append(actor)
         self._world.tell(actor, f"learns {self.what}")
         try:
             await self._deed(service)
@@ -77,6 +79,8 @@ class Errand:
             self._world.tell(actor, f"cannot take down {self.what}: {error.message}")
         else:
             self._end(actor, refused=False)
+        finally:
+            self._saying.remove(actor)
 
     def _end(self, actor: Actor, *, refused: bool) -> None:
         self._world.tell(actor, f"{'refuses' if refused else 'takes down'} {self.what}")

@@ -15,9 +15,10 @@ from holdfast.app import Holdfast
 from holdfast.control.service import ControlService
 from holdfast.engine.deferred import ArrivedAnswer
 from holdfast.engine.environment import Environment
+from holdfast.engine.recovery import verify_stopped_run
 from holdfast.engine.settings import Settings
 from holdfast.errors import HoldfastError, JournalUnavailable, RunBusy, RunStopped, RunSuspended, UsageError
-from holdfast.journal.port import Worker
+from holdfast.journal.port import RunRow, Worker
 from holdfast.model.records import NOTHING, Raw
 from holdfast.testing.clock import EPOCH_MS, InlineThreads, SeededRng
 from holdfast.testing.world.loop import Actor, Died
@@ -40,6 +41,8 @@ T = TypeVar("T")
 ANSWER_MS: Final = 30 * 60_000
 FEW: Final = 20
 """Runs that a process recovers at once: fewer than the other program has, which could take all places."""
+STOPPED_S: Final = 20
+"""Seconds between two looks for stopped runs that are due."""
 
 
 class WallClock:
@@ -110,6 +113,7 @@ class Life:
                     for script in (world.plan.scripts[n] for n in self.plan.scripts)
                 ]
                 asking += [asyncio.create_task(one) for one in submitting(self, app)]
+                asking.append(asyncio.create_task(self._read_stopped(app)))
                 await self.leaving.wait()
                 for task in asking:
                     task.cancel()
@@ -118,6 +122,17 @@ class Life:
         self.app = None
         if self.actor.alive:
             self.kill()
+
+    async def _read_stopped(self, app: Holdfast) -> None:
+        """Read back what stopped runs left open whenever that is due, as `holdfast worker` does."""
+        while True:
+            await asyncio.sleep(STOPPED_S)
+            rows: list[RunRow] = []
+            with contextlib.suppress(HoldfastError):
+                rows = await app.engine.journal.runs(status="stopped", wakeable=True)
+            for row in rows:
+                with contextlib.suppress(HoldfastError):
+                    await verify_stopped_run(app.engine, row.run)
 
     def _worker(self, token: str) -> Worker:
         return Worker(token, machine="m", boot=self.world.boot, pid=self.number, pid_namespace=self.plan.name)

@@ -88,3 +88,15 @@ def test_a_model_that_asks_again_is_told_and_not_obeyed():
     assert ended(checked(told)) == {"permit succeeded", "permit cancelled", "charge succeeded"}
     for report in killed_everywhere(told):
         assert "charge succeeded" in ended(report) or ended(report) == {"permit unknown"}
+
+
+def test_an_answer_settles_what_a_run_left_open_that_a_person_took_over():
+    """Seed 1771: the run is handed over while the office still works, and is never driven again."""
+    hand_over = Step("hand_over", "q0", 1, 600_000)
+    scripts = (Script("run-0", (Step("insist", "again", ms=180_000), hand_over)), Script("run-1", ()))
+    faults = (Fault("both", 1, "question"),)
+    assert "rent succeeded" in answered(
+        checked(
+            Plan(1771, scripts, (WorkerPlan("A", scripts=(0,)), WorkerPlan("B", scripts=(1,))), faults, policy=True)
+        )
+    )

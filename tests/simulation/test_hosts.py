@@ -27,6 +27,7 @@ FOUND = {
     48: "a call that the host does not await has time to come back",
     99: "a call that the host cancels and makes again is told an outcome that is durable",
     196: "a run that is suspended while such a call comes back is not called diverged",
+    1168: "a host has time to bring the body of a call that it does not await, before its run is suspended",
 }
 
 

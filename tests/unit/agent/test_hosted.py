@@ -460,6 +460,49 @@ async def test_recovery_waits_for_the_host_where_only_the_host_has_the_body(lab:
     assert lab.sent == ["paid"]
 
 
+@pytest.mark.parametrize("brings", [True, False])
+@virtual
+async def test_a_body_that_only_a_host_has_is_waited_for_and_not_for_ever(lab: Lab, *, brings: bool):
+    """The host does not await its call, and the replay of the rest takes no time."""
+    tries, begun = 0, 0
+    kept: list[asyncio.Task[None]] = []
+    mail = mails(lab)
+
+    async def body() -> str:
+        nonlocal tries
+        tries += 1
+        if tries == 1:
+            raise NotSent("the system is down", retry_after=3600)
+        lab.sent.append("paid")
+        return "paid"
+
+    async def call() -> None:
+        await asyncio.sleep(0.2)
+        await in_hosted_run("pay").call_body("call_2", closure_tool(), {"cents": 5}, body)
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> str:
+        nonlocal begun
+        begun += 1
+        await in_host_tasks(call_of(run, mail))
+        if begun == 1 or brings:
+            kept.append(asyncio.create_task(call()))
+        if begun == 1:
+            await asyncio.sleep(1)  # so that the call begins
+        return "done"
+
+    await lab.until_suspended(desk, "x")
+    await lab.pass_time(hours=2)
+    async with lab.app(desk) as app:
+        if brings:
+            assert await app.run(desk, "x") == "done"
+        else:
+            with pytest.raises(ReplayDiverged, match="without reaching recorded operations"):
+                await app.run(desk, "x")
+            assert "diverged" in (await app.service.row("r-x")).reason
+    assert lab.sent == (["ann", "paid"] if brings else ["ann"])
+
+
 def namesake(lab: Lab) -> Any:
     """A tool of the app with the name and the parameters of the host's function, and another effect."""
 

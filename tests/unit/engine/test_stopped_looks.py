@@ -5,8 +5,9 @@ from datetime import timedelta
 import pytest
 
 from holdfast import Ambiguous, DidNotHappen, Happened, Key, Operation, Run, Verdict, agent, current_operation, tool
+from holdfast.engine.deferred import ArrivedAnswer
 from holdfast.engine.recovery import verify_stopped_run
-from holdfast.errors import OutcomeUnknown, ReplayDiverged, RunStopped, RunSuspended
+from holdfast.errors import Deferred, OutcomeUnknown, ReplayDiverged, RunStopped, RunSuspended
 from holdfast.model import records as r
 from tests.unit.engine.lab import Lab, virtual
 
@@ -175,3 +176,63 @@ async def test_reopening_ends_the_looking_and_a_word_of_a_person_too(lab: Lab):
         await verify_stopped_run(app.engine, "r-x")
         assert (await app.service.row("r-x")).status == "completed"
     assert (post.calls, len(post.reads)) == (1, reads)
+
+
+def booking(lab: Lab):
+    """An agent whose one write is accepted, and answered later under a key of its own."""
+
+    @tool
+    async def book(room: str) -> str:
+        lab.sent.append(room)
+        raise Deferred("the hotel confirms by mail", within=timedelta(days=1), key="B-7")
+
+    @agent(run_id="r-{to}")
+    async def booker(run: Run, to: str) -> str:
+        return await book(to)
+
+    return booker
+
+
+@pytest.mark.parametrize(
+    ("answer", "phase"),
+    [
+        (ArrivedAnswer("m1", result=r.Raw(b'"room 12"')), "succeeded"),
+        (ArrivedAnswer("m1", "failed", why="fully booked"), "failed"),
+        (ArrivedAnswer("m1", result=r.Raw(b"12")), "unknown"),
+    ],
+)
+@virtual
+async def test_an_answer_that_comes_after_the_run_was_cancelled_settles_its_operation(lab: Lab, answer, phase: str):
+    booker = booking(lab)
+    await cancelled(lab, booker)
+    async with lab.app(booker, poll_ms=600_000) as app:
+        await app.service.deliver("B-7", answer)
+        assert [row.run for row in await lab.journal.runs(status="stopped", wakeable=True)] == ["r-x"]
+        await looks(lab, app, 0.1)
+        assert (await app.service.operation("r-x/book#1"))[1].phase == phase
+        assert await due(lab) is None
+    assert lab.sent == ["x"]
+
+
+@virtual
+async def test_an_answer_that_never_comes_leaves_the_operation_of_a_stopped_run_unknown(lab: Lab):
+    booker = booking(lab)
+    await cancelled(lab, booker)
+    async with lab.app(booker, poll_ms=600_000) as app:
+        await looks(lab, app, 0.9)
+        assert (await app.service.operation("r-x/book#1"))[1].phase == "awaiting", "it still has time"
+        await looks(lab, app, 2)
+        assert (await app.service.operation("r-x/book#1"))[1].phase == "unknown"
+        assert await due(lab) is None
+    assert lab.sent == ["x"]
+
+
+@virtual
+async def test_a_sender_may_mend_an_answer_that_did_not_fit_after_the_run_stopped(lab: Lab):
+    booker = booking(lab)
+    await cancelled(lab, booker)
+    async with lab.app(booker, poll_ms=600_000) as app:
+        for answer in (ArrivedAnswer("m1", result=r.Raw(b"12")), ArrivedAnswer("m2", result=r.Raw(b'"room 12"'))):
+            await app.service.deliver("B-7", answer)
+            await looks(lab, app, 0.1)
+        assert (await app.service.operation("r-x/book#1"))[1].phase == "succeeded"

@@ -247,7 +247,7 @@ async def _apply_idle(
     posts: list[Post] = []
     charges: list[Charge] = []
     refused: list[str] = []
-    lacking = ""
+    lacking, reported = "", False
     for entry in entries:
         if lacking := waits_for_code(history, entry, process.tools):
             break
@@ -257,9 +257,10 @@ async def _apply_idle(
             charges += charges_of(history.shared, [record])
             history.add(record)
             bodies.append(encode(record))
+            reported = reported or isinstance(record, r.LateReport)
             if isinstance(record, r.CommandApplied) and record.refused:
                 refused.append(f"the answer of {record.by} was {record.summary}" if record.by else record.summary)
-    change = _after(process, row, history, answered)
+    change = _after(process, row, history, answered, reported=reported)
     await log.append(bodies, change, tuple(posts), tuple(charges))
     process.bring(receivers(posts))
     if change.status == "running" or (change.status == "suspended" and change.due_ms is not None):
@@ -271,14 +272,18 @@ def _stamp(process: Process) -> Stamp:
     return Stamp(at=process.environment.clock.wall_ms(), up=process.journal.now().ms)
 
 
-def _after(process: Process, row: RunRow, history: RunHistory, answered: str) -> RunChange:
-    """The row of the listing after the commands: a waiting run is due now, an ended one stays as it is."""
+def _after(process: Process, row: RunRow, history: RunHistory, answered: str, *, reported: bool) -> RunChange:
+    """The row of the listing after the commands: a waiting run is due now, an ended one stays as it is.
+
+    A stopped run is due as well if it was `reported` how a call ended: recovery settles that operation.
+    """
     undone, waits = WHOLE_RUN in history.boundaries.by_name and history.lifecycle.status != "undone", row.waits
     if row.status not in {"suspended", "running"} and not undone:
         if row.status == "stopped" and history.lifecycle.status == "running":
             return RunChange("running", release=True)
         if history.lifecycle.status == "stopped" and history.lifecycle.stopped is not None:
-            return stopped_change(history.lifecycle.stopped, row.agent, row.due_ms)
+            due = process.environment.clock.wall_ms() if reported else row.due_ms
+            return stopped_change(history.lifecycle.stopped, row.agent, due)
         sooner = row.status == "queued" and history.lifecycle.cancelled is not None  # it ends as soon as it has a slot
         wall = process.environment.clock.wall_ms()
         due = min(wall, row.due_ms or wall) if sooner else row.due_ms  # it keeps the age that it has

@@ -187,9 +187,10 @@ class _Places:
 
 # --- stopped runs --------------------------------------------------------------------------------------------------
 # An unknown effect is read back on a slow schedule, and nothing is ever sent. A run that was cancelled, or that stopped
-# with an error, may leave an effect unknown. Recovery claims such a run now and then, reads the outside system once,
-# records the reading and the time of the next one, and gives the run back. The pauses grow with the time since the run
-# stopped, and the readings end after `watch_stopped_ms`.
+# with an error, may leave an effect unknown, or accepted and not yet answered. Recovery claims such a run now and then,
+# reads the outside system once, records the reading and the time of the next one, and gives the run back. The pauses
+# grow with the time since the run stopped, and the readings end after `watch_stopped_ms`. An answer that comes for an
+# operation of a stopped run makes the run due at once, at any time.
 
 
 _MOVES = 6
@@ -289,13 +290,22 @@ async def _read_back(active: ActiveRun, operation: OperationState) -> None:
 
 
 def _driver(active: ActiveRun, operation: OperationState) -> DrivenOperation | None:
-    """The operation, if it may have landed and its tool, or time, can settle that."""
+    """The operation, if a reading, an answer from outside or time can settle it."""
     tool = tool_of(operation.intent, active.process.tools)
-    if tool is None or not operation.may_have_landed:
+    if tool is None:
         return None
-    if "verify" not in tool.handlers and not _returned(operation):
+    readable = operation.may_have_landed and ("verify" in tool.handlers or _returned(operation))
+    if not (readable or operation.phase == "awaiting" or _answered(operation)):
         return None
     return DrivenOperation(active, operation.step, tool, None)
+
+
+def _answered(operation: OperationState) -> bool:
+    """True if the end of its last attempt came after that attempt was given up or deferred, and can settle it."""
+    last = operation.attempts[-1] if operation.attempts else None
+    if last is None or last.end is None or not last.late:
+        return False
+    return operation.phase != "unknown" or not last.end.unfit
 
 
 def _returned(operation: OperationState) -> bool:
@@ -309,12 +319,14 @@ def _readable(active: ActiveRun) -> list[DrivenOperation]:
 
 
 def _next_reading(driver: DrivenOperation, otherwise: int) -> int:
-    """When the pause before its next reading ends, or an earlier attempt of a returned operation can no longer land."""
+    """When the pause before its next reading ends, its answer is overdue, or an earlier attempt can no longer land."""
     wait, now = driver.operation.wait, driver.active.log.now()
     if wait is not None and wait.why == "verify":
         return wait.until
     move = next_move(driver, driver.operation, now)
-    return now.wall + move.high_ms if type(move) is m.Wait and move.why == "end" and move.high_ms else otherwise
+    if type(move) is m.Wait and move.why in {"end", "answer"} and move.high_ms:
+        return now.wall + move.high_ms
+    return otherwise
 
 
 def _next_due(active: ActiveRun) -> int | None:

@@ -196,13 +196,14 @@ class Waiters:
             return None  # a command changes the history before the driver that waits for it is woken
         if any(future.done() for future in (*self.pauses, *(self.wakers[step] for step in self.resting))):
             return None  # a waiter was woken and has not run yet
-        pauses = self.all()
-        if any(pause.kind == "replay" for pause in pauses):
+        pauses, waits = self.all(), self.outside()
+        # What only the code can bring never comes: nothing that is waited for lets the code go on.
+        left = waits and all(pause.kind == "code" for pause in waits)
+        if left or any(pause.kind == "replay" for pause in pauses):
             return Ending("diverged", "every branch waits, and the code did not reach recorded steps again")
         process = active.process
         horizon = process.environment.clock.wall_ms() + process.settings.hold_ms
         dues = [*self.limits.values(), *(pause.due for pause in pauses if pause.due is not None)]
-        waits = self.outside()
         if active.outranked and any(pause.kind == SLOT for pause in pauses):
             now = process.environment.clock.wall_ms()
             return Ending("suspended", "gave its slot to a more urgent run", now, waits, yielded=True)
