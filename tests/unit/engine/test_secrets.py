@@ -13,6 +13,7 @@ import pytest
 from holdfast import Happened, Key, Operation, Run, Secret, agent, current_operation, tool
 from holdfast.engine.masking import REMEMBERED, Masks
 from holdfast.errors import Ambiguous, HoldfastError, NotSent, Rejected, ReplayDiverged, ResultLost, RunSuspended
+from holdfast.people.items import items
 from holdfast.policies import Retry
 from tests.unit.engine.lab import Lab, virtual
 
@@ -169,6 +170,8 @@ async def test_a_compensation_whose_arguments_are_not_stored_gets_none_that_were
     async with lab.app(desk) as app:
         with pytest.raises(RunSuspended, match="t/charge#1/undo: its arguments are not stored"):
             await app.run(desk, "ann")
+        asked = [item.item for item in await items(app.service.reader)]
+        assert asked == ["r-ann/t", "r-ann/t/charge#1/undo"], "no code brings them"
     assert given == []
 
 

@@ -153,7 +153,7 @@ class Recovery:
     async def _drive_one(self, run: str, places: _Places) -> None:
         engine, again = self._engine, False
         try:
-            conclusion = await self._drive(run)
+            conclusion = await self._drive_taken(run)
             LOG.info("run %s was recovered: %s %s", run, conclusion.status, conclusion.reason)
             again = conclusion.due is not None and conclusion.due <= engine.environment.clock.wall_ms()
         except HoldfastError as error:
@@ -169,6 +169,19 @@ class Recovery:
                 engine.came_due.set()  # a slot became free, whether or not all places were taken
             if again:  # not in a tight loop
                 self._not_before[run] = engine.journal.now().ms + engine.settings.recover_every_ms
+
+    async def _drive_taken(self, run: str) -> Conclusion:
+        """Drive the run. A drive that had begun before the run got its slot is joined, and leaves that slot unused."""
+        slots = self._engine.queues.slots
+        try:
+            conclusion = await self._drive(run)
+        except HoldfastError:
+            if run not in slots:
+                raise
+        else:
+            if run not in slots:
+                return conclusion
+        return await self._drive(run)
 
 
 class _Places:

@@ -122,7 +122,9 @@ async def drive_run(
         begun = started, traced(engine, run, started, claim)
         bodies = [encode(record) for record in begun]
         new = beginning(engine.identity.namespace, run, agent.name, bodies, program=agent.program)
-    claimed = engine.queues.slots.pop(run, None) or await engine.leases.claim(run, new)
+    if slot := engine.queues.slots.pop(run, None):
+        engine.leases.hold(run)  # a drive that ended since the slot was given has let it go
+    claimed = slot or await engine.leases.claim(run, new)
     engine.environment.crash.reached("after_claim")
     if claimed is None:
         raise UnknownRun(f"run {run} is not in this journal", next_step="holdfast ps lists the runs")

@@ -198,7 +198,7 @@ class Waiters:
             return None  # a waiter was woken and has not run yet
         pauses, waits = self.all(), self.outside()
         # What only the code can bring never comes: nothing that is waited for lets the code go on.
-        left = waits and all(pause.kind == "code" for pause in waits)
+        left = waits and all(pause.kind == "code" and pause.step in active.replay.expected for pause in waits)
         if left or any(pause.kind == "replay" for pause in pauses):
             return Ending("diverged", "every branch waits, and the code did not reach recorded steps again")
         process = active.process

@@ -232,6 +232,8 @@ def _arguments(case: Case) -> Move | None:
         return Wait("its body comes with the code of a host", why="code", until_woken=True)
     if intent.executable:
         return None
+    if intent.compensates:  # its arguments come from a record, and not from code
+        return Park("arguments not stored", why="its arguments are not stored, so a person has to undo it")
     return Wait("its arguments are not stored", why="code", until_woken=True)
 
 
