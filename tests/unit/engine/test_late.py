@@ -9,6 +9,7 @@ import pytest
 
 from holdfast import CannotTell, Key, Operation, Run, Verdict, agent, current_operation, tool
 from holdfast.errors import RunSuspended, UsageError
+from holdfast.journal.entry_codec import written
 from holdfast.journal.port import Post
 from holdfast.model import records as r
 from holdfast.model.commands import Command, command_stream
@@ -70,6 +71,36 @@ async def test_a_report_or_a_word_that_no_longer_fits_is_recorded_as_refused(lab
         assert await app.run(desk, "ann") == "ann"
     refusals = [applied.refused for applied in lab.of("r-ann", r.CommandApplied)]
     assert refusals == ["send#1 is succeeded", "send#9 is not in this run"]
+
+
+@pytest.mark.parametrize(("number", "token"), [(1, 9), (2, 0)])
+@virtual
+async def test_a_report_about_an_attempt_that_another_owner_made_proves_nothing(lab: Lab, number: int, token: int):
+    """Seed 4808: a process that slept had made its own first attempt, which was never recorded, and reports on it."""
+
+    @tool(timeout=2 * SECOND)
+    async def send(to: str) -> str:
+        lab.sent.append(to)
+        await asyncio.sleep(3600)
+        return to
+
+    @send.verify(settle_window=SECOND * 90)
+    async def find(operation: Operation[str]) -> Verdict[str]:
+        return CannotTell("not yet")
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> str:
+        return await send(name)
+
+    async with lab.app(desk) as app:
+        app.start(desk, "ann")
+        await lab.pass_time(seconds=3)
+        record = r.LateReport(step="send#1", number=number, end=r.End("not_sent", "held back"), token=token)
+        await lab.journal.post(Post(command_stream("r-ann"), "", written(Command(record=record))))
+        await lab.pass_time(seconds=30)
+    assert lab.sent == ["ann"], "it is not called again"
+    (refused,) = lab.of("r-ann", r.CommandApplied)
+    assert refused.refused == f"attempt {number} of send#1 was made by another owner"
 
 
 @virtual

@@ -115,10 +115,19 @@ def _resolution_of(operation: OperationState, record: r.Resolved, tools: Mapping
     return record
 
 
+def _is_of_recorded_attempt(operation: OperationState, report: r.LateReport) -> bool:
+    """True if the reported attempt is the one on record. A former owner may report one that it could not record."""
+    if not 1 <= report.number <= len(operation.attempts):
+        return False
+    return report.token in {0, operation.attempts[report.number - 1].token}
+
+
 def _reported(
     operation: OperationState, report: r.LateReport, applied: r.CommandApplied, entry: LedgerEntry, codes: AnswerContext
 ) -> tuple[r.Record, ...]:
     """The records of an answer that came after its call was given up, or from outside."""
+    if not _is_of_recorded_attempt(operation, report):
+        return (replace(applied, refused=f"attempt {report.number} of {report.step} was made by another owner"),)
     report, stamp = _read(operation, report, entry, codes.tools), Stamp(at=applied.at, up=applied.up)
     return (applied, _restamped(report, stamp), *by_report(operation, report, stamp))
 

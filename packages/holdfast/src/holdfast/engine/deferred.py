@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from holdfast.engine.conflicts import PendingNote, part_note, pending_post, pending_thing
 from holdfast.engine.exceptions.call_end import clean
-from holdfast.engine.late_reports import file_late
+from holdfast.engine.late_reports import file_late, late_report
 from holdfast.engine.operation_driver import OperationDriver, operation_key
 from holdfast.errors import Deferred, LeaseLost, LedgerTaken
 from holdfast.journal.entry_codec import read, read_taken, readable, written
@@ -114,7 +114,7 @@ async def defer(driver: OperationDriver, number: int, deferred: Deferred, answer
         await driver.record(_without_the_key(record, driver.id, taken), posts=noted)
     except LeaseLost:
         end = r.End("ambiguous", why=f"accepted, answer later: {record.evidence}", key_read=answer.key_read)
-        await file_late(log.process, log.run, r.LateReport(step=driver.step, number=number, end=end, **log.stamp()))
+        await file_late(log.process, log.run, late_report(driver.operation, number, end, log.stamp()))
         raise
     crash.reached("after_outcome")
     told_unknown = driver.step in log.history.delivered.told_unknown  # of an earlier attempt without a result

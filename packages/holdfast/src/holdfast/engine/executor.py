@@ -25,9 +25,10 @@ from holdfast.engine.conflicts import (
 from holdfast.engine.crash_isolation import chances_of
 from holdfast.engine.deferred import collect_answers, defer, partial_items, record_with_parts
 from holdfast.engine.driven_operation import DrivenOperation
+from holdfast.engine.environment import Stamp
 from holdfast.engine.exceptions.call_end import describe, end_of_error, end_of_value
 from holdfast.engine.invoke import CallResult, invoke
-from holdfast.engine.late_reports import file_late, watch_late
+from holdfast.engine.late_reports import file_late, late_report, watch_late
 from holdfast.engine.messages import delivery_at_cancelled, may_still_begin
 from holdfast.engine.operation_driver import (
     decoded,
@@ -411,7 +412,7 @@ async def file_end(driver: DrivenOperation, number: int, answer: CallResult) -> 
 
 async def report_late(driver: DrivenOperation, number: int, end: r.End, now: Now) -> None:
     """Report the end of a call whose lease was lost: the present owner of the run finds it in the ledger."""
-    report = r.LateReport(step=driver.step, number=number, end=end, at=now.wall, up=now.up)
+    report = late_report(driver.operation, number, end, Stamp(at=now.wall, up=now.up))
     await file_late(driver.active.process, driver.active.run, report)
 
 

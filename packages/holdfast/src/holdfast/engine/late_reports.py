@@ -13,6 +13,7 @@ from holdfast.engine.active_run.log import load
 from holdfast.engine.active_run.run import ActiveRun
 from holdfast.engine.commands import command_post
 from holdfast.engine.driven_operation import DrivenOperation
+from holdfast.engine.environment import Stamp
 from holdfast.engine.exceptions.call_end import end_of_error, end_of_value
 from holdfast.engine.operation_driver import masked
 from holdfast.engine.process import Process
@@ -56,7 +57,7 @@ async def _file_late_end(driver: DrivenOperation, number: int, call: asyncio.Fut
     )
     if driver.current is not None and driver.current.reported is not None:
         end = driver.current.reported.added_to(end)
-    report = r.LateReport(step=driver.step, number=number, end=masked(driver, end), **active.log.stamp())
+    report = late_report(driver.operation, number, masked(driver, end), active.log.stamp())
     try:
         # As a command: the operation does not change between the judgement and the commit, which is one, so that no
         # crash leaves a report about a final outcome without its review.
@@ -70,6 +71,16 @@ async def _file_late_end(driver: DrivenOperation, number: int, call: asyncio.Fut
     active.waiters.consider_rest()
 
 
+def late_report(operation: OperationState, number: int, end: r.End, stamp: Stamp) -> r.LateReport:
+    """The report about this attempt of the operation, as this process knows it.
+
+    Its lease may be lost, and what it knows need not be on record: another owner may have made an attempt of this
+    number. The token tells the two apart.
+    """
+    token = operation.attempts[number - 1].token
+    return r.LateReport(step=operation.step, number=number, end=end, token=token, **stamp)
+
+
 async def file_late(process: Process, run: str, report: r.LateReport) -> None:
     """File a former owner's report about an attempt in the ledger, for the present owner.
 
@@ -77,7 +88,7 @@ async def file_late(process: Process, run: str, report: r.LateReport) -> None:
     is offered again until it does.
     """
     body = written(Command(record=report))
-    key = f"late/{report.step}/{report.number}/{report.up}"
+    key = f"late/{report.step}/{report.number}/{report.token}/{report.up}"
     news = Post(DELIVERIES, f"{run}/{key}", written(AnswerNotice("", key, run)))
 
     async def file() -> None:
@@ -116,8 +127,7 @@ async def _file_ends(active: ActiveRun) -> None:
                 end, up = _with_result(ours.end, operation), ours.over_up
             else:
                 continue
-            report = r.LateReport(step=step, number=ours.number, end=end, at=at, up=up)
-            await file_late(active.process, active.run, report)
+            await file_late(active.process, active.run, late_report(operation, ours.number, end, Stamp(at=at, up=up)))
 
 
 def _with_result(end: r.End, operation: OperationState) -> r.End:

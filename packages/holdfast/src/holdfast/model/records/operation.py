@@ -149,11 +149,16 @@ class AttemptEnded(Stamped, frozen=True):
 
 
 class LateReport(Stamped, frozen=True):
-    """The answer of a call that arrived after its attempt was given up or its owner was fenced."""
+    """The answer of a call that arrived after its attempt was given up or its owner was fenced.
+
+    `token` is that of the lease under which the attempt was made: another owner has made the attempt of this number if
+    it differs. It is 0 for an answer from outside, which belongs to the attempt on record.
+    """
 
     step: str
     number: int
     end: End
+    token: int = 0
 
 
 class Verified(Stamped, frozen=True):
