@@ -95,7 +95,9 @@ class Budgets:
         account = self._accounts.get(run)
         if account is None or not actor.alive:
             return
-        limited = any(account.most(name) is not None for name in OF_MODELS) or bool(account.sharing)
+        limited = any(account.most(name) is not None for name in OF_MODELS) or (
+            bool(self._covering(account)) and not self._unseen()
+        )
         if limited and not account.unasked[name]:
             self._broken(SUMS, f"{name} of {run} calls the model, and this call is not on record")
         account.unasked[name] = max(0, account.unasked[name] - 1)  # under no limit the call may come before its record
@@ -167,10 +169,8 @@ class Budgets:
             most, taken = account.most(limit), account.taken(limit)
             if most is not None and taken >= most:
                 self._broken(LIMITS, f"{run}/{record.step} asks a model, and {taken} of {most} {limit} are taken")
-        budgets = self._world.checker.queues.limits.budgets
-        covering = {name for name, one in budgets.items() if one.covers(account.agent, account.tenant)}
-        queues = self._world.checker.queues
-        if not record.shared and self._world.now_ms() - queues.declared_ms < UNSEEN_MS:
+        budgets, covering = self._world.checker.queues.limits.budgets, self._covering(account)
+        if not record.shared and self._unseen():
             return  # the process knew of no shared budget yet, and compares nothing
         if {name for name, _ in record.shared} != covering:
             self._broken(LIMITS, f"{run}/{record.step} is charged to {record.shared}, and {covering} cover it")
@@ -185,6 +185,15 @@ class Budgets:
                     what = f"{taken} of {most} {limit} of {name} are taken"
                     self._broken(LIMITS, f"{run}/{record.step} asks a model, and {what}")
             self._reached("a call under a shared limit")
+
+    def _covering(self, account: Account) -> set[str]:
+        """The shared budgets that cover the run now."""
+        budgets = self._world.checker.queues.limits.budgets
+        return {name for name, one in budgets.items() if one.covers(account.agent, account.tenant)}
+
+    def _unseen(self) -> bool:
+        """Whether a process may not have read the declared limits yet."""
+        return self._world.now_ms() - self._world.checker.queues.declared_ms < UNSEEN_MS
 
     def _check_effect(self, run: str, account: Account, record: r.AttemptStarted) -> None:
         """No effect begins where as many happened, or are under way, as may; its own counts for nothing."""
