@@ -24,6 +24,10 @@ def test_no_invariant_breaks(first: int):
         assert not report.violations, f"make sim SEED={seed}: {report.violations[0]}"
 
 
+def test_a_slot_is_driven_although_the_journal_fails_right_after_it_was_given():
+    assert not simulate(draw(SCHEDULED + 4153)).violations
+
+
 @pytest.mark.parametrize("seed", range(SCHEDULED, SCHEDULED + 3))
 def test_no_invariant_breaks_on_real_files(seed: int):
     report = simulate(draw(seed), journal="sqlite")

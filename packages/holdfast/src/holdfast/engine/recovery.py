@@ -113,9 +113,10 @@ class Recovery:
             started += [self._start(row, places) for row in mine]
         free = self._runs.room(engine)
         slots = await take_slots(engine, free, skip)
-        await yield_slots(engine, engine.active_runs, {row.run for row in slots})
+        started += [self._start(row, self._runs) for row in slots]  # at once: a slot that is not driven stays taken
         self._more = self._more or (bool(slots) and len(slots) == free)
-        return started + [self._start(row, self._runs) for row in slots]
+        await yield_slots(engine, engine.active_runs, {row.run for row in slots})
+        return started
 
     def _start(self, row: RunRow, places: _Places) -> asyncio.Task[None]:
         places.driving[row.run] = row.agent
