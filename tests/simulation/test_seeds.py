@@ -19,9 +19,12 @@ def test_uses_of_a_permission_are_counted_in_any_order_after_a_restore():
     assert not report.violations, report.violations[0]
 
 
-@pytest.mark.parametrize("seed", [397, 442, 664])
+@pytest.mark.parametrize("seed", [397, 442, 664, 4808])
 def test_a_call_whose_owner_changed_is_sent_once_and_no_late_owner_counts(seed: int):
-    """397: code begins in a process that has lost its run. 442, 664: a task is cancelled while it notes a thing."""
+    """397: code begins in a process that has lost its run. 442, 664: a task is cancelled while it notes a thing.
+
+    4808: a process that has lost its run reports an attempt which it could not record.
+    """
     report = simulate(draw(seed))
     assert not report.violations, report.violations[0]
 
@@ -50,4 +53,10 @@ def test_the_same_seed_does_the_same_on_real_files_to_the_last_byte():
 def test_what_is_let_go_with_its_transaction_is_not_driven_any_more(seed: int):
     """An amends and a confirmation are settled while their drivers wait, and with that the transaction is over."""
     report = simulate(draw(seed))
+    assert not report.violations, report.violations[0]
+
+
+def test_a_healthy_run_that_waits_is_not_set_aside_with_the_one_that_kills_its_processes():
+    """It waited each time until the process died, and nothing on record said so."""
+    report = simulate(draw(4080), journal="sqlite")
     assert not report.violations, report.violations[0]

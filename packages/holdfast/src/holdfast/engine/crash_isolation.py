@@ -100,6 +100,10 @@ class IsolationGate:
         """True if a claimed run that may have killed a process has not made progress yet."""
         return self._runs.get(run, 0) > 0
 
+    def on_last_chance(self, run: str) -> bool:
+        """True if one more death sets the run aside, as long as nothing proves that it is harmless."""
+        return self._runs.get(run, 0) == ALONE
+
     def exit_run(self, run: str) -> None:
         """Note that the run made progress, waits or has ended: a later death does not count against its claim."""
         if run in self._runs:

@@ -159,10 +159,10 @@ class Waiters:
         """
         active = self._active
         self._rest_scheduled = False
-        if active.log.suspected and self.at_rest():
-            active.log.clear_suspicion()
         ending = self._ending()
         if ending is None:
+            if active.log.suspected and self.at_rest():
+                active.log.clear_suspicion()
             return
         if passes == PASSES and not self._host_may_go_on(ending):
             active.end(ending)
@@ -207,7 +207,8 @@ class Waiters:
         if active.outranked and any(pause.kind == SLOT for pause in pauses):
             now = process.environment.clock.wall_ms()
             return Ending("suspended", "gave its slot to a more urgent run", now, waits, yielded=True)
-        if waits and all(due > horizon for due in dues):
+        # On its last chance a run is not held: what follows may kill this process before anything proves that it waits.
+        if waits and (all(due > horizon for due in dues) or process.isolation.on_last_chance(active.run)):
             budget = active.history.budget
             if (asks := next((pause.asks for pause in waits if pause.kind == "budget"), None)) is not None:
                 own = "" if budget is None else budget.spent(BUDGET_LIMITS)
