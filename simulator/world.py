@@ -197,7 +197,11 @@ class World:
         """The runs that have not come to rest: to an end, or to a person."""
         listed = {row.run: row for row in await self.journal.runs()}
         wall = EPOCH_MS + self.now_ms() + self.skew_ms
-        resting = {row.run for row in listed.values() if row.status == "suspended" and self._rests(row, wall)}
+        resting = {
+            row.run
+            for row in listed.values()
+            if row.status == "suspended" and (self._rests(row, wall) or self._far(row, wall))
+        }
         found = self.checker.schedules.restless() + await self.checker.budgets.restless()
         for run in [*(script.id for script in self.plan.expected()), *self.checker.schedules.runs]:
             row = listed.get(run)

@@ -226,7 +226,7 @@ class Approvals:
         self._calls[name] = record.intent.tool, arguments
         if not any(one.stands_for(arguments) for one in said):
             self._broken(LIVE, f"{name} would be sent with {arguments}, which is not what {record.by} wrote")
-        known.asks, known.yes = "", {}
+        known.asks, known.yes, known.least = "", {}, 1  # the policy judges the new arguments
         known.editors.append(record.by)
         self._reached("edited")
 

@@ -148,7 +148,9 @@ class Queues:
     # --- what became durable ---------------------------------------------------------------------------------
 
     def declared(self, limits: DeclaredLimits) -> None:
-        """Limits were declared: they hold from now on, for every process."""
+        """Limits were declared: they hold from now on, for every process. The empty ones never replace others."""
+        if limits == DeclaredLimits() != self._limits:
+            return  # a process that saw none began the ledger of queues
         self._limits = limits
         self.declared_ms = self._world.now_ms()
         self._world.tell(None, "other limits hold")

@@ -53,6 +53,8 @@ def with_queues(plan: Plan, seed: int) -> Plan:
     names = [scripts[one.script].id for one in submissions]
     orders = _orders(chance, names)
     undeclared = tuple(n for n in range(len(plan.workers)) if chance.random() < 0.25 and seed < LIMITED)
+    if len(undeclared) == len(plan.workers):  # some process has to declare the queues
+        undeclared = undeclared[1:]
     return replace(
         plan, seed=seed, scripts=scripts, faults=tuple(faults), permits=(), tellings=(), policy=False, reviews=False,
         strangers=0, settings=settings, submissions=submissions, declarations=declarations,

@@ -112,24 +112,29 @@ def begin_queues(world: World) -> None:
     for declaration in world.plan.declarations[1:]:
         set_out(world, "declares limits", functools.partial(_declare, declaration), declaration.at_ms)
     for run in dict.fromkeys(order.run for order in world.plan.orders):
-        _order(world, [order for order in world.plan.orders if order.run == run])
+        _order(world, [order for order in world.plan.orders if order.run == run], set())
 
 
-def _order(world: World, orders: list[QueueOrder]) -> None:
+def _order(world: World, orders: list[QueueOrder], given: set[str]) -> None:
     """Give these commands to one run, one after the other."""
-    if orders:
-        first, *others = orders
-        wait_ms = max(0, first.at_ms - world.now_ms())
-        give = functools.partial(_give, first)
-        set_out(world, f"says {first.word} to {first.run}", give, wait_ms, lambda: _order(world, others))
+    if not orders:
+        return
+    first, *others = orders
+
+    def then() -> None:
+        given.add(first.word)
+        _order(world, others, given)
+
+    wait_ms = max(0, first.at_ms - world.now_ms())
+    set_out(world, f"says {first.word} to {first.run}", functools.partial(_give, first, given), wait_ms, then)
 
 
 async def _declare(declaration: Declaration, service: ControlService) -> None:
     await service.engine.queues.declare(service.engine.journal, declaration.limits)
 
 
-async def _give(order: QueueOrder, service: ControlService) -> None:
-    """Give the command, if the run is stored by then."""
+async def _give(order: QueueOrder, given: set[str], service: ControlService) -> None:
+    """Give the command, if the run is stored by then. `given`: the commands to this run that were taken before."""
     if not await service.engine.journal.runs(run=order.run):
         return
     match order.word:
@@ -137,5 +142,7 @@ async def _give(order: QueueOrder, service: ControlService) -> None:
             await service.cancel(order.run, by="ann")
         case "pause":
             await service.pause(order.run, by="ann")
+            if "unpause" in given:  # by a process that was stopped meanwhile: she sees it, and lets the run go on
+                await service.unpause(order.run, by="ann")
         case "unpause":
             await service.unpause(order.run, by="ann")

@@ -32,6 +32,10 @@ def test_a_call_under_no_limit_need_not_be_on_record_when_its_run_comes_under_on
     assert not simulate(draw(seed)).violations
 
 
+def test_a_run_is_given_back_where_the_journal_fails_while_other_limits_wake_it():
+    assert not simulate(draw(5_007_254)).violations
+
+
 def test_plans_draw_all_that_budgets_offer():
     plans = [draw(seed) for seed in range(BUDGETED, BUDGETED + 60)]
     own = [one.budget for plan in plans for one in plan.submissions if one.budget is not None]

@@ -12,7 +12,7 @@ import msgspec
 from holdfast.engine.active_run.log import load
 from holdfast.engine.engine import Engine
 from holdfast.engine.environment import Stamp
-from holdfast.errors import UsageError
+from holdfast.errors import JournalError, UsageError
 from holdfast.inspect.reader import JournalReader, waits_of
 from holdfast.journal.port import LeaseGranted, RunChange, RunRow
 from holdfast.journal.record_codec import encode
@@ -220,6 +220,9 @@ async def withdraw(engine: Engine, run: str) -> str:
         now = engine.environment.clock.wall_ms(), engine.journal.now().ms
         bodies = [encode(record) for record in ending(history, None, "", *now)]
         await log.append(bodies, RunChange("completed", release=True))
+    except JournalError:
+        engine.leases.give_back(claimed.row)
+        raise
     finally:
         engine.leases.let_go(run)
     return run

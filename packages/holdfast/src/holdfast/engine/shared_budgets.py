@@ -23,7 +23,7 @@ from holdfast.engine.process import unchanged_listing
 from holdfast.engine.suspension import Pause
 from holdfast.engine.tool_protocol import wake
 from holdfast.engine.tree_budgets import PREFIX, refresh_limits, tree_budgets_of
-from holdfast.errors import BudgetSpent, LimitsChanged
+from holdfast.errors import BudgetSpent, JournalError, LimitsChanged
 from holdfast.journal.backend_rules import FOREVER_MS
 from holdfast.journal.port import BudgetUse, Journal, LeaseGranted, Write
 from holdfast.model import records as r
@@ -210,6 +210,9 @@ async def wake_waiting(process: Process) -> None:
         if not waits <= spent and isinstance(claimed := await process.leases.claim(run), LeaseGranted):
             try:  # giving the lease back leaves a run that waits due, and a worker takes it up
                 await journal.append(Write(claimed.lease, (), unchanged_listing(claimed.row, process.wall_ms())))
+            except JournalError:
+                process.leases.give_back(claimed.row)
+                raise
             finally:
                 process.leases.let_go(run)
             process.came_due.set()
