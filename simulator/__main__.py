@@ -19,6 +19,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from simulator import campaign, differential, failure
 from simulator.failure import shrink
 from simulator.generator.budgets import BUDGETED
+from simulator.generator.families import FAMILIES
 from simulator.generator.hosts import HOSTED
 from simulator.generator.plans import draw
 from simulator.generator.queues import LIMITED, QUEUED
@@ -116,8 +117,8 @@ def _tell(plan: Plan, save: Path | None, journal: Journal, *, whole: bool) -> in
 
 
 def _done(first: int, seeds: int, jobs: int | None, journal: Journal) -> campaign.Campaign:
-    """So many seeds; a tenth as many with each of hosts, submitted runs, limits of tools, schedules, and budgets."""
-    kinds = HOSTED, QUEUED, LIMITED, SCHEDULED, BUDGETED
+    """So many seeds; a tenth as many with each of hosts, submitted runs, tool limits, schedules, budgets, children."""
+    kinds = HOSTED, QUEUED, LIMITED, SCHEDULED, BUDGETED, FAMILIES
     apart = [range(kind + first, kind + first + seeds // 10 if first < HOSTED else 0) for kind in kinds]
     with _progress("simulating", seeds + sum(map(len, apart))) as tick:
         return campaign.run(range(first, first + seeds), *apart, jobs=jobs, tick=tick, journal=journal)

@@ -82,6 +82,14 @@ class HostCall(msgspec.Struct, frozen=True, omit_defaults=True):
     forgotten: bool = False
 
 
+class ChildPlan(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One child run that a step starts: what it does, whether its parent joins it, and whether it may outlive it."""
+
+    steps: tuple[Step, ...]
+    joined: bool = True
+    outlives: bool = False
+
+
 class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     """One step of an agent: a call of a tool on one thing. Steps with the same `group` run at once.
 
@@ -89,7 +97,8 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     the kind `plan` executes a plan of its `acts`, which belong `together` in a transaction or not. One of the kind
     `spend` or `buy` is about `cents`, one of the kind `rest` sleeps for `ms`, as one of the kind `insist` does before
     it asks once more. One that asks people waits for `ms`, and goes on with a default where `cents` says which. One of
-    the kind `host` calls an agent framework, whose model chooses the calls of each of its `turns`.
+    the kind `host` calls an agent framework, whose model chooses the calls of each of its `turns`. One of the kind
+    `family` starts its `children`, and then joins those that are to be joined.
     """
 
     kind: str
@@ -103,6 +112,7 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     cents: int = 0
     ms: int = 0
     turns: tuple[tuple[HostCall, ...], ...] = ()
+    children: tuple[ChildPlan, ...] = ()
 
 
 class Script(msgspec.Struct, frozen=True):
@@ -227,6 +237,11 @@ class Plan(msgspec.Struct, frozen=True):
     schedule_orders: tuple[ScheduleOrder, ...] = ()
     generous: int = 1
     """How much people add to the budget of a run that stopped at it: see `agents/budgets.py`."""
+
+    @property
+    def has_families(self) -> bool:
+        """Whether some runs start others."""
+        return any(step.children for script in self.scripts for step in script.steps)
 
     def expected(self) -> tuple[Script, ...]:
         """The scripts that are started or submitted."""

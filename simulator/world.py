@@ -203,9 +203,12 @@ class World:
             if row.status == "suspended" and (self._rests(row, wall) or self._far(row, wall))
         }
         found = self.checker.schedules.restless() + await self.checker.budgets.restless()
-        for run in [*(script.id for script in self.plan.expected()), *self.checker.schedules.runs]:
+        families = self.checker.families
+        for run in [*(script.id for script in self.plan.expected()), *self.checker.schedules.runs, *families.stored]:
             row = listed.get(run)
             if self.checker.queues.behind(run, resting) or (row is not None and self._far(row, wall)):
+                continue
+            if row is not None and _joins(row) and families.behind(run, resting):
                 continue
             if row is None or not self._rests(row, wall) or self.checker.answers.awaited(run):
                 found.append(f"{run} {row.status if row else 'never began'} {row.reason if row else ''}".strip())
@@ -392,6 +395,11 @@ class World:
         for part in self.journal.everything():
             self._noise.update(part)
         return self._noise.hexdigest()
+
+
+def _joins(row: RunRow) -> bool:
+    """Whether a run waits for nothing but its children."""
+    return row.status == "suspended" and row.owner is None and row.due_ms is None and b'"child"' in row.waits
 
 
 def _priority(actor: Actor) -> float:

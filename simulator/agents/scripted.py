@@ -16,7 +16,7 @@ from holdfast.model.ids import operation_id
 from holdfast.model.outcome import INTERRUPTED, STOPPED, Outcome
 from holdfast.model.secret import Secret
 from holdfast.policies import Retry
-from simulator.agents import budgets, deferred, hosts, people, plans, timing_and_processes
+from simulator.agents import budgets, deferred, families, hosts, people, plans, timing_and_processes
 from simulator.agents.tools import standard_tools
 from simulator.agents.transactions import make_trip, name_of
 from simulator.checkers.records import PLACE
@@ -62,8 +62,13 @@ def agent_of(newer: bool) -> Agent[Script, list[str]]:
     return AGENTS[newer][0]
 
 
-def _make(newer: bool) -> tuple[Agent[Script, list[str]], Agent[str, list[str]]]:
-    """The agent that performs scripts, and the one that it hands some of its runs over to."""
+def helper_of(newer: bool) -> Agent[Script, list[str]]:
+    """The agent of child runs, in one version of the code."""
+    return AGENTS[newer][2]
+
+
+def _make(newer: bool) -> tuple[Agent[Script, list[str]], Agent[str, list[str]], Agent[Script, list[str]]]:
+    """The agent that performs scripts, the one that it hands some of its runs over to, and the one of child runs."""
     tools = standard_tools(newer=newer)
 
     @agent(run_id="{script.id}", tools=tools.values(), version="2" if newer else "1", name="scripted")
@@ -77,7 +82,12 @@ def _make(newer: bool) -> tuple[Agent[Script, list[str]], Agent[str, list[str]]]
         ears = EARS.get()
         return [await _as_given(run, name, f"{thing}/{name}", ears) for name in ("pay", "dare", "ship")]
 
-    return scripted, specialist
+    @agent(tools=tools.values(), version="2" if newer else "1", name="helper")
+    async def helper(run: Run, script: Script) -> list[str]:
+        """Perform the script, as a child."""
+        return await perform(run, tools, script)
+
+    return scripted, specialist, helper
 
 
 async def perform(run: Run, tools: Mapping[str, Tool[Any, Any]], script: Script) -> list[str]:
@@ -106,7 +116,7 @@ async def perform(run: Run, tools: Mapping[str, Tool[Any, Any]], script: Script)
 async def _pass_on(run: Run, step: Step, ears: Ears) -> str:
     """Let the other agent go on in this run."""
     EARS.set(ears)
-    _, specialist = AGENTS[LIFE.get().newer]
+    specialist = AGENTS[LIFE.get().newer][1]
     done = await run.hand_off(specialist, why="it knows how", state=step.thing)
     return ", ".join(done)
 
@@ -178,6 +188,8 @@ async def _call(run: Run, tools: Any, step: Step, ears: Ears) -> str:
         return await timing_and_processes.consult(run, step)
     if step.kind == budgets.QUERY:
         return await budgets.query(run, step)
+    if step.kind == families.FAMILY:
+        return await families.start_and_join(run, step, helper_of(LIFE.get().newer))
     if step.kind == "crash":
         await timing_and_processes.die()
     if step.kind == "sign":

@@ -20,6 +20,7 @@ from holdfast.testing.world.loop import Actor
 from simulator.checkers.approvals import Approvals, arguments_in
 from simulator.checkers.budgets import Budgets
 from simulator.checkers.deferred import Answers
+from simulator.checkers.families import Families
 from simulator.checkers.hosts import Hosts
 from simulator.checkers.plans import Plans
 from simulator.checkers.processes import Processes
@@ -79,6 +80,7 @@ class Checker:
         self.queues: Final = Queues(world, self.broken)
         self.schedules: Final = Schedules(world, self.broken)
         self.budgets: Final = Budgets(world, self.broken)
+        self.families: Final = Families(world, self.broken)
         self._told: list[tuple[Outcome[Any], int]] = []
         self._answers: dict[str, list[str]] = {}
         self._tokens: dict[str, int] = {}
@@ -255,6 +257,7 @@ class Checker:
         self.queues.heard(run, record)
         self.schedules.heard(run, record)
         self.budgets.heard(run, record)
+        self.families.heard(run, record)
         self._decisions(run, record)
         step = getattr(record, "step", "")
         if step:
@@ -404,6 +407,7 @@ class Checker:
         await self.hosts.at_the_end()
         self.schedules.at_the_end()
         await self.budgets.at_the_end()
+        await self.families.at_the_end()
         if self._world.restored_ms < 0:  # what was done and is forgotten stands, and no record can speak of it
             self.trips.at_the_end()
             self.compensations.at_the_end()

@@ -9,6 +9,7 @@ from typing import Final, Literal
 from simulator.agents.deferred import TOOLS_OF
 from simulator.generator.budgets import BUDGETED, with_budgets
 from simulator.generator.calls import COMMON, dice, of_calls
+from simulator.generator.families import FAMILIES, with_families
 from simulator.generator.hosts import HOSTED, with_hosts
 from simulator.generator.people import (
     of_compensations,
@@ -79,8 +80,11 @@ HOOK_FAULTS: Final = ("never", "overdue", "twice", "shuffled", "restated", "stra
 def draw(seed: int) -> Plan:
     """The plan of a seed. From `HOSTED` on its agents call hosts, and from `QUEUED` on some runs are submitted.
 
-    From `SCHEDULED` on schedules submit some, and from `BUDGETED` on they have budgets.
+    From `SCHEDULED` on schedules submit some, from `BUDGETED` on they have budgets, and from `FAMILIES` on runs start
+    others.
     """
+    if seed >= FAMILIES:
+        return with_families(_drawn(seed - FAMILIES), seed)
     if seed >= BUDGETED:
         return with_budgets(with_queues(_drawn(seed - BUDGETED), seed), seed)
     if seed >= SCHEDULED:

@@ -9,6 +9,7 @@ from typing import Final
 
 from simulator.mutations.approvals import APPROVALS
 from simulator.mutations.budgets import BUDGET_BUGS
+from simulator.mutations.families import FAMILY_BUGS
 from simulator.mutations.fast_path import BREAKING
 from simulator.mutations.hosts import HOSTS
 from simulator.mutations.operations import OPERATIONS
@@ -32,5 +33,6 @@ MUTANTS: Final = (
     *QUEUE_BUGS,
     *SCHEDULE_BUGS,
     *BUDGET_BUGS,
+    *FAMILY_BUGS,
 )
 """The planted bugs, by the promise that they break."""

@@ -45,8 +45,8 @@ class Mutant(msgspec.Struct, frozen=True):
 
     A bug that is `fast_only` is in the fast path, so the product does without it if that is switched off. One that is
     `hosted` is looked for where agents call hosts, and one that is `queued` where runs are submitted, on real files.
-    One that is `scheduled` is looked for where schedules submit them, on real files, and one that is `budgeted` where
-    runs have budgets.
+    One that is `scheduled` is looked for where schedules submit them, on real files, one that is `budgeted` where runs
+    have budgets, and one that is `familial` where runs start others.
     """
 
     name: str
@@ -58,6 +58,7 @@ class Mutant(msgspec.Struct, frozen=True):
     queued: bool = False
     scheduled: bool = False
     budgeted: bool = False
+    familial: bool = False
 
 
 @contextlib.contextmanager

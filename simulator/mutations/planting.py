@@ -20,6 +20,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from simulator.generator.budgets import BUDGETED
+from simulator.generator.families import FAMILIES
 from simulator.generator.hosts import HOSTED
 from simulator.generator.plans import draw
 from simulator.generator.queues import QUEUED
@@ -45,9 +46,11 @@ class Find(msgspec.Struct, frozen=True):
 
 def first_seed(mutant: Mutant) -> int:
     """The first of the seeds in which that mutant is looked for."""
-    if mutant.scheduled or mutant.budgeted:
-        return SCHEDULED if mutant.scheduled else BUDGETED
-    return HOSTED if mutant.hosted else QUEUED if mutant.queued else 0
+    kinds = (
+        (mutant.hosted, HOSTED), (mutant.queued, QUEUED), (mutant.scheduled, SCHEDULED), (mutant.budgeted, BUDGETED),
+        (mutant.familial, FAMILIES),
+    )  # fmt: skip
+    return next((first for belongs, first in kinds if belongs), 0)
 
 
 def hunt(

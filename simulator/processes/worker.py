@@ -24,7 +24,7 @@ from holdfast.testing.clock import EPOCH_MS, InlineThreads, SeededRng
 from holdfast.testing.world.loop import Actor, Died
 from simulator.agents.queued import queued_agents
 from simulator.agents.scheduled import scheduled_agent
-from simulator.agents.scripted import LIFE, agent_of
+from simulator.agents.scripted import LIFE, agent_of, helper_of
 from simulator.agents.tools import NETWORK
 from simulator.people.approvers import Errand
 from simulator.people.policies import POLICIES
@@ -95,6 +95,8 @@ class Life:
         chance = SeededRng(random.Random(f"{world.plan.seed}/{self.actor.name}").getrandbits(64))  # noqa: S311 - a seed
         environment = Environment(WallClock(world), chance, InlineThreads(), _Points(world, self.actor))
         agents: list[Agent[Any, Any]] = [agent_of(self.newer)]
+        if world.plan.has_families:
+            agents.append(helper_of(self.newer))
         if world.plan.submissions:
             agents += queued_agents(newer=self.newer)
         if world.plan.timetables:

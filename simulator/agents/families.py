@@ -1,0 +1,41 @@
+"""The step of agents that starts child runs, and joins some of them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from holdfast.agent.agent import Agent
+from holdfast.agent.children import ChildRun, WhenParentEnds
+from holdfast.agent.run import Run
+from holdfast.errors import ChildStopped
+from simulator.plan import Script, Step
+
+FAMILY: Final = "family"
+"""The kind of step."""
+
+
+async def start_and_join(run: Run, step: Step, helper: Agent[Script, list[str]]) -> str:
+    """Start the children, and join those that are to be joined. The others are left."""
+    started: list[ChildRun[list[str]]] = []
+    for name, child in zip(names_of(step), step.children, strict=True):
+        when: WhenParentEnds = "continue" if child.outlives else "cancel"
+        script = Script(name, child.steps)
+        started.append(await run.start(helper, script, when_parent_ends=when, step=name))
+    told = [
+        f"{name} {await _joined(run, child)}" if plan.joined else f"{name} was started"
+        for name, child, plan in zip(names_of(step), started, step.children, strict=True)
+    ]
+    return f"family {step.thing}: {'; '.join(told)}"
+
+
+def names_of(step: Step) -> list[str]:
+    """The names of the steps that start the children."""
+    return [f"{step.thing}-c{number}" for number in range(len(step.children))]
+
+
+async def _joined(run: Run, child: ChildRun[list[str]]) -> str:
+    try:
+        result: list[str] = await run.join(child)
+    except ChildStopped as stopped:
+        return f"stopped ({stopped.reason})"
+    return f"gave {result}"

@@ -1,0 +1,59 @@
+"""Planted bugs in child runs."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from simulator.mutations.mutation import Mutant, always
+
+
+def left_go_on(_original: Any) -> Any:
+    """A run that completes leaves the children that it has not joined as they are."""
+
+    async def posts_to_left_children(_active: Any) -> tuple[Any, ...]:
+        return ()
+
+    return posts_to_left_children
+
+
+def none_outlives(_original: Any) -> Any:
+    """A run that completes cancels every child that it has not joined."""
+    from holdfast.engine.relatives import cancel_posts  # noqa: PLC0415 - as it is while the bug is planted
+
+    async def posts_to_left_children(active: Any) -> tuple[Any, ...]:
+        children = active.history.children
+        return () if children is None else cancel_posts(active.history, children.to_cancel(), "", "has ended")
+
+    return posts_to_left_children
+
+
+FAMILY_BUGS: Final = (
+    Mutant(
+        "children go on",
+        "the children of a run that is called off are not told",
+        "holdfast.engine.relatives:cancel_posts",
+        always(()),
+        familial=True,
+    ),
+    Mutant(
+        "left children go on",
+        "a child that its parent has not joined goes on after it",
+        "holdfast.engine.run_driver:_posts_to_left_children",
+        left_go_on,
+        familial=True,
+    ),
+    Mutant(
+        "no child outlives its parent",
+        "a child that may go on after its parent is cancelled with it",
+        "holdfast.engine.run_driver:_posts_to_left_children",
+        none_outlives,
+        familial=True,
+    ),
+    Mutant(
+        "no word to the parent",
+        "a run that waits for its child does not learn that it has ended",
+        "holdfast.engine.relatives:end_posts",
+        always(()),
+        familial=True,
+    ),
+)

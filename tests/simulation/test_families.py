@@ -1,0 +1,57 @@
+"""Child runs in the simulator: families hold together over crashes and cancellations, and planted bugs are found."""
+
+import pytest
+
+from simulator.agents.families import FAMILY
+from simulator.generator.families import FAMILIES
+from simulator.generator.plans import draw
+from simulator.mutations.families import FAMILY_BUGS
+from simulator.mutations.planting import hunt
+from simulator.world import simulate
+
+
+@pytest.mark.parametrize("first", range(0, 60, 15))
+def test_no_invariant_breaks(first: int):
+    for seed in range(FAMILIES + first, FAMILIES + first + 15):
+        report = simulate(draw(seed))
+        assert not report.violations, f"make sim SEED={seed}: {report.violations[0]}"
+
+
+@pytest.mark.parametrize("seed", range(FAMILIES, FAMILIES + 4))
+def test_no_invariant_breaks_on_real_files(seed: int):
+    report = simulate(draw(seed), journal="sqlite")
+    assert not report.violations, f"make sim SEED={seed} JOURNAL=sqlite: {report.violations[0]}"
+
+
+def test_plans_draw_all_that_families_do():
+    plans = [draw(seed) for seed in range(FAMILIES, FAMILIES + 40)]
+    steps = [step for plan in plans for script in plan.scripts for step in script.steps if step.kind == FAMILY]
+    children = [child for step in steps for child in step.children]
+    assert {(child.joined, child.outlives) for child in children} == {
+        (a, b) for a in (True, False) for b in (True, False)
+    }
+    assert any(step.kind == FAMILY for child in children for step in child.steps), "a child of a child"
+    assert any(step.group for step in steps), "beside other steps"
+    assert {order.word for plan in plans for order in plan.orders} == {"cancel", "pause", "unpause"}
+    assert any("~" in order.run for plan in plans for order in plan.orders), "a command to a child"
+
+
+def test_simulations_reach_what_the_invariant_is_about():
+    reached = set()
+    for seed in range(FAMILIES, FAMILIES + 25):
+        reached |= {name for name in simulate(draw(seed)).reach.endings if name.startswith("family: ")}
+    assert reached == {
+        "family: started", "family: a child of a child", "family: joined: completed", "family: joined: cancelled",
+        "family: called off with its parent", "family: left and cancelled", "family: left and ended",
+    }  # fmt: skip
+
+
+def test_the_same_seed_does_the_same_to_the_last_byte():
+    first, second = (simulate(draw(FAMILIES), story=True) for _ in range(2))
+    assert first.log == second.log
+    assert first.digest == second.digest
+
+
+@pytest.mark.parametrize("mutant", FAMILY_BUGS, ids=lambda mutant: mutant.name)
+def test_a_planted_bug_is_found(mutant):
+    assert hunt(mutant, 40).invariant, f"none of the first seeds finds {mutant.name!r}"
