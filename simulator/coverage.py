@@ -57,7 +57,7 @@ EXPECTED_RECORDS: Final = (
     "HoldReleased", "CompensationLinked", "Delivered", "CallerLeft", "DecisionStarted", "DecisionRecorded",
     "OperationDeferred", "CommandApplied", "OperationParked", "ApprovalGranted", "ApprovalRefused", "ArgumentsEdited",
     "ResultGiven", "MessageReceived", "MessageHeard", "Ruled", "Resolved", "QuestionAsked", "HandedOff",
-    "Contradicted",
+    "Contradicted", "ChildStarted", "ChildJoined",
 )  # fmt: skip
 """Every kind of record that the standard scenario can lead to."""
 
