@@ -27,7 +27,7 @@ from holdfast.engine.relatives import posts_of_command, receivers
 from holdfast.engine.suspension import Ending, ended_by, notify_owner, records_on_stopped, stopped_change
 from holdfast.engine.tool_protocol import ToolCode, tool_of
 from holdfast.engine.verification import by_report, opening_posts
-from holdfast.errors import JournalError, LeaseLost, Unreadable, UsageError
+from holdfast.errors import LeaseLost, Unreadable, UsageError
 from holdfast.journal.entry_codec import read, set_aside
 from holdfast.journal.port import LeaseGranted, LedgerEntry, Post, RunChange, RunRow, Worker
 from holdfast.journal.record_codec import encode
@@ -239,7 +239,7 @@ async def _apply_claimed(process: Process, claimed: LeaseGranted, answered: str)
         lacking, refused = await _apply_idle(process, claimed.row, history, log, answered)
         note = refused or (f"it is checked and applied where the code of {lacking} is" if lacking else "")
         return Applied(run, at_once=not lacking, note=note, lacks=lacking, alert=bool(refused))
-    except JournalError:
+    except Exception:
         process.leases.give_back(claimed.row)
         raise
     finally:

@@ -29,7 +29,7 @@ from holdfast.engine.suspension import release_post, stopped_change
 from holdfast.engine.tool_protocol import tool_of
 from holdfast.engine.verification import verify
 from holdfast.engine.waiting import schedule
-from holdfast.errors import HoldfastError, JournalError, LedgerTaken, RunBusy
+from holdfast.errors import HoldfastError, LedgerTaken, RunBusy
 from holdfast.journal.port import LeaseGranted, RunChange, RunRow
 from holdfast.journal.run_log import RunLog, genesis
 from holdfast.model import records as r
@@ -226,7 +226,7 @@ async def verify_stopped_run(engine: Engine, run: str) -> StoppedRunVerified:
         raise RunBusy(f"run {run} is not free", run=run)
     try:
         return await _verify_once(engine, claimed)
-    except JournalError:
+    except Exception:
         engine.leases.give_back(claimed.row)
         raise
     finally:

@@ -145,8 +145,8 @@ async def drive_run(
     except (ChainBroken, Unreadable) as error:
         await _stop_unreadable(engine, claimed, error)
         raise
-    except JournalError:
-        engine.leases.give_back(claimed.row)
+    except Exception as error:
+        _give_back_after(engine, claimed, error)
         raise
     finally:
         engine.isolation.exit_run(run)
@@ -154,6 +154,15 @@ async def drive_run(
     if conclusion.commanded:
         await apply_commands(engine, engine.active_runs, run)
     return conclusion
+
+
+def _give_back_after(engine: Engine, claimed: LeaseGranted, error: Exception) -> None:
+    """Give back the lease after an error that left it: of the journal, or one that is a defect.
+
+    Otherwise no process would take the run for as long as this one lives.
+    """
+    if isinstance(error, JournalError) or not isinstance(error, HoldfastError):
+        engine.leases.give_back(claimed.row)
 
 
 async def _stop_unreadable(process: Process, claimed: LeaseGranted, error: JournalError) -> None:
