@@ -40,7 +40,7 @@ INVARIANTS = {
     29: "no call begins at or above a limit of a budget",
     30: "the reservations of a budget are what is used and what is open",
     31: "a run goes on once its budget was raised",
-    32: "a child is stored once, joined as it ended, and sends nothing long after its parent was called off",
+    32: "a child is stored once, joined as it ended, and sends nothing after its time or its parent",
 }
 """The invariants that the checker knows, in one line each; the numbers are those of the documentation."""
 

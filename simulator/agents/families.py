@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Final
 
 from holdfast.agent.agent import Agent
@@ -12,6 +13,8 @@ from simulator.plan import Script, Step
 
 FAMILY: Final = "family"
 """The kind of step."""
+DEADLINE: Final = timedelta(minutes=5)
+"""The time of a child run, and the most that those below it have."""
 
 
 async def start_and_join(run: Run, step: Step, helper: Agent[Script, list[str]]) -> str:

@@ -82,7 +82,7 @@ def _make(newer: bool) -> tuple[Agent[Script, list[str]], Agent[str, list[str]],
         ears = EARS.get()
         return [await _as_given(run, name, f"{thing}/{name}", ears) for name in ("pay", "dare", "ship")]
 
-    @agent(tools=tools.values(), version="2" if newer else "1", name="helper")
+    @agent(tools=tools.values(), version="2" if newer else "1", name="helper", deadline=families.DEADLINE)
     async def helper(run: Run, script: Script) -> list[str]:
         """Perform the script, as a child."""
         return await perform(run, tools, script)

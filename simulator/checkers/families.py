@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from holdfast.model import records as r
+from simulator.agents.families import DEADLINE
 
 if TYPE_CHECKING:
     from simulator.world import World
@@ -41,6 +42,8 @@ class Families:
         self.stored: Final[set[str]] = set()
         self._ends: dict[str, r.RunCompleted | r.RunStoppedRecord] = {}
         self._joined: set[str] = set()
+        self._until: dict[str, int] = {}
+        """The wall clock at which the time of a child is over: its own, or that of a run above it."""
         self._off: dict[str, int] = {}
         """The runs that were called off, themselves or with a run above them, and when."""
 
@@ -51,8 +54,10 @@ class Families:
         match record:
             case r.ChildStarted():
                 self._started(run, record)
-            case r.RunStarted(parent=r.Parent() as parent):
+            case r.RunStarted(parent=r.Parent() as parent, at=at):
                 self._begun(run, parent)
+                own = at + round(DEADLINE.total_seconds() * 1000)
+                self._until[run] = min(own, self._until.get(parent.run, own))
             case r.ChildJoined():
                 self._join(run, record)
             case r.CommandApplied(command="cancel" | "take_over", refused=""):
@@ -62,12 +67,20 @@ class Families:
                 self._ends[run] = record
             case r.RunReopened():
                 self._ends.pop(run, None)
-            case r.AttemptStarted(step=step):
-                late = self._world.now_ms() - self._off.get(run, self._world.now_ms())
-                if late > LATE_MS:
-                    self._broken(FAMILY, f"{run}/{step} is sent {late} ms after a run above it was called off")
+            case r.AttemptStarted():
+                self._sent(run, record)
+            case r.OperationSettled(reason=reason) if "deadline" in reason and run in self._until:
+                self._reached("its time was over")
             case _:
                 return
+
+    def _sent(self, run: str, record: r.AttemptStarted) -> None:
+        late = self._world.now_ms() - self._off.get(run, self._world.now_ms())
+        if late > LATE_MS:
+            self._broken(FAMILY, f"{run}/{record.step} is sent {late} ms after a run above it was called off")
+        until = self._until.get(run, record.at)
+        if record.at > until:
+            self._broken(FAMILY, f"{run}/{record.step} is sent {record.at - until} ms after its time was over")
 
     def _started(self, run: str, record: r.ChildStarted) -> None:
         child = Child(run, record.step, record.outlives)

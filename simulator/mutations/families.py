@@ -27,7 +27,28 @@ def none_outlives(_original: Any) -> Any:
     return posts_to_left_children
 
 
+def own_time(original: Any) -> Any:
+    """A child has the time of its agent, whatever is left to the run that started it."""
+
+    def deadline_of(self: Any, history: Any) -> int | None:
+        started = history.lifecycle.started
+        if started is None or started.parent is None:
+            until: int | None = original(self, history)
+            return until
+        agent = self.agents.get(started.agent)
+        return None if agent is None or agent.deadline_ms is None else started.at + agent.deadline_ms
+
+    return deadline_of
+
+
 FAMILY_BUGS: Final = (
+    Mutant(
+        "time of its own",
+        "a child goes on after the deadline of the run that started it",
+        "holdfast.engine.process:Process.deadline_of",
+        own_time,
+        familial=True,
+    ),
     Mutant(
         "children go on",
         "the children of a run that is called off are not told",
