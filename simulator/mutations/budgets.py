@@ -7,6 +7,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from holdfast.model.usage import Usage
+from simulator.generator.budgets import BUDGETED
 from simulator.mutations.mutation import Mutant, always, never_mind
 
 
@@ -79,63 +80,63 @@ BUDGET_BUGS: Final = (
         "what a call reserved is released although its process is gone and it may have been answered",
         "holdfast.model.run_budget:BudgetState.settle",
         lost_calls_used_nothing,
-        budgeted=True,
+        from_seed=BUDGETED,
     ),
     Mutant(
         "reservations not counted",
         "calls that are under way leave room for others",
         "holdfast.model.run_budget:BudgetState.reserved",
         always(0),
-        budgeted=True,
+        from_seed=BUDGETED,
     ),
     Mutant(
         "effects counted at their end",
         "an effect that is under way or unknown leaves room for another one",
         "holdfast.model.run_budget:is_effect",
         effects_counted_at_their_end,
-        budgeted=True,
+        from_seed=BUDGETED,
     ),
     Mutant(
         "shared limits not compared",
         "the commit that reserves does not compare what other runs have taken",
         "holdfast.journal.backend_rules:charged",
         compared_outside,
-        budgeted=True,
+        from_seed=BUDGETED,
     ),
     Mutant(
         "shared reservations kept",
         "a call that has ended keeps what it reserved of shared budgets",
         "holdfast.model.shared_use:_charges",
         reservations_kept,
-        budgeted=True,
+        from_seed=BUDGETED,
     ),
     Mutant(
         "days of another zone",
         "a shared budget begins anew at midnight in UTC",
         "holdfast.queues.zones:day_of",
         days_of_utc,
-        budgeted=True,
+        from_seed=BUDGETED,
     ),
     Mutant(
         "a raise wakes nothing",
         "a run whose budget was raised stays stopped",
         "holdfast.engine.commands:_raised",
         not_reopened,
-        budgeted=True,
+        from_seed=BUDGETED,
     ),
     Mutant(
         "a raise during the release",
         "a command that comes while a stopped run is released is applied by nobody",
         "holdfast.engine.run_driver:_release_stopped",
         released_unseen,
-        budgeted=True,
+        from_seed=BUDGETED,
     ),
     Mutant(
         "other limits wake nothing",
         "runs that wait for a shared budget do not see that it was raised",
         "holdfast.engine.shared_budgets:wake_waiting",
         never_mind,
-        budgeted=True,
+        from_seed=BUDGETED,
     ),
 )
 """Each is looked for in the seeds with budgets."""

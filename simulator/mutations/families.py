@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from simulator.generator.families import FAMILIES
 from simulator.mutations.mutation import Mutant, always
 
 
@@ -47,34 +48,34 @@ FAMILY_BUGS: Final = (
         "a child goes on after the deadline of the run that started it",
         "holdfast.engine.process:Process.deadline_of",
         own_time,
-        familial=True,
+        from_seed=FAMILIES,
     ),
     Mutant(
         "children go on",
         "the children of a run that is called off are not told",
         "holdfast.engine.relatives:cancel_posts",
         always(()),
-        familial=True,
+        from_seed=FAMILIES,
     ),
     Mutant(
         "left children go on",
         "a child that its parent has not joined goes on after it",
         "holdfast.engine.run_driver:_posts_to_left_children",
         left_go_on,
-        familial=True,
+        from_seed=FAMILIES,
     ),
     Mutant(
         "no child outlives its parent",
         "a child that may go on after its parent is cancelled with it",
         "holdfast.engine.run_driver:_posts_to_left_children",
         none_outlives,
-        familial=True,
+        from_seed=FAMILIES,
     ),
     Mutant(
         "no word to the parent",
         "a run that waits for its child does not learn that it has ended",
         "holdfast.engine.relatives:end_posts",
         always(()),
-        familial=True,
+        from_seed=FAMILIES,
     ),
 )

@@ -97,6 +97,7 @@ _BUGS: Final = (
 FAST_PATH: Final = tuple(replace(mutant, fast_only=True) for mutant in _BUGS)
 """The bugs. Comparing both sides of a seed finds each of them."""
 
-_BREAKING: Final = ("not decided", "claims not looked up", "attempt not durable", "another end", "delivered before")
-BREAKING: Final = tuple(one for one in FAST_PATH if one.name.removeprefix("fast: ").startswith(_BREAKING))
+_BREAKING: Final = ("not decided", "claims not looked up", "attempt not durable", "another end",
+                    "delivered before the record")  # fmt: skip
+BREAKING: Final = tuple(one for one in FAST_PATH if one.name.removeprefix("fast: ") in _BREAKING)
 """Those that break an invariant within a few seeds, so that the checker finds them without a comparison."""

@@ -43,10 +43,8 @@ def replaced(name: str, twist: Twist) -> Twist:
 class Mutant(msgspec.Struct, frozen=True):
     """One planted bug: `place` is `module:attribute`, and `twist` what becomes of it.
 
-    A bug that is `fast_only` is in the fast path, so the product does without it if that is switched off. One that is
-    `hosted` is looked for where agents call hosts, and one that is `queued` where runs are submitted, on real files.
-    One that is `scheduled` is looked for where schedules submit them, on real files, one that is `budgeted` where runs
-    have budgets, and one that is `familial` where runs start others.
+    A bug that is `fast_only` is in the fast path, so the product does without it if that is switched off. It is looked
+    for in the seeds from `from_seed` on: each kind of plan (hosts, queues, budgets) has a range of its own.
     """
 
     name: str
@@ -54,11 +52,7 @@ class Mutant(msgspec.Struct, frozen=True):
     place: str
     twist: Twist
     fast_only: bool = False
-    hosted: bool = False
-    queued: bool = False
-    scheduled: bool = False
-    budgeted: bool = False
-    familial: bool = False
+    from_seed: int = 0
 
 
 @contextlib.contextmanager

@@ -19,11 +19,8 @@ from msgspec.structs import replace
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from simulator.generator.budgets import BUDGETED
-from simulator.generator.families import FAMILIES
-from simulator.generator.hosts import HOSTED
 from simulator.generator.plans import draw
-from simulator.generator.queues import QUEUED
+from simulator.generator.queues import LIMITED, QUEUED
 from simulator.generator.schedules import SCHEDULED
 from simulator.mutations.catalogue import MUTANTS
 from simulator.mutations.mutation import Mutant, planted
@@ -31,6 +28,8 @@ from simulator.world import ORDINARY, Conditions, Journal, simulate
 
 MOST: Final = 20_000
 ROUNDS: Final = (50, 500, 3_000)
+ON_FILE: Final = (QUEUED, LIMITED, SCHEDULED)
+"""Where the seeds of bugs begin that are looked for over a journal in a file."""
 NO_HINTS: Final[Mapping[int, int]] = {}
 
 
@@ -44,24 +43,15 @@ class Find(msgspec.Struct, frozen=True):
     what: str = ""
 
 
-def first_seed(mutant: Mutant) -> int:
-    """The first of the seeds in which that mutant is looked for."""
-    kinds = (
-        (mutant.hosted, HOSTED), (mutant.queued, QUEUED), (mutant.scheduled, SCHEDULED), (mutant.budgeted, BUDGETED),
-        (mutant.familial, FAMILIES),
-    )  # fmt: skip
-    return next((first for belongs, first in kinds if belongs), 0)
-
-
 def hunt(
     mutant: Mutant, most: int, until: float | None = None, *, first: int = 0, conditions: Conditions = ORDINARY
 ) -> Find:
-    """Try seeds from `first` until one finds the mutant, or until the clock says `until` (`time.monotonic`)."""
+    """Try the seeds of its kind from `first` on until one finds it, or until the clock says `until` (`monotonic`)."""
     for seed in range(first, most):
         if until is not None and time.monotonic() > until:
             return Find(mutant.name, mutant.breaks, seed)
-        plan = draw(seed + first_seed(mutant))
-        journal: Journal = "sqlite" if mutant.queued or mutant.scheduled else "memory"
+        plan = draw(mutant.from_seed + seed)
+        journal: Journal = "sqlite" if mutant.from_seed in ON_FILE else "memory"
         with planted(mutant):
             broken = simulate(plan, conditions=conditions, journal=journal).violations
         if broken and not simulate(plan, conditions=conditions, journal=journal).violations:

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
+from simulator.generator.schedules import SCHEDULED
 from simulator.mutations.mutation import Mutant, always
 
 
@@ -93,63 +94,63 @@ SCHEDULE_BUGS: Final = (
         "the commit that submits the run does not store that its schedule has fired",
         "holdfast.journal.sqlite.firings:store_firing",
         always(None),
-        scheduled=True,
+        from_seed=SCHEDULED,
     ),
     Mutant(
         "firings not compared",
         "the transaction does not compare the moment and the newest declaration",
         "holdfast.journal.sqlite.firings:may_fire",
         always(value=True),
-        scheduled=True,
+        from_seed=SCHEDULED,
     ),
     Mutant(
         "what was missed fires",
         "all missed moments fire, whatever is declared",
         "holdfast.queues.firing_times:due",
         _rule("all"),
-        scheduled=True,
+        from_seed=SCHEDULED,
     ),
     Mutant(
         "what was missed is skipped",
         "no missed moment fires, whatever is declared",
         "holdfast.queues.firing_times:due",
         _rule("skip"),
-        scheduled=True,
+        from_seed=SCHEDULED,
     ),
     Mutant(
         "the first of the missed",
         "of the missed moments the first one fires instead of the last",
         "holdfast.queues.firing_times:last_moment",
         first_of_the_missed,
-        scheduled=True,
+        from_seed=SCHEDULED,
     ),
     Mutant(
         "zone of an expression ignored",
         "expressions are read in UTC",
         "holdfast.queues.firing_times:_cron",
         clocks_of_utc,
-        scheduled=True,
+        from_seed=SCHEDULED,
     ),
     Mutant(
         "clock changes ignored",
         "a time that clocks repeat fires twice, or another hour than the declared one",
         "holdfast.queues.firing_times:_cron",
         repeated_hour_fires_again,
-        scheduled=True,
+        from_seed=SCHEDULED,
     ),
     Mutant(
         "a pause made up for",
         "a schedule that is resumed fires what it missed while it was paused",
         "holdfast.queues.schedules:ScheduleBook.after",
         resumed_from_its_pause,
-        scheduled=True,
+        from_seed=SCHEDULED,
     ),
     Mutant(
         "new timing from the beginning",
         "a schedule that is declared with another timing fires moments of the past",
         "holdfast.queues.schedules:_declared",
         declared_anew,
-        scheduled=True,
+        from_seed=SCHEDULED,
     ),
 )
 """Each is looked for in the seeds with schedules, over a journal in a file."""
