@@ -126,7 +126,7 @@ BUDGET_BUGS: Final = (
     ),
     Mutant(
         "a raise during the release",
-        "a command that comes while a stopped run is released is applied by nobody",
+        "a command that comes while a stopped run is released is never applied",
         "holdfast.engine.run_driver:_release_stopped",
         released_unseen,
         from_seed=BUDGETED,
