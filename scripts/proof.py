@@ -158,7 +158,8 @@ def _planted(finds: list[Find]) -> tuple[list[str], bool]:
             f"{len(finds)} bugs were planted, one at a time; {len(caught)} were found, "
             f"{len(finds) - len(caught)} missed. The median needed {median:.0f} seeds, the best hidden one "
             f"{max((one.seeds for one in caught), default=0):,}. A find counts only where the product without "
-            "the bug passes the same seed."
+            "the bug passes the same seed. Seeds are counted from the one at which the search for that bug begins: "
+            "each kind of plan has a range of its own, and so has a bug that hides."
         ),
         "",
         "| bug | found by | seeds |",
