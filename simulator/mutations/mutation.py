@@ -43,8 +43,8 @@ def replaced(name: str, twist: Twist) -> Twist:
 class Mutant(msgspec.Struct, frozen=True):
     """One planted bug: `place` is `module:attribute`, and `twist` what becomes of it.
 
-    A bug that is `fast_only` is in the fast path, so the product does without it if that is switched off. It is looked
-    for in the seeds from `from_seed` on: each kind of plan (hosts, queues, budgets) has a range of its own.
+    A bug that is `fast_only` is in the fast path, so the product does without it if that is switched off. Every
+    bug is looked for in the seeds from `from_seed` on: each kind of plan (hosts, queues, budgets) has its own range.
     """
 
     name: str

@@ -19,28 +19,30 @@ from msgspec.structs import replace
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from simulator.generator.budgets import BUDGETED
 from simulator.generator.plans import draw
-from simulator.generator.queues import LIMITED, QUEUED
-from simulator.generator.schedules import SCHEDULED
+from simulator.generator.queues import QUEUED
 from simulator.mutations.catalogue import MUTANTS
 from simulator.mutations.mutation import Mutant, planted
 from simulator.world import ORDINARY, Conditions, Journal, simulate
 
 MOST: Final = 20_000
 ROUNDS: Final = (50, 500, 3_000)
-ON_FILE: Final = (QUEUED, LIMITED, SCHEDULED)
-"""Where the seeds of bugs begin that are looked for over a journal in a file."""
 NO_HINTS: Final[Mapping[int, int]] = {}
 
 
 class Find(msgspec.Struct, frozen=True):
-    """How a mutant fared. `seeds` is how many were tried; `invariant` is 0 where none found it."""
+    """How a mutant fared. `seeds` is how many were tried; `invariant` is 0 where none found it.
+
+    `seed` is the one that found it, as `make sim SEED=` takes it.
+    """
 
     name: str
     breaks: str
     seeds: int
     invariant: int = 0
     what: str = ""
+    seed: int = 0
 
 
 def hunt(
@@ -51,11 +53,12 @@ def hunt(
         if until is not None and time.monotonic() > until:
             return Find(mutant.name, mutant.breaks, seed)
         plan = draw(mutant.from_seed + seed)
-        journal: Journal = "sqlite" if mutant.from_seed in ON_FILE else "memory"
+        # Bugs of queues and schedules are in the statements of the journal in a file.
+        journal: Journal = "sqlite" if QUEUED <= plan.seed < BUDGETED else "memory"
         with planted(mutant):
             broken = simulate(plan, conditions=conditions, journal=journal).violations
         if broken and not simulate(plan, conditions=conditions, journal=journal).violations:
-            return Find(mutant.name, mutant.breaks, seed + 1, broken[0].invariant, broken[0].what)
+            return Find(mutant.name, mutant.breaks, seed + 1, broken[0].invariant, broken[0].what, plan.seed)
     return Find(mutant.name, mutant.breaks, most)
 
 
@@ -150,7 +153,7 @@ def plant(
 
 def _say(finds: list[Find]) -> None:
     for find in finds:
-        found = f"invariant {find.invariant:2} at seed {find.seeds - 1}" if find.invariant else "MISSED"
+        found = f"invariant {find.invariant:2} at seed {find.seed}" if find.invariant else "MISSED"
         click.echo(f"{found:<28} {find.name}: {find.breaks}")
     caught = [find.seeds for find in finds if find.invariant]
     if caught:

@@ -137,10 +137,13 @@ BY_SEED = {
     "no question about a stopped owner": 42, "asked and forgotten": 42, "poison is driven for ever": 33,
     "open call counted as over": 42,
     "neighbours are charged": 204, "failed untried": 52, "pending never released": 166, "pending asked for again": 8,
+    "late reports dropped": 51,
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("name", "seed"), BY_SEED.items())
 def test_a_planted_bug_that_takes_long_to_find_is_found_at_its_seed(name: str, seed: int):
     mutant = next(mutant for mutant in MUTANTS if mutant.name == name)
-    assert hunt(mutant, seed + 1, first=seed).invariant, f"seed {seed} does not find {name!r} any more"
+    find = hunt(mutant, seed + 1, first=seed)
+    assert find.invariant, f"seed {seed} does not find {name!r} any more"
+    assert find.seed == mutant.from_seed + seed, "`make sim SEED=` tells another story"
