@@ -10,6 +10,7 @@ import msgspec
 from holdfast.engine.environment import POINTS, TRANSACTION_POINTS
 from simulator.agents.deferred import ASYNCHRONOUS
 from simulator.agents.people import GATED
+from simulator.generator.deferred import CASE_FAULTS, HOOK_FAULTS, RECALLS
 from simulator.generator.people import (
     COMPENSATION_FAULTS,
     GATE_FAULTS,
@@ -17,7 +18,7 @@ from simulator.generator.people import (
     QUESTION_FAULTS,
     REVIEW_FAULTS,
 )
-from simulator.generator.plans import CALL_FAULTS, CASE_FAULTS, HOOK_FAULTS, PROCESS_FAULTS, RESTORE_FAULTS
+from simulator.generator.plans import CALL_FAULTS, PROCESS_FAULTS, RESTORE_FAULTS
 from simulator.generator.processes import DARK
 from simulator.people.policies import RULES
 from simulator.services.network import STOPS
@@ -35,7 +36,7 @@ _ANSWERS: Final = {
         QUESTION_FAULTS,
         RESTORE_FAULTS,
         DARK,
-        ("recalled",),
+        RECALLS,
         STOPS,
     )
     for fault in faults

@@ -6,9 +6,15 @@ import random
 from collections.abc import Mapping
 from typing import Final, Literal
 
-from simulator.agents.deferred import TOOLS_OF
 from simulator.generator.budgets import BUDGETED, with_budgets
 from simulator.generator.calls import COMMON, dice, of_calls
+from simulator.generator.deferred import (
+    of_offices,
+    of_recalls,
+    of_requests_beside,
+    with_answers,
+    with_requests_beside,
+)
 from simulator.generator.families import FAMILIES, with_families
 from simulator.generator.hosts import HOSTED, with_hosts
 from simulator.generator.people import (
@@ -28,7 +34,7 @@ from simulator.generator.people import (
 from simulator.generator.processes import of_timing, with_insisting, with_processes, with_timing
 from simulator.generator.queues import QUEUED, with_queues
 from simulator.generator.schedules import SCHEDULED, with_schedules
-from simulator.plan import EXTRAS, KINDS, LATER, PARTS, Act, Fault, Plan, Script, Step, WorkerPlan
+from simulator.plan import EXTRAS, KINDS, PARTS, Act, Fault, Plan, Script, Step, WorkerPlan
 from simulator.services.service import CATALOGUE
 
 WORKERS: Final = 3
@@ -61,20 +67,8 @@ TRIP_FAULTS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """The same for what trips are made of, and for the write with a secret."""
 
-OFFICE_FAULTS: Final[Mapping[str, tuple[str, ...]]] = {
-    service: (*COMMON, *(("duplicate",) if CATALOGUE[service].key else ())) for service in ("rent", "visa", "permit")
-}
-"""The same for those who accept now and answer later."""
-
 RESTORE_FAULTS: Final = ("backup", "restore")
 """What may become of the journal as a whole."""
-
-CASE_FAULTS: Final = ("declined", "at_once", "slowly", "number_again")
-"""What may become of an accepted request: an office refuses it after all, decides it before its own response has
-travelled, or long after the deadline; or it gives out a number twice, and then no run learns of the second case."""
-
-HOOK_FAULTS: Final = ("never", "overdue", "twice", "shuffled", "restated", "stray", "other_words")
-"""What may become of the webhook with the answer."""
 
 
 def draw(seed: int) -> Plan:
@@ -101,7 +95,7 @@ def _drawn(seed: int) -> Plan:
     )
     scripts = _with_trips(tuple(_script(chance, n) for n in range(WORKERS)), dice("trips", seed))
     scripts = _with_extras(scripts, dice("extras", seed))
-    scripts = _with_answers(scripts, later)
+    scripts = with_answers(scripts, later)
     scripts = _with_plans(scripts, plans)
     scripts = with_gates(scripts, people)
     permits = permits_of(money)
@@ -116,15 +110,15 @@ def _drawn(seed: int) -> Plan:
     hotels = dice("rooms", seed)
     rooms = hotels.random() < 0.2
     scripts = _with_rooms(scripts, hotels) if rooms else scripts
-    scripts = with_insisting(with_timing(scripts, seed), seed)
+    scripts = with_requests_beside(with_insisting(with_timing(scripts, seed), seed), seed)
     workers = tuple(_worker(chance, n) for n in range(WORKERS))
     return with_processes(Plan(
         seed, scripts, workers,
-        _faults(chance, scripts) + _of_offices(later, scripts) + _of_plans(plans, scripts)
+        _faults(chance, scripts) + of_offices(later, scripts) + _of_plans(plans, scripts)
         + of_people(people, scripts, policy=policy) + of_reviews(looks, reviews=reviews)
         + of_compensations(wishes, scripts, reviews=reviews) + of_questions(asking, scripts)
         + (_of_rooms(hotels) if rooms else ()) + _restore(dice("restores", seed))
-        + of_timing(scripts, seed) + _of_recalls(dice("recalls", seed), scripts),
+        + of_timing(scripts, seed) + of_recalls(seed, scripts) + of_requests_beside(seed, scripts),
         _schedule(chance),
         _settings(chance),
         disk_ms=chance.choice((1, 2, 20)), skew_ms=chance.choice((0, 0, chance.randrange(-600_000, 600_000))),
@@ -184,20 +178,6 @@ def _with_extras(scripts: tuple[Script, ...], chance: random.Random) -> tuple[Sc
     )
 
 
-def _with_answers(scripts: tuple[Script, ...], chance: random.Random) -> tuple[Script, ...]:
-    """Some agents ask for something that is only accepted, one step before their last."""
-    return tuple(
-        Script(script.id, (*script.steps[:-2], _later(chance, number), script.steps[-1]))
-        if chance.random() < 0.3
-        else script
-        for number, script in enumerate(scripts)
-    )
-
-
-def _later(chance: random.Random, number: int) -> Step:
-    return Step(chance.choice(LATER), f"a{number}", by_model=chance.random() < 0.4)
-
-
 TOGETHER: Final = ("seat", "room", "gift")
 APART: Final = ("pay", "order", "mail", "dare", "dare", "switch")
 
@@ -249,29 +229,6 @@ def _faults(chance: random.Random, scripts: tuple[Script, ...]) -> tuple[Fault, 
     for service in sorted((used & (CALL_FAULTS.keys() | {"sign"})) | travels):
         faults.extend(of_calls(chance, service, _faults_of(service)))
     return tuple(faults)
-
-
-def _of_offices(chance: random.Random, scripts: tuple[Script, ...]) -> tuple[Fault, ...]:
-    """What goes wrong on the way to an office, in it, and on the way back."""
-    faults: list[Fault] = []
-    for service in sorted(
-        {TOOLS_OF[step.kind] for script in scripts for step in script.steps if step.kind in TOOLS_OF}
-    ):
-        faults.extend(of_calls(chance, service, OFFICE_FAULTS[service]))
-        faults.extend(of_calls(chance, f"{service} case", CASE_FAULTS))
-        faults.extend(of_calls(chance, f"{service} hook", HOOK_FAULTS))
-    return tuple(faults)
-
-
-def _of_recalls(chance: random.Random, scripts: tuple[Script, ...]) -> tuple[Fault, ...]:
-    """Which successes of offices are taken back after they were heard of."""
-    used = sorted({TOOLS_OF[step.kind] for script in scripts for step in script.steps if step.kind in TOOLS_OF})
-    return tuple(
-        Fault("recalled", call, f"{service} recall", chance.choice((0, 500, 60_000, 10 * 60_000)))
-        for service in used
-        for call in (1, 2)
-        if chance.random() < 0.3
-    )
 
 
 def _of_plans(chance: random.Random, scripts: tuple[Script, ...]) -> tuple[Fault, ...]:

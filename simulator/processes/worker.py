@@ -186,6 +186,8 @@ class Life:
             return
         message.heard, message.heard_ms = True, world.now_ms()
         world.checker.answers.acknowledged(self.actor, message)
+        if message.then is not None:
+            message.then()
 
     async def hear_out(self, errand: Errand) -> None:
         """A message for the run arrives."""

@@ -7,6 +7,7 @@ senders of webhooks do, it sends a message again until a process acknowledges it
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import msgspec
@@ -65,6 +66,8 @@ class Message(msgspec.Struct):
     """When it was acknowledged."""
     found: str | None = None
     """What was on record about its operation when it came for the first time."""
+    then: Callable[[], None] | None = None
+    """What its sender does as soon as it is acknowledged."""
 
 
 class Office:
@@ -161,7 +164,9 @@ class Office:
                 self._world.later(1_000, lambda: self._contradict(last))
             case _:
                 self._send(last, 0)
-        if recalled is not None:
+        if recalled is not None and recalled.kind == "recalled_at_once":
+            last.then = lambda: self._recall(last, 0)
+        elif recalled is not None:
             self._world.later(recalled.ms, lambda: self._recall(last, recalled.ms))
 
     def _recall(self, message: Message, ms: int) -> None:
@@ -177,6 +182,8 @@ class Office:
 
     def _contradict(self, message: Message) -> None:
         """A message with another text under an id that was received before has to be refused."""
+        if message.lost:
+            return  # a restored journal does not know what was received under that id
         if not message.heard:
             self._world.later(10_000, lambda: self._contradict(message))
             return

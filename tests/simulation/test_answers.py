@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from simulator import failure
-from simulator.generator.plans import HOOK_FAULTS
+from simulator.generator.deferred import HOOK_FAULTS
 from simulator.plan import Fault, Plan, Script, Step, WorkerPlan
 from simulator.world import Report, simulate
 

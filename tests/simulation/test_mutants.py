@@ -137,7 +137,7 @@ BY_SEED = {
     "no question about a stopped owner": 42, "asked and forgotten": 42, "poison is driven for ever": 33,
     "open call counted as over": 42,
     "neighbours are charged": 204, "failed untried": 52, "pending never released": 166, "pending asked for again": 8,
-    "late reports dropped": 51,
+    "late reports dropped": 51, "forgotten under a command": 82,
 }  # fmt: skip
 
 

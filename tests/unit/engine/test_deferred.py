@@ -28,6 +28,7 @@ from holdfast.model.records import Raw
 from tests.unit.engine.lab import Lab, virtual
 
 DAY = timedelta(days=1)
+HOUR_S = 3_600
 
 
 def result(value: object) -> Raw:
@@ -299,6 +300,47 @@ async def test_a_model_that_was_told_is_not_told_again_when_it_is_sent_again(lab
         _, operation = await app.service.operation("r-ann/book#1")
     assert operation.phase == "succeeded"
     assert len(lab.of("r-ann", r.Delivered)) == 1
+
+
+@virtual
+async def test_models_are_told_when_a_new_owner_sends_their_calls_again(lab: Lab):
+    """Code comes back while its calls are being sent: their acceptances reach it as they come, in that order."""
+    heard: list[str] = []
+    seconds = {"ann": 1, "bob": 2}
+
+    @tool(idempotency=Key.forever(stores="all"))
+    async def book(room: str) -> str:
+        lab.sent.append(f"{room} {current_operation().key}")
+        await asyncio.sleep(HOUR_S if len(lab.sent) <= 2 else seconds[room])
+        raise Deferred("they will call", within=DAY, key=f"B-{room}")
+
+    @agent(run_id="r-{name}", tools=[book])
+    async def desk(run: Run, name: str) -> str:
+        async def one(room: str) -> str:
+            outcome = await run.call("book", {"room": room})
+            heard.append(f"{room} {outcome.status} after {lab.loop.time() - begun:.0f} s")
+            return outcome.status
+
+        return ", ".join(await run.gather(one("ann"), one("bob")))
+
+    first = lab.make(desk)
+    process = lab.processes[-1]
+    await first.open()
+    begun = lab.loop.time()
+    under_way = asyncio.ensure_future(first.run(desk, "x"))
+    await lab.pass_time(seconds=5)
+    await lab.bury(first, process)
+    under_way.cancel()
+    async with lab.app(desk) as app:
+        begun = lab.loop.time()
+        with pytest.raises(RunSuspended):
+            await app.resume("r-x")
+        assert heard == ["ann pending after 1 s", "bob pending after 2 s"]
+        for room in seconds:
+            await app.service.deliver(f"B-{room}", ArrivedAnswer(f"m {room}", result=result("room 12")))
+        assert await app.resume("r-x") == "pending, pending"
+    assert len(lab.sent) == 4
+    assert len(set(lab.sent)) == 2
 
 
 def counting(lab: Lab):

@@ -120,6 +120,7 @@ async def defer(driver: OperationDriver, number: int, deferred: Deferred, answer
     told_unknown = driver.step in log.history.delivered.told_unknown  # of an earlier attempt without a result
     if driver.operation.intent.origin == "model" and not told_unknown:  # the model goes on; the answer comes separately
         await log.append(r.Delivered(step=driver.step, told=PENDING, detail=record.evidence, **log.stamp()))
+        driver.settled()  # code that waits for it, while another task drives, goes on
     if not answer.key_read:
         log.process.report_unread_key(driver.operation.intent.tool)
 
