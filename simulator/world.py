@@ -116,6 +116,8 @@ class World:
         self.lost_until: dict[Actor, int] = {}
         self.dark_until = 0
         """Until then the machine is off."""
+        self.woke_ms = 0
+        """When a process that stood still last went on."""
         self.full_until = 0
         self.slow_until = 0
         self.restored_ms = -1

@@ -142,7 +142,7 @@ class Processes:
         if life.actor.alive:
             self._reached(f"{kind} and ended")
             if kind == "stopped":
-                life.actor.paused = False
+                life.actor.paused, self._world.woke_ms = False, self._world.now_ms()
                 self._world.tell(life.actor, "wakes up")
             else:
                 self._world.tell(life.actor, "is killed")

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 ONCE: Final = 16
 BEFORE: Final = 9
 LATE_MS: Final = 60_000
-"""The process that drives a run receives its messages long before that: each looks at least every 10 s."""
+"""The process that drives a run receives its messages long before that: each looks at least every 10 s, if it is not
+paused."""
 _NAMED: Final = re.compile(r"message \d+")
 
 
@@ -126,7 +127,7 @@ class Messages:
             return
         received = {text for text, _ in known.received.values()}
         for text, taken_ms in self._taken[run].items():
-            if text not in received and self._world.now_ms() > taken_ms + LATE_MS:
+            if text not in received and self._world.now_ms() > max(taken_ms, self._world.woke_ms) + LATE_MS:
                 self._broken(BEFORE, f"{name} begins, and {text} was taken down at {taken_ms} ms")
         for entry, (text, stop) in known.received.items():
             if stop:

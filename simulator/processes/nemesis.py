@@ -166,7 +166,7 @@ def _pause(world: World, life: Life, ms: int) -> None:
     life.actor.paused = True
 
     def go_on() -> None:
-        life.actor.paused = life.stopped
+        life.actor.paused, world.woke_ms = life.stopped, world.now_ms()
         world.tell(life.actor, "wakes up")
 
     world.later(ms, go_on)
