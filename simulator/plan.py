@@ -37,6 +37,10 @@ EXTRAS: Final = ("sign", "think", "hurry")
 time, and a mail under a time limit."""
 
 
+LIMITED: Final = ("mail", "look", "rent", "think", "transfer", "pause", "nap", "oversleep", "beside", "within")
+"""What may be done under a time limit: calls, pauses, several calls at once, and another limit with something in it."""
+
+
 LATER: Final = ("rent", "visa", "permit", "nag")
 """Steps whose outcome comes later: see `answers.py`. One that is drawn apart is `insist`."""
 
@@ -97,8 +101,9 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     the kind `plan` executes a plan of its `acts`, which belong `together` in a transaction or not. One of the kind
     `spend` or `buy` is about `cents`, one of the kind `rest` sleeps for `ms`, as one of the kind `insist` does before
     it asks once more. One that asks people waits for `ms`, and goes on with a default where `cents` says which. One of
-    the kind `host` calls an agent framework, whose model chooses the calls of each of its `turns`. One of the kind
-    `family` starts its `children`, and then joins those that are to be joined.
+    the kind `limit` does its `parts` within `ms`. One of the kind `host` calls an agent framework, whose model chooses
+    the calls of each of its `turns`. One of the kind `family` starts its `children`, and then joins those that are to
+    be joined.
     """
 
     kind: str

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 PATIENT: Final = Retry(attempts=100, elapsed=timedelta(hours=10))
 """A model is asked until it answers: that the tries of a process that dies again and again count is not a violation."""
+HURRY_MS: Final = 3_000
 LIFE: Final[ContextVar[Life]] = ContextVar("holdfast_simulated_life")
 """The process in which the code runs that looks."""
 
@@ -159,8 +160,8 @@ async def _do(run: Run, tools: Any, step: Step, ears: Ears) -> str:
             return f"{people.text_of(step)} {said}"
         case "pass":
             return await _pass_on(run, step, ears)
-        case "hurry":
-            return await _hurry(run, tools, step, ears)
+        case "hurry" | "limit":
+            return await _limited(run, tools, step, ears)
         case "host":
             return await hosts.call_host(run, tools, step, lambda outcome: _told(outcome, ears))
         case "rest":
@@ -233,15 +234,45 @@ async def think(run: str, thing: str) -> str:
     return f"about {thing}: {life.world.draws.of('answer', run, thing).getrandbits(32):x}"
 
 
-async def _hurry(run: Run, tools: Any, step: Step, ears: Ears) -> str:
-    """A mail under a time limit: where that ends first, the call goes on without its caller."""
+async def _limited(run: Run, tools: Any, step: Step, ears: Ears) -> str:
+    """Do something under a time limit: where that ends first, a call goes on without its caller."""
+    life, done = LIFE.get(), list[str]()
+    parts, ms = (step.parts, step.ms) if step.kind == "limit" else (("mail",), HURRY_MS)
     try:
-        async with run.timeout(timedelta(seconds=3)):
-            outcome = await tools["mail"].outcome(step.thing)
+        async with run.timeout(timedelta(milliseconds=ms)):
+            for number, part in enumerate(parts):
+                thing = step.thing if len(parts) == 1 else f"{step.thing}.{number}"
+                done.append(await _in_time(run, tools, step, part, thing, ears))
     except TimeoutError:
-        LIFE.get().world.tell(LIFE.get().actor, f"waits no longer for mail {step.thing}")
-        return f"hurry {step.thing}: gave up"
-    return f"hurry {step.thing}: {_told(outcome, ears)}"
+        life.world.tell(life.actor, f"waits no longer for {step.thing}")
+        life.world.reach.endings["time limit: over"] += 1
+        return f"{step.kind} {step.thing}: gave up after {', '.join(done)}"
+    life.world.reach.endings["time limit: kept"] += 1
+    return f"{step.kind} {step.thing}: {', '.join(done)}"
+
+
+async def _in_time(run: Run, tools: Any, step: Step, part: str, thing: str, ears: Ears) -> str:
+    """One part of that. Pauses are as long as the whole, or twice or half as long."""
+    match part:
+        case "beside":
+            own = ears.branches(3)
+            calls = (_mail_or_look(tools, number, f"{thing}.{number}", one) for number, one in enumerate(own))
+            news = [*await run.gather(*calls)]
+            ears.join(own)
+            return ", ".join(news)
+        case "within":
+            return await _limited(run, tools, Step("limit", thing, parts=("mail", "pause"), ms=step.ms // 2), ears)
+        case "pause" | "nap" | "oversleep":
+            await run.sleep(timedelta(milliseconds=step.ms * {"nap": 1, "pause": 2, "oversleep": 4}[part] // 2))
+            return part
+        case "think" | "transfer":
+            return await _do(run, tools, Step(part, thing), ears)
+        case _:
+            return _told(await tools[part].outcome(thing), ears)
+
+
+async def _mail_or_look(tools: Any, number: int, thing: str, ears: Ears) -> str:
+    return _told(await tools["look" if number == 1 else "mail"].outcome(thing), ears)
 
 
 def _groups(steps: tuple[Step, ...]) -> list[list[Step]]:

@@ -97,4 +97,5 @@ def of_requests_beside(seed: int, scripts: tuple[Script, ...]) -> tuple[Fault, .
 
 def _used(scripts: tuple[Script, ...]) -> list[str]:
     """The offices that some agent asks."""
-    return sorted({TOOLS_OF[step.kind] for script in scripts for step in script.steps if step.kind in TOOLS_OF})
+    asked = {kind for script in scripts for step in script.steps for kind in (step.kind, *step.parts)}
+    return sorted({TOOLS_OF[kind] for kind in asked if kind in TOOLS_OF})

@@ -6,6 +6,7 @@ import random
 from collections.abc import Mapping
 from typing import Final, Literal
 
+from simulator.generator.branches import with_branches, with_limits
 from simulator.generator.budgets import BUDGETED, with_budgets
 from simulator.generator.calls import COMMON, dice, of_calls
 from simulator.generator.deferred import (
@@ -110,7 +111,8 @@ def _drawn(seed: int) -> Plan:
     hotels = dice("rooms", seed)
     rooms = hotels.random() < 0.2
     scripts = _with_rooms(scripts, hotels) if rooms else scripts
-    scripts = with_requests_beside(with_insisting(with_timing(scripts, seed), seed), seed)
+    scripts = with_limits(with_insisting(with_timing(scripts, seed), seed), seed, told=bool(tellings))
+    scripts = with_branches(with_requests_beside(scripts, seed), seed)
     workers = tuple(_worker(chance, n) for n in range(WORKERS))
     return with_processes(Plan(
         seed, scripts, workers,

@@ -27,7 +27,7 @@ from holdfast.engine.environment import Rng
 from holdfast.engine.exceptions.call_end import describe, storable
 from holdfast.engine.exceptions.classify import classify
 from holdfast.engine.exceptions.http import retry_after, status_code
-from holdfast.engine.sealing import refuse, replay_timeout, sealing
+from holdfast.engine.sealing import refuse, replay_timeout, sealing, take_answer
 from holdfast.engine.shared_budgets import budgets_of, reserve
 from holdfast.engine.steps import give_way
 from holdfast.engine.suspension import Ending, Pause
@@ -118,7 +118,7 @@ async def decide(
         instance.log.buffer(recorded)
         if instance.history.budget is not None:
             instance.waiters.settled(BUDGET)  # it may have used less than it had reserved
-    await instance.replay.take_turn(scope, step)
+    await take_answer(scope, step)
     instance.replay.forget(step)
     # An exported run keeps no digest of a question that was too long to be stored whole.
     same = isinstance(recorded, r.DecisionRecorded) and recorded.digest in ("", seen_digest)

@@ -342,8 +342,7 @@ class Run:
     async def gather(self, *branches: Awaitable[Any]) -> Any:
         """Run several branches at once, each with stable step names. The first error cancels the others."""
         scope = self.scope()
-        tasks = [branch_task(scope.child(), _as_coroutine(branch)) for branch in branches]
-        return await _all_of(tasks)
+        return await _joined(scope, [branch_task(scope.child(), _as_coroutine(branch)) for branch in branches])
 
     async def map(
         self,
@@ -354,8 +353,9 @@ class Run:
     ) -> list[R]:
         """Run `function` over `rows` concurrently. `id` names each branch by its row, so their order may change."""
         scope = self.scope()
-        tasks = [branch_task(scope.child(str(id(row))), _as_coroutine(function(row))) for row in rows]
-        return await _all_of(tasks)
+        return await _joined(
+            scope, [branch_task(scope.child(str(id(row))), _as_coroutine(function(row))) for row in rows]
+        )
 
     @contextlib.asynccontextmanager
     async def task_group(self) -> AsyncGenerator[asyncio.TaskGroup]:
@@ -438,6 +438,8 @@ class Run:
             async with limit.running():
                 yield
         except TimeoutError:
+            if not limit.fired:
+                raise
             raise TimeoutError(f"the time limit of {duration} ended this part of run {self.id}") from None
 
     # --- inside ------------------------------------------------------------------------------------------------
@@ -515,6 +517,17 @@ def _ms(duration: timedelta, what: str) -> int:
 async def _as_coroutine(awaitable: Awaitable[T]) -> T:
     """Any awaitable as a coroutine, for a task."""
     return await awaitable
+
+
+async def _joined(scope: Scope, tasks: list[asyncio.Task[R]]) -> list[R]:
+    """The results of branches. Under a time limit the join is on record, as code may be cancelled right before it."""
+    try:
+        results = await _all_of(tasks)
+    except Exception:
+        await steps.join_branches(scope)
+        raise
+    await steps.join_branches(scope)
+    return results
 
 
 async def _all_of(tasks: list[asyncio.Task[R]]) -> list[R]:

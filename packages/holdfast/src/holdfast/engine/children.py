@@ -22,7 +22,7 @@ from holdfast.engine.commands import child_watchers
 from holdfast.engine.messages import interruption_at, is_interrupted
 from holdfast.engine.queueing import ENDED, store_submitted
 from holdfast.engine.run_start import first_records
-from holdfast.engine.sealing import refuse, replay_timeout, sealing
+from holdfast.engine.sealing import refuse, replay_timeout, sealing, take_answer
 from holdfast.engine.suspension import Pause
 from holdfast.engine.transactions import may_begin
 from holdfast.engine.tree_budgets import charged_before, trees_of
@@ -74,7 +74,7 @@ async def start(scope: Scope, agent: AgentCode, given: Input, terms: ChildTerms,
             active.replay.diverge(f"{name} starts another child than when it was recorded")
         if recorded.run == child:  # that of another name belongs to the run that this one was forked from
             await _stored(active, agent, given, terms, recorded)
-    await active.replay.take_turn(scope, name)
+    await take_answer(scope, name)
     interrupted = interruption_at(scope, name)
     active.replay.forget(name)
     if interrupted is not None:
@@ -248,7 +248,7 @@ async def join(scope: Scope, child: str, agent: str, step: str | None = None) ->
         if active.history.boundaries.by_name:
             await may_begin(scope, name)
         await _wait_for_end(scope, name, child)
-    await active.replay.take_turn(scope, name)
+    await take_answer(scope, name)
     answer, interrupted = active.history.steps.answers[name], interruption_at(scope, name)
     active.replay.forget(name)
     if interrupted is not None:

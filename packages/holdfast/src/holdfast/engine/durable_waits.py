@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shlex
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Generator
 from contextlib import AbstractContextManager
-from typing import Final
+from typing import Final, NoReturn
 
 import msgspec
 from msgspec.structs import replace
@@ -16,7 +16,7 @@ from holdfast.engine.active_run.run import ActiveRun
 from holdfast.engine.active_run.scopes import Scope
 from holdfast.engine.active_run.waiters import wake_all
 from holdfast.engine.messages import interruption_at, is_interrupted
-from holdfast.engine.sealing import refuse, replay_timeout, sealing
+from holdfast.engine.sealing import leave_answer, refuse, replay_timeout, sealing, take_answer
 from holdfast.engine.suspension import Pause, StreamWatch, ended_by
 from holdfast.engine.tool_protocol import wake
 from holdfast.engine.transactions import may_begin
@@ -59,7 +59,7 @@ async def _timer(scope: Scope, name: str, ms: int | None, event: tuple[str, str]
             while not await _rings(active, name, event, watch) and not is_interrupted(scope, name):
                 timer = active.history.steps.timers[name]
                 await _wait_for_timer(scope, name, timer, event, watch)
-    await active.replay.take_turn(scope, name)
+    await take_answer(scope, name)
     answer, interrupted = active.history.steps.answers[name], interruption_at(scope, name)
     active.replay.forget(name)
     if interrupted is not None:
@@ -142,50 +142,87 @@ class TimeLimit:
         self._scope = scope
         self._name = scope.step("timeout")
         self._ms = ms
-        self._limit: asyncio.Timeout | None = None
+        self._expired = False
         self.outlived: list[asyncio.Future[None]] = []
         """Branches that its body began, and that go on when it is over, unless they are cancelled with it."""
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
         """Run the body. Raises `TimeoutError` at the end of the time, and records that it did."""
-        active, name = self._scope.active, self._name
+        active = self._scope.active
         if active.closed:
             await refuse(self._scope)
-        await _set_timer(active, name, self._ms, None)
+        await _set_timer(active, self._name, self._ms, None)
+        with self._around():
+            try:
+                async with self._counting():
+                    yield
+            except TimeoutError:
+                if not (self.fired or self._expired):
+                    raise  # it is of the body itself
+            except Exception:
+                if not self.fired or active.closed:
+                    raise  # else the body was ended before it came to that
+            if self.fired or self._expired:
+                await self._end()
+
+    @contextlib.contextmanager
+    def _around(self) -> Generator[None]:
+        """Let the branch, and what decides whether the run is suspended, know of the limit."""
+        waiters, name = self._scope.active.waiters, self._name
         self._scope.host.limits.append(self)
         if not self.fired:
-            active.waiters.limits[name] = active.history.steps.timers[name].until
+            waiters.limits[name] = self._scope.active.history.steps.timers[name].until
         try:
-            async with asyncio.timeout(self._seconds()) as self._limit:
-                yield
-        except TimeoutError:
-            if self._limit is not None and self._limit.expired() and not self.fired:
-                await active.log.append(r.TimerFired(step=name, **active.log.stamp()))
-            if self.fired:
-                await active.replay.take_turn(self._scope, name)
-            raise
+            yield
         finally:
             self._scope.host.limits.remove(self)
-            active.waiters.limits.pop(name, None)
+            waiters.limits.pop(name, None)
             wake_all(self.outlived)
+
+    async def _end(self) -> NoReturn:
+        """Record the end, and take it in its turn. Raises `TimeoutError`."""
+        active, name = self._scope.active, self._name
+        try:
+            if not self.fired:
+                await active.log.append(r.TimerFired(step=name, **active.log.stamp()))
+            await take_answer(self._scope, name)
+        except asyncio.CancelledError:
+            leave_answer(active, name)
+            raise
+        raise TimeoutError
 
     @property
     def fired(self) -> bool:
         """True if the record says that it ended its body."""
         return self._name in self._scope.active.history.steps.answers
 
-    def fire(self) -> None:
-        """End the body now, as the record says it was ended."""
-        if self._limit is not None:
-            self._limit.reschedule(asyncio.get_running_loop().time())
+    @contextlib.asynccontextmanager
+    async def _counting(self) -> AsyncGenerator[None]:
+        """Let the time count only beyond the record: what is on record came before the end, or after it.
+
+        A recorded end comes in its turn. Without one, the time counts once the code has come back to everything.
+        """
+        replay, inside = self._scope.active.replay, True
+        starts = replay.turn(self._name) if self.fired else replay.caught_up()
+        async with asyncio.timeout(self._seconds() if starts.done() else None) as limit:
+
+            def start(_: asyncio.Future[None]) -> None:
+                if inside:
+                    limit.reschedule(asyncio.get_running_loop().time() + self._seconds())
+
+            if not starts.done():
+                starts.add_done_callback(start)
+            try:
+                yield
+            finally:
+                inside, self._expired = False, limit.expired()
 
     def _seconds(self) -> float:
-        """Seconds left. On the way to a recorded end the body gets time to reach the recorded point."""
-        engine = self._scope.active.process
-        left = self._scope.active.history.steps.timers[self._name].until - engine.environment.clock.wall_ms()
-        least = engine.settings.patience_ms if self.fired else 0
-        return max(left, least) / 1000
+        """Seconds left; none once the end is on record."""
+        active = self._scope.active
+        left = active.history.steps.timers[self._name].until - active.process.environment.clock.wall_ms()
+        return 0 if self.fired else max(left, 0) / 1000
 
 
 # --- questions -----------------------------------------------------------------------------------------------------
@@ -228,7 +265,7 @@ async def ask(
             while not await _answered(active, name, watch) and not is_interrupted(scope, name):
                 await _wait_for_answer(scope, name, watch)
     _same(active, name, question)
-    await active.replay.take_turn(scope, name)
+    await take_answer(scope, name)
     answer, interrupted = active.history.steps.answers[name], interruption_at(scope, name)
     active.replay.forget(name)
     if interrupted is not None:

@@ -7,12 +7,13 @@ way the waiting code is notified. Code that only waits (for an answer, an event,
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from holdfast.engine.commands import take_commands
-from holdfast.engine.sealing import refuse, sealing
+from holdfast.engine.sealing import refuse, sealing, take_answer
 from holdfast.engine.situation import next_move
 from holdfast.errors import Interrupted
 from holdfast.model import records as r
@@ -80,7 +81,11 @@ async def interruption_before_commit(section: Scope, transaction: str, *, sends:
         if not sends or not section.has_message():
             return None
         _record_delivery(section, step)
-    await active.replay.take_turn(section, step)
+    try:
+        await active.replay.take_turn(section, step)
+    except asyncio.CancelledError:
+        active.replay.forgo(step)
+        raise
     return interruption_at(section, step)
 
 
@@ -104,7 +109,7 @@ async def read_messages(scope: Scope) -> Messages:
         messages = active.history.messages
         entries = () if messages is None else tuple(one for one in messages.received if one > scope.host.last_received)
         active.log.buffer(r.MessageHeard(step=step, messages=entries, **active.log.stamp()))
-    await active.replay.take_turn(scope, step)
+    await take_answer(scope, step)
     active.replay.forget(step)
     return deliver_messages(scope, step)
 

@@ -107,12 +107,18 @@ R = TypeVar("R")
 def sealing(
     step: Callable[Concatenate[Scope, P], Coroutine[Any, Any, R]],
 ) -> Callable[Concatenate[Scope, P], Coroutine[Any, Any, R]]:
-    """A step of agent code that ends its instance, and raises `Sealed`, where the journal fails it."""
+    """A step of agent code that ends its instance, and raises `Sealed`, where the journal fails it.
+
+    If its caller is cancelled when the answer is on record and not taken, that is recorded.
+    """
 
     @functools.wraps(step)
     async def guarded(scope: Scope, /, *args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return await step(scope, *args, **kwargs)
+        except asyncio.CancelledError:
+            leave_answer(scope.active, scope.latest)
+            raise
         except RecordRefused:
             raise  # this one record does not fit; the journal is well
         except JournalError as error:
@@ -123,8 +129,23 @@ def sealing(
 
 # --- steps whose caller was cancelled ------------------------------------------------------------------------------
 # On replay the caller is cancelled at the same point, and the step is not made again. A call that was in flight has a
-# record of that. A step that only waited, or read, has none: there the time limit around it is on record as over, and
-# the step is not.
+# record of that, and so has an answer that was recorded and not taken. A step that only waited, or read, has none:
+# there the time limit around it is on record as over, and the step is not.
+
+
+async def take_answer(scope: Scope, step: str) -> None:
+    """Take the recorded answer of a step in its turn. If its caller was cancelled before it had it, it is again."""
+    delivery = await scope.active.replay.take_turn(scope, step)
+    if delivery.kind == "left":
+        await replay_detachment(scope, step)
+
+
+def leave_answer(active: ActiveRun, step: str) -> None:
+    """Record that the caller of a step was cancelled before it took the answer that is on record."""
+    history = active.history
+    if active.sealed is None and step in history.delivered.by_step and step not in history.operations:
+        active.log.buffer(r.CallerLeft(step=step, **active.log.stamp()))
+        active.replay.forgo(step)
 
 
 async def replay_timeout(scope: Scope, step: str, limit: Limit) -> None:
@@ -136,12 +157,13 @@ async def replay_timeout(scope: Scope, step: str, limit: Limit) -> None:
 
 
 async def replay_detachment(scope: Scope, step: str) -> None:
-    """Cancel the caller at the recorded point: by its own time limit if it has one, else directly."""
+    """Cancel the caller at the recorded point.
+
+    What cancelled it before comes in its turn: a time limit, or the failure of another branch. If nothing comes for a
+    while, the caller is cancelled directly.
+    """
     active, loop = scope.active, asyncio.get_running_loop()
     active.replay.begun.discard(step)
-    limit = next((one for one in reversed(scope.host.limits) if one.fired), None)
-    if limit is not None:
-        limit.fire()
     pause = Pause("left", step, active.process.environment.clock.wall_ms())
     forever: asyncio.Future[None] = loop.create_future()
     timer = loop.call_later(active.process.settings.patience_ms / 1000, wake, forever)

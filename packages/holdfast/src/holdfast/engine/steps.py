@@ -19,7 +19,16 @@ from holdfast.engine.conflicts import thing_of
 from holdfast.engine.driven_operation import DrivenOperation, driver_of, snapshot_arguments
 from holdfast.engine.executor import drive, start_driver
 from holdfast.engine.fast_path import attempt_at_once
-from holdfast.engine.sealing import detach, record_before_detaching, refuse, replay_detachment, replay_timeout, sealing
+from holdfast.engine.sealing import (
+    detach,
+    leave_answer,
+    record_before_detaching,
+    refuse,
+    replay_detachment,
+    replay_timeout,
+    sealing,
+    take_answer,
+)
 from holdfast.engine.suspension import Pause
 from holdfast.engine.tool_protocol import ToolCode, words_of
 from holdfast.engine.transactions import aborted, may_begin, parts_of_effect, resume_closing
@@ -36,7 +45,7 @@ from holdfast.model import records as r
 from holdfast.model.canonical.encode import Forms, digest, forms
 from holdfast.model.operation import Attempt, OperationState
 from holdfast.model.outcome import FINAL, RETURNED
-from holdfast.model.run_history import PENDING, open_boundaries
+from holdfast.model.run_history import JOINED, PENDING, open_boundaries
 from holdfast.model.transaction import around
 
 if TYPE_CHECKING:
@@ -383,6 +392,7 @@ async def _deliver_unknown(active: ActiveRun, step: str) -> None:
 # --- reads ---------------------------------------------------------------------------------------------
 
 
+@sealing
 async def read(scope: Scope, call: ToolCall) -> r.ReadRecorded:
     """Perform a read, or answer from the record. One record, which rides."""
     active, tool = scope.active, call.tool
@@ -399,7 +409,7 @@ async def read(scope: Scope, call: ToolCall) -> r.ReadRecorded:
         if (limit := scope.expired_limit()) is not None:
             await replay_timeout(scope, step, limit)
         recorded = await _read_now(scope, step, call, written)
-    await active.replay.take_turn(scope, step)
+    await take_answer(scope, step)
     if not isinstance(recorded, r.ReadRecorded):
         _other_read(active, step, tool, written)
     if recorded.tool != tool.name or not _same_arguments(active, recorded.arguments, recorded.digest, written):
@@ -408,7 +418,6 @@ async def read(scope: Scope, call: ToolCall) -> r.ReadRecorded:
     return recorded
 
 
-@sealing
 async def _read_now(scope: Scope, step: str, call: ToolCall, written: Forms) -> r.ReadRecorded:
     active, tool = scope.active, call.tool
     if active.history.boundaries.by_name:
@@ -485,18 +494,30 @@ async def value_at(scope: Scope, name: str, what: str, fresh: Callable[[], T | A
     active = scope.active
     recorded = active.history.steps.answers.get(name)
     if recorded is None:
+        if (limit := scope.expired_limit()) is not None:
+            await replay_timeout(scope, name, limit)
         if active.history.boundaries.by_name:
             await may_begin(scope, name)
         made = fresh()
         stored = r.Raw(msgspec.json.encode(await made if isinstance(made, Awaitable) else made))
         recorded = r.ValueRecorded(step=name, what=what, value=stored, **active.log.stamp())
         active.log.buffer(recorded)
-    await active.replay.take_turn(scope, name)
+    try:
+        await take_answer(scope, name)
+    except asyncio.CancelledError:
+        leave_answer(active, name)  # another step may be the latest of this branch
+        raise
     active.replay.forget(name)
     if not isinstance(recorded, r.ValueRecorded) or recorded.what != what:
         active.replay.diverge(f"{name} is recorded as another value than {what}")
     answer: T = msgspec.json.decode(recorded.value)
     return answer
+
+
+async def join_branches(scope: Scope) -> None:
+    """Note under a time limit that branches were joined: replay has to know whether it ended the code before that."""
+    if scope.limited() and not scope.active.closed:
+        await value(scope, JOINED, lambda: 0)
 
 
 async def version(scope: Scope, change: str, newest: int) -> int:
@@ -531,6 +552,8 @@ async def hand_over(scope: Scope, agent: AgentCode, given: HandoffInput, authori
     step = scope.step(f"hand_off:{agent.name}")
     recorded = active.history.steps.answers.get(step)
     if recorded is None:
+        if (limit := scope.expired_limit()) is not None:
+            await replay_timeout(scope, step, limit)
         if active.history.boundaries.by_name:
             await may_begin(scope, step)
         recorded = r.HandedOff(
@@ -538,7 +561,7 @@ async def hand_over(scope: Scope, agent: AgentCode, given: HandoffInput, authori
             version=agent.version, **active.log.stamp(),
         )  # fmt: skip
         active.log.buffer(recorded)
-    await active.replay.take_turn(scope, step)
+    await take_answer(scope, step)
     active.replay.forget(step)
     if not isinstance(recorded, r.HandedOff) or (recorded.agent, recorded.digest) != (agent.name, given.digest):
         active.replay.diverge(f"{step} hands over another input than when it was recorded")

@@ -16,6 +16,7 @@ from holdfast.model.plan import DEPENDENCIES, JUDGED, Chosen, JudgedConditions, 
 from holdfast.model.policy import Ruling
 from holdfast.model.questions import Answered
 from holdfast.model.run_budget import words_of
+from holdfast.model.run_history import JOINED
 from holdfast.policies import COUNTED_LIMITS
 
 SHORT: Final = 300
@@ -336,7 +337,7 @@ def is_bookkeeping(record: r.ValueRecorded) -> bool:
         return not msgspec.json.decode(record.value, type=_Grounds).corrected
     if record.what == ADVICE:
         return not msgspec.json.decode(record.value, type=ShownLessons).lessons
-    return record.what == "over"
+    return record.what in {"over", JOINED}
 
 
 def render_value(record: r.ValueRecorded) -> RenderedValue:

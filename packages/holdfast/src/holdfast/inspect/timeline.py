@@ -376,6 +376,10 @@ class _TimelineBuilder:
 
     def _delivery(self, record: r.Delivered | r.CallerLeft) -> None:
         text = f"that it is {_TOLD.get(record.told, record.told)}" if isinstance(record, r.Delivered) else ""
+        if not text and record.step not in self.history.operations:
+            text = "the caller was cancelled before it received this"
+            self._entry(record.step, record.at, "value").notes.append(TimelineNote(record.at, "left", text))
+            return
         note = TimelineNote(
             record.at, "told" if text else "left", text or "the caller was cancelled; the call went on without it"
         )
@@ -494,8 +498,10 @@ class _TimelineBuilder:
 def _is_known(history: RunHistory, record: r.Record) -> bool:
     """True if everything that this record goes on with is in this history."""
     match record:
-        case r.Delivered() | r.CallerLeft():
+        case r.Delivered():
             return record.step in history.operations
+        case r.CallerLeft():
+            return record.step in history.operations or record.step in history.steps.answers
         case r.MessageHeard():
             return history.messages is not None and set(record.messages) <= history.messages.received.keys()
         case r.TransactionOpened():

@@ -45,6 +45,8 @@ REFUSED: Final = "host:refused"
 ABANDONED: Final = "host:cancelled"
 NOTES: Final = frozenset({REFUSED, ABANDONED})
 """Values that note what became of a host's call: code never takes them."""
+JOINED: Final = "joined"
+"""The value that notes that branches were joined under a time limit."""
 
 ANSWERS: Final = (
     r.ReadRecorded, r.DecisionRecorded, r.ValueRecorded, r.TimerFired, r.EventReceived, r.HandedOff, r.ChildStarted,
@@ -207,7 +209,7 @@ class Deliveries(msgspec.Struct, eq=False):
     by_step: dict[str, Delivery] = {}
     count: int = 0
     left: dict[str, None] = {}
-    """Operations whose callers were cancelled: nothing more is delivered to them."""
+    """Steps whose callers were cancelled: nothing more is delivered to them."""
     told_unknown: dict[str, None] = {}
     promised: dict[str, None] = {}
     """Held effects for which code was given a promise: their outcomes are not delivered separately."""
@@ -224,7 +226,7 @@ class Deliveries(msgspec.Struct, eq=False):
         self.dropped[self.by_step.pop(step).index] = None
 
     def leave(self, step: str) -> None:
-        """The caller of this operation was cancelled."""
+        """The caller of this step was cancelled."""
         self.left[step] = None
         if step in self.by_step:
             self.by_step[step] = replace(self.by_step[step], kind="left")  # the outcome was there, the caller was not
@@ -585,7 +587,7 @@ class RunHistory:
             one for one in delivered.left if (delivery := delivered.by_step.get(one)) and delivery.index > first
         ]:
             del delivered.left[step]
-            if self.operations[step].final:
+            if step not in self.operations or self.operations[step].final:
                 delivered.by_step[step] = replace(delivered.by_step[step], kind="outcome")
             else:
                 delivered.drop(step)

@@ -102,6 +102,16 @@ class Replay:
             future.set_result(None)
         return future
 
+    def turn(self, step: str) -> asyncio.Future[None]:
+        """Done once everything that was delivered before this has been taken."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        index = self._history.delivered.by_step[step].index
+        if index > self.order.at:
+            self.order.before(index).append(future)
+        else:
+            future.set_result(None)
+        return future
+
     async def reach_turn(self, scope: Scope, step: str) -> None:
         """Wait until everything that was delivered before this has been taken."""
         while (delivery := self._history.delivered.by_step.get(step)) is not None and delivery.index > self.order.at:
@@ -110,19 +120,14 @@ class Replay:
     async def take_turn(self, scope: Scope | None, step: str) -> Delivery:
         """Wait until everything that was delivered earlier has been taken; then take this delivery."""
         index = self._history.delivered.by_step[step].index
-        try:
-            while index > self.order.at:
-                await self._waiters.wait(scope, self.order.before(index), Pause("replay", step))
-        except asyncio.CancelledError:
-            if step not in self._history.operations:  # the caller of an operation notes that it has left
-                self.forgo(step)  # a delivery that stays would keep all later ones waiting
-            raise
+        while index > self.order.at:
+            await self._waiters.wait(scope, self.order.before(index), Pause("replay", step))
         if scope is not None:
             scope.received = True
         return self.take(step)
 
     def forgo(self, step: str) -> None:
-        """Skip a delivery that its cancelled caller never takes: the next one comes."""
+        """Skip a delivery that its cancelled caller never takes: the next one comes, and is not kept waiting."""
         if step in self._history.delivered.by_step:
             self.take(step)
 

@@ -43,10 +43,6 @@ class Limit(Protocol):
         """True once the record says that it ended its body."""
         ...
 
-    def fire(self) -> None:
-        """End the body now."""
-        ...
-
 
 class Scope:
     """One branch of one run instance, or a named section of it.
@@ -59,12 +55,12 @@ class Scope:
     because the instance was sealed. `made_in` is where a plain asyncio task was created that has this branch.
     `serves_host` is set once a host has called a step in this branch, and `named` counts the names of such steps.
     `beside_host` counts the branches that agent code begins from then on. `received` is set once the code of a branch
-    has received an answer.
+    has received an answer. `latest` is the step that its code took last.
     """
 
     __slots__ = (
-        "active", "alive", "authority", "beside_host", "children", "counts", "host", "last_received", "limits",
-        "made_in", "named", "parent", "path", "received", "refused", "serves_host", "started", "sure", "task",
+        "active", "alive", "authority", "beside_host", "children", "counts", "host", "last_received", "latest",
+        "limits", "made_in", "named", "parent", "path", "received", "refused", "serves_host", "started", "sure", "task",
         "waiting", "working",
     )  # fmt: skip
 
@@ -90,6 +86,7 @@ class Scope:
         self.named: dict[str, int] = {}
         self.beside_host = 0
         self.received = False
+        self.latest = ""
 
     def expired_limit(self) -> Limit | None:
         """The innermost limit around this branch, or around one that began it, that is over on record.
@@ -104,6 +101,13 @@ class Scope:
                     return limit
             host = host.parent
         return None
+
+    def limited(self) -> bool:
+        """True if this branch, or one that began it, is in the body of a time limit."""
+        host: Scope | None = self.host
+        while host is not None and not host.limits:
+            host = host.parent
+        return host is not None
 
     def has_message(self) -> bool:
         """True if a message must be delivered to the code of this branch before its next write, or tells it to stop."""
@@ -123,15 +127,18 @@ class Scope:
             _checked(explicit, "a step")
         base = self.path + (name if explicit is None else explicit)
         count = self.counts[base] = self.counts.get(base, 0) + 1
-        if explicit is None:
-            return f"{base}#{count}"
-        if count > 1:
-            if count <= self.counts.get(base + _AGAIN, 0) + 1:
-                return named(base, count)
+        self.latest = f"{base}#{count}" if explicit is None else self._explicit(base, count)
+        return self.latest
+
+    def _explicit(self, base: str, count: int) -> str:
+        """The name of a step that code names itself, the first time or once more after `again`."""
+        if count == 1:
+            return base
+        if count > self.counts.get(base + _AGAIN, 0) + 1:
             raise UsageError(
                 f"the step {base!r} is named twice in one run", next_step="give every explicit step its own name"
             )
-        return base
+        return named(base, count)
 
     def next_step(self, name: str) -> str:
         """The name that the next step of this kind will have."""

@@ -224,7 +224,7 @@ class Delivered(Stamped, frozen=True):
 
 
 class CallerLeft(Stamped, frozen=True):
-    """The caller was cancelled while the operation was in flight; replay raises at the same point."""
+    """The caller was cancelled with its operation in flight, or before it took its answer. Replay cancels it there."""
 
     step: str
 

@@ -1,0 +1,190 @@
+"""Time limits in branches, around branches and around each other: a replay ends each body where it was ended before."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any, TypeAlias
+
+import pytest
+
+from holdfast import Key, Run, agent, tool
+from holdfast.agent.tool import Tool
+from holdfast.errors import RunSuspended
+from holdfast.model import records as r
+from tests.unit.engine.lab import Lab, virtual
+
+HOUR = timedelta(hours=1)
+Mail: TypeAlias = Tool[Any, str]
+
+
+def seconds(number: float) -> timedelta:
+    return timedelta(seconds=number)
+
+
+def mailing(lab: Lab) -> Mail:
+    @tool(idempotency=Key.forever(stores="all"))
+    async def mail(text: str, takes: float = 0) -> str:
+        await asyncio.sleep(takes)
+        lab.sent.append(text)
+        return text
+
+    return mail
+
+
+async def told_twice(lab: Lab, body: Callable[[Run, list[str], Mail], Awaitable[object]]) -> list[str]:
+    """What code is told, live and by a replay an hour later: both have to be the same, and to take the same time."""
+    told: list[list[str]] = []
+    mail = mailing(lab)
+
+    @agent(run_id="r-{name}", tools=[mail])
+    async def desk(run: Run, name: str) -> None:
+        told.append([])
+        try:
+            await body(run, told[-1], mail)
+        except TimeoutError as over:
+            told[-1].append(str(over))
+        replayed.append(lab.loop.time())
+        await run.sleep(HOUR)
+
+    replayed: list[float] = []
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+        await lab.pass_time(hours=1)
+        begun = lab.loop.time()
+        await app.run(desk, "ann")
+    assert told[0] == told[1]
+    assert replayed[1] - begun < 1, "the replay waited for something"
+    return told[0]
+
+
+OVER = "the time limit of 0:00:03 ended this part of run r-ann"
+
+
+@virtual
+async def test_a_branch_that_ended_in_time_is_not_limited_where_its_turn_comes_later(lab: Lab):
+    async def body(run: Run, told: list[str], mail: Mail) -> None:
+        async def limited() -> None:
+            async with run.timeout(seconds(3)):
+                told.append(await mail("limited", 2))
+
+        async def free() -> None:
+            told.append(await mail("free", 1))
+
+        await run.gather(limited(), free())
+
+    assert await told_twice(lab, body) == ["free", "limited"]
+    assert lab.sent == ["free", "limited"]
+
+
+@virtual
+async def test_a_pause_and_its_limit_that_end_at_once_end_alike_on_replay(lab: Lab):
+    async def body(run: Run, told: list[str], mail: Mail) -> None:
+        async with run.timeout(seconds(3)):
+            await run.sleep(seconds(3))
+            told.append("slept")
+        told.append("in time")
+
+    told = await told_twice(lab, body)
+    assert told in ([OVER], ["slept", OVER])
+    assert "in time" not in told
+
+
+@virtual
+async def test_a_pause_that_is_over_when_its_run_continues_does_not_keep_it_from_ending(lab: Lab):
+    """The process was away for longer than both: the answer of the pause is on record, and nobody takes it."""
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> str:
+        try:
+            async with run.timeout(timedelta(minutes=30)):
+                await run.sleep(timedelta(minutes=30))
+        except TimeoutError:
+            return "over"
+        return "slept"
+
+    lab.lag_s = 0.01
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+        await lab.pass_time(hours=1)
+        said = await app.run(desk, "ann")
+    assert said == "over"
+    assert [one.step for one in lab.of("r-ann", r.CallerLeft)] == ["sleep#1"]
+
+
+@virtual
+async def test_branches_under_a_limit_are_left_where_they_were(lab: Lab):
+    async def body(run: Run, told: list[str], mail: Mail) -> None:
+        async def one(text: str, takes: float) -> None:
+            told.append(await mail(text, takes))
+
+        async with run.timeout(seconds(3)):
+            await run.gather(one("quick", 1), one("slow", 20), one("quicker", 0.5))
+            told.append("not reached")
+
+    assert await told_twice(lab, body) == ["quicker", "quick", OVER]
+    assert sorted(lab.sent) == ["quick", "quicker", "slow"]
+
+
+@virtual
+async def test_branches_that_end_with_the_limit_are_joined_on_replay_if_they_were(lab: Lab):
+    async def body(run: Run, told: list[str], mail: Mail) -> None:
+        async def one(name: str) -> None:
+            await run.sleep(seconds(3))
+            told.append(name)
+
+        async with run.timeout(seconds(3)):
+            await run.gather(one("a"), one("b"))
+            told.append("joined")
+            await run.sleep(seconds(1))
+            told.append("not reached")
+
+    told = await told_twice(lab, body)
+    assert told[-1] == OVER
+    assert "not reached" not in told
+
+
+@virtual
+async def test_a_limit_that_came_after_another_cancelled_call_ends_the_body_in_its_turn(lab: Lab):
+    """A call is left because its sibling failed; only later is the time over."""
+
+    async def body(run: Run, told: list[str], mail: Mail) -> None:
+        async def fails() -> None:
+            await mail("short", 0.5)
+            raise KeyError("no such thing")
+
+        async with run.timeout(seconds(3)):
+            try:
+                await run.gather(mail("left", 1), fails())
+            except KeyError as error:
+                told.append(str(error))
+            told.append(await mail("later"))
+            await run.sleep(seconds(60))
+            told.append("not reached")
+
+    assert await told_twice(lab, body) == ["'no such thing'", "later", OVER]
+
+
+@virtual
+async def test_an_inner_limit_ends_its_own_body_only(lab: Lab):
+    async def body(run: Run, told: list[str], mail: Mail) -> None:
+        async with run.timeout(seconds(30)):
+            try:
+                async with run.timeout(seconds(3)):
+                    told.append(await mail("in time", 1))
+                    told.append(await mail("left", 10))
+            except TimeoutError as over:
+                told.append(str(over))
+            told.append(await mail("after"))
+
+    assert await told_twice(lab, body) == ["in time", OVER, "after"]
+
+
+@virtual
+async def test_the_timeout_of_a_wait_in_the_body_is_told_as_it_is(lab: Lab):
+    async def body(run: Run, told: list[str], mail: Mail) -> None:
+        async with run.timeout(seconds(30)):
+            await run.wait_for("go", timeout=seconds(3))
+
+    assert await told_twice(lab, body) == ["no event 'go' came within 0:00:03"]
