@@ -31,6 +31,17 @@ def test_after_a_restore_a_key_that_is_never_forgotten_dedupes():
     assert story.says(began_doubtful=True) == "send: first attempt"
 
 
+def test_after_a_restore_a_business_key_may_have_passed_to_an_operation_that_is_forgotten():
+    """The first attempt was refused after the backup, and another operation had the same effect since."""
+    for contract in (KEYED, changed(KEYED, idempotency=Key.forever())):
+        story = Story(contract, claim="seat 7")
+        assert story.planned().says(began_doubtful=True) == "park: restored journal"
+        story.sent("lost")
+        assert story.says().startswith("wait for retry")
+        assert story.says(began_doubtful=True) == "park: restored journal"
+        assert story.parked(forgotten=True).person("same_key").says(began_doubtful=True).startswith("send")
+
+
 def test_after_a_restore_check_first_still_counts_for_such_a_key():
     story = Story(changed(CHECKS, idempotency=Key.forever())).planned()
     assert story.says(began_doubtful=True) == "verify: read back at once: presence can be believed"

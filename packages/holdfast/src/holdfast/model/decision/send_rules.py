@@ -46,8 +46,15 @@ def after_ambiguity(case: Case) -> Move:
     if order == "retry" or repeat_safety in {"read", "natural"}:
         return _send(case)
     if repeat_safety == "keyed":
-        return _send(case) if order else _retry_under_key(case)
+        if order:
+            return _send(case)
+        return look_for_forgotten(case) if _may_have_passed_on(case) else _retry_under_key(case)
     return verify_or_unknown(case, "its key may be forgotten by now" if order else "an attempt may have landed")
+
+
+def _may_have_passed_on(case: Case) -> bool:
+    """True if an operation that a restored journal has forgotten may have taken over the business key, and landed."""
+    return case.forgotten and case.operation.intent.claim != ""
 
 
 # --- before the first attempt ----------------------------------------------------------------------------
@@ -156,7 +163,7 @@ def _check_first(case: Case) -> Move | None:
     operation, contract = case.operation, case.contract
     if case.forgotten and operation.approval.extra_attempt != "retry":
         key = contract.key
-        if key is None or key.ttl is not None or key.in_progress == "runs_twice":
+        if key is None or key.ttl is not None or key.in_progress == "runs_twice" or _may_have_passed_on(case):
             return look_for_forgotten(case)
         # else the system dedupes it, whenever it was sent first
     if not contract.check_first or operation.approval.extra_attempt or operation.verification.verified_absent_first:
