@@ -91,25 +91,16 @@ async def test_a_pause_and_its_limit_that_end_at_once_end_alike_on_replay(lab: L
 
 
 @virtual
-async def test_a_pause_that_is_over_when_its_run_continues_does_not_keep_it_from_ending(lab: Lab):
-    """The process was away for longer than both: the answer of the pause is on record, and nobody takes it."""
+async def test_an_answer_that_is_recorded_while_the_limit_ends_keeps_nothing_waiting(lab: Lab):
+    """The end of the pause is being recorded when the limit cancels it: nobody takes that answer."""
 
-    @agent(run_id="r-{name}")
-    async def desk(run: Run, name: str) -> str:
-        try:
-            async with run.timeout(timedelta(minutes=30)):
-                await run.sleep(timedelta(minutes=30))
-        except TimeoutError:
-            return "over"
-        return "slept"
+    async def body(run: Run, told: list[str], mail: Mail) -> None:
+        async with run.timeout(seconds(3)):
+            await run.sleep(seconds(2.995))
+            told.append("not reached")
 
     lab.lag_s = 0.01
-    async with lab.app(desk) as app:
-        with pytest.raises(RunSuspended):
-            await app.run(desk, "ann")
-        await lab.pass_time(hours=1)
-        said = await app.run(desk, "ann")
-    assert said == "over"
+    assert await told_twice(lab, body) == [OVER]
     assert [one.step for one in lab.of("r-ann", r.CallerLeft)] == ["sleep#1"]
 
 
@@ -143,6 +134,71 @@ async def test_branches_that_end_with_the_limit_are_joined_on_replay_if_they_wer
     told = await told_twice(lab, body)
     assert told[-1] == OVER
     assert "not reached" not in told
+
+
+@virtual
+async def test_the_end_of_a_task_group_under_a_limit_is_on_record(lab: Lab):
+    async def body(run: Run, told: list[str], mail: Mail) -> None:
+        async with run.timeout(seconds(3)):
+            async with run.task_group() as group:
+                group.create_task(mail("a", 1))
+            await run.gather(mail("b", 0.5))
+            await run.sleep(seconds(3))
+            told.append("not reached")
+
+    assert await told_twice(lab, body) == [OVER]
+    assert [one.step for one in lab.of("r-ann", r.ValueRecorded)] == ["joined#1", "joined#2"]
+
+
+@virtual
+async def test_a_body_that_ends_a_while_after_its_last_step_is_not_ended_on_replay(lab: Lab):
+    """Nothing on record says that the body has ended, but the limit comes only when the code has had the time to."""
+
+    async def body(run: Run, told: list[str], mail: Mail) -> None:
+        async def fails() -> None:
+            await mail("a", 1)
+            raise KeyError("a")
+
+        async with run.timeout(seconds(3)):
+            try:
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(fails())
+            except* KeyError:
+                told.append("failed")
+        told.append("in time")
+
+    assert await told_twice(lab, body) == ["failed", "in time"]
+
+
+@virtual
+async def test_no_step_begins_in_a_body_whose_time_was_over_before_the_run_continued(lab: Lab):
+    @tool
+    async def send(text: str) -> str:
+        lab.sent.append(text)
+        return text
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> str:
+        async def limited() -> str:
+            try:
+                async with run.timeout(timedelta(minutes=5)):
+                    await send("first")
+                    if lab.changed:  # the process dies before this
+                        await send("too late")
+            except TimeoutError:
+                return "over"
+            return "in time"
+
+        said, _ = await run.gather(limited(), run.sleep(timedelta(minutes=10)))
+        return said
+
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+        lab.changed = True
+        await lab.pass_time(minutes=10)
+        assert await app.run(desk, "ann") == "over"
+    assert lab.sent == ["first"]
 
 
 @virtual

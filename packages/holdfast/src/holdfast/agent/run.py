@@ -360,8 +360,8 @@ class Run:
     @contextlib.asynccontextmanager
     async def task_group(self) -> AsyncGenerator[asyncio.TaskGroup]:
         """An `asyncio.TaskGroup` whose tasks are branches, numbered by creation."""
-        self.scope()
-        async with asyncio.TaskGroup() as group:
+        scope = self.scope()
+        async with _noting_join(scope), asyncio.TaskGroup() as group:
             yield group
 
     @contextlib.contextmanager
@@ -520,14 +520,20 @@ async def _as_coroutine(awaitable: Awaitable[T]) -> T:
 
 
 async def _joined(scope: Scope, tasks: list[asyncio.Task[R]]) -> list[R]:
-    """The results of branches. Under a time limit the join is on record, as code may be cancelled right before it."""
+    async with _noting_join(scope):
+        return await _all_of(tasks)
+    raise AssertionError("nothing suppresses what the body raises")
+
+
+@contextlib.asynccontextmanager
+async def _noting_join(scope: Scope) -> AsyncGenerator[None]:
+    """Note under a time limit that branches were joined, whatever they raised: code may be cancelled just before it."""
     try:
-        results = await _all_of(tasks)
+        yield
     except Exception:
         await steps.join_branches(scope)
         raise
     await steps.join_branches(scope)
-    return results
 
 
 async def _all_of(tasks: list[asyncio.Task[R]]) -> list[R]:

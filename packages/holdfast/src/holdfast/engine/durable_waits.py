@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from holdfast.engine.active_run.run import ActiveRun
 from holdfast.engine.active_run.scopes import Scope
-from holdfast.engine.active_run.waiters import wake_all
+from holdfast.engine.active_run.waiters import PASSES, wake_all
 from holdfast.engine.messages import interruption_at, is_interrupted
 from holdfast.engine.sealing import leave_answer, refuse, replay_timeout, sealing, take_answer
 from holdfast.engine.suspension import Pause, StreamWatch, ended_by
@@ -193,6 +193,11 @@ class TimeLimit:
         raise TimeoutError
 
     @property
+    def over(self) -> bool:
+        """True if no step of its body may begin any more: it ended the body before, or ends it in a moment."""
+        return self.fired or not (self._scope.active.replay.catching_up or self._seconds())
+
+    @property
     def fired(self) -> bool:
         """True if the record says that it ended its body."""
         return self._name in self._scope.active.history.steps.answers
@@ -201,18 +206,24 @@ class TimeLimit:
     async def _counting(self) -> AsyncGenerator[None]:
         """Let the time count only beyond the record: what is on record came before the end, or after it.
 
-        A recorded end comes in its turn. Without one, the time counts once the code has come back to everything.
+        A recorded end comes in its turn. Without one, the time counts once the code has come back to everything. If it
+        is over by then, the body may have ended in time just after that, so it may come to its end or its next step.
         """
-        replay, inside = self._scope.active.replay, True
+        replay, loop, inside = self._scope.active.replay, asyncio.get_running_loop(), True
         starts = replay.turn(self._name) if self.fired else replay.caught_up()
         async with asyncio.timeout(self._seconds() if starts.done() else None) as limit:
 
-            def start(_: asyncio.Future[None]) -> None:
-                if inside:
-                    limit.reschedule(asyncio.get_running_loop().time() + self._seconds())
+            def start(passes: int) -> None:
+                if not inside:
+                    return
+                seconds = self._seconds()
+                if seconds or self.fired or not passes:
+                    limit.reschedule(loop.time() + seconds)
+                else:
+                    loop.call_soon(start, passes - 1)
 
             if not starts.done():
-                starts.add_done_callback(start)
+                starts.add_done_callback(lambda _: start(PASSES))
             try:
                 yield
             finally:

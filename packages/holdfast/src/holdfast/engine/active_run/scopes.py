@@ -39,8 +39,8 @@ class Limit(Protocol):
     outlived: list[asyncio.Future[None]]
 
     @property
-    def fired(self) -> bool:
-        """True once the record says that it ended its body."""
+    def over(self) -> bool:
+        """True if no step of its body may begin any more."""
         ...
 
 
@@ -89,7 +89,7 @@ class Scope:
         self.latest = ""
 
     def expired_limit(self) -> Limit | None:
-        """The innermost limit around this branch, or around one that began it, that is over on record.
+        """The innermost limit around this branch, or around one that began it, that is over.
 
         A step in it that is not on record did not end in time. What the world holds now came too late for it: an event,
         an answer of a person or a model, the end of a pause.
@@ -97,7 +97,7 @@ class Scope:
         host: Scope | None = self.host
         while host is not None:
             for limit in reversed(host.limits):
-                if limit.fired:
+                if limit.over:
                     return limit
             host = host.parent
         return None
