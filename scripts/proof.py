@@ -18,6 +18,7 @@ import msgspec
 
 from simulator import campaign, differential
 from simulator.failure import INVARIANTS
+from simulator.generator.families import FAMILIES
 from simulator.generator.hosts import HOSTED
 from simulator.mutations.catalogue import MUTANTS
 from simulator.mutations.fast_path import FAST_PATH
@@ -119,8 +120,8 @@ def _tick(seeds: int, fell: int) -> None:
 
 
 def _seeds(seeds: int) -> tuple[list[str], bool]:
-    hosted = range(HOSTED, HOSTED + seeds // 10)
-    done = campaign.run(range(seeds), hosted, tick=_tick)
+    hosted, families = (range(first, first + seeds // 10) for first in (HOSTED, FAMILIES))
+    done = campaign.run(range(seeds), hosted, families, tick=_tick)
     reach = done.reach
     lines = [
         TITLES["seeds"],
@@ -129,6 +130,7 @@ def _seeds(seeds: int) -> tuple[list[str], bool]:
         "|---|---:|",
         f"| seeds | {done.seeds:,} |",
         f"| of these, seeds in which agents call a framework | {len(hosted):,} |",
+        f"| of these, seeds in which runs start others | {len(families):,} |",
         f"| violations of an invariant | {len(done.fallen)} |",
         f"| simulated time, hours | {done.virtual_ms / 3_600_000:,.0f} |",
         f"| points at which a process could be struck | {done.points:,} |",
@@ -139,6 +141,7 @@ def _seeds(seeds: int) -> tuple[list[str], bool]:
         f"| seeds an hour on {os.cpu_count()} cores | {done.per_hour:,} |",
         "",
     ]
+    lines += [f"Never reached: {hole}" for hole in done.holes]
     lines += [f"Broken: invariant {one.invariant}, `make sim SEED={one.seed}`: {one.what}" for one in done.fallen]
     lines += ["How often each kind of fault struck:", "", "| fault | times |", "|---|---:|"]
     kinds: dict[str, int] = {}
