@@ -170,6 +170,21 @@ async def test_a_body_that_ends_a_while_after_its_last_step_is_not_ended_on_repl
     assert await told_twice(lab, body) == ["failed", "in time"]
 
 
+@pytest.mark.parametrize("hours", [-1, 1])
+@virtual
+async def test_a_clock_that_is_set_while_a_body_goes_on_does_not_end_it(lab: Lab, hours: int):
+    async def body(run: Run, told: list[str], mail: Mail) -> None:
+        async with run.timeout(seconds(30)):
+            told.append(await mail("before", 1))
+            if not lab.changed:
+                lab.clock.skew_ms, lab.changed = hours * 3_600_000, True
+            told.append(await mail("after", 1))
+            await run.sleep(seconds(1))
+            told.append("slept")
+
+    assert await told_twice(lab, body) == ["before", "after", "slept"]
+
+
 @virtual
 async def test_no_step_begins_in_a_body_whose_time_was_over_before_the_run_continued(lab: Lab):
     @tool

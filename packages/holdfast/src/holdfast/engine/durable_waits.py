@@ -143,6 +143,7 @@ class TimeLimit:
         self._name = scope.step("timeout")
         self._ms = ms
         self._expired = False
+        self._counts = True
         self.outlived: list[asyncio.Future[None]] = []
         """Branches that its body began, and that go on when it is over, unless they are cancelled with it."""
 
@@ -195,7 +196,9 @@ class TimeLimit:
     @property
     def over(self) -> bool:
         """True if no step of its body may begin any more: it ended the body before, or ends it in a moment."""
-        return self.fired or not (self._scope.active.replay.catching_up or self._seconds())
+        if self.fired or self._counts:
+            return self.fired  # a timer that counts ends it, also where the clock on the wall is set meanwhile
+        return not (self._scope.active.replay.catching_up or self._seconds())
 
     @property
     def fired(self) -> bool:
@@ -211,12 +214,14 @@ class TimeLimit:
         """
         replay, loop, inside = self._scope.active.replay, asyncio.get_running_loop(), True
         starts = replay.turn(self._name) if self.fired else replay.caught_up()
+        self._counts = starts.done() and self._seconds() > 0
         async with asyncio.timeout(self._seconds() if starts.done() else None) as limit:
 
             def start(passes: int) -> None:
                 if not inside:
                     return
                 seconds = self._seconds()
+                self._counts = seconds > 0
                 if seconds or self.fired or not passes:
                     limit.reschedule(loop.time() + seconds)
                 else:
