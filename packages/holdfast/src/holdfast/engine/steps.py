@@ -392,7 +392,6 @@ async def _deliver_unknown(active: ActiveRun, step: str) -> None:
 # --- reads ---------------------------------------------------------------------------------------------
 
 
-@sealing
 async def read(scope: Scope, call: ToolCall) -> r.ReadRecorded:
     """Perform a read, or answer from the record. One record, which rides."""
     active, tool = scope.active, call.tool
@@ -409,7 +408,13 @@ async def read(scope: Scope, call: ToolCall) -> r.ReadRecorded:
         if (limit := scope.expired_limit()) is not None:
             await replay_timeout(scope, step, limit)
         recorded = await _read_now(scope, step, call, written)
-    await take_answer(scope, step)
+    try:
+        delivery = await active.replay.take_turn(scope, step)
+    except asyncio.CancelledError:
+        leave_answer(active, step)
+        raise
+    if delivery.kind == "left":
+        await replay_detachment(scope, step)
     if not isinstance(recorded, r.ReadRecorded):
         _other_read(active, step, tool, written)
     if recorded.tool != tool.name or not _same_arguments(active, recorded.arguments, recorded.digest, written):
@@ -418,6 +423,7 @@ async def read(scope: Scope, call: ToolCall) -> r.ReadRecorded:
     return recorded
 
 
+@sealing
 async def _read_now(scope: Scope, step: str, call: ToolCall, written: Forms) -> r.ReadRecorded:
     active, tool = scope.active, call.tool
     if active.history.boundaries.by_name:
