@@ -7,7 +7,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from simulator.generator.calls import dice
-from simulator.plan import HARM, LIMITED, Script, Step
+from simulator.plan import LIMITED, Script, Step
 
 SIDE_BY_SIDE: Final = 30
 """The group of steps that are taken side by side."""
@@ -44,7 +44,7 @@ def with_branches(scripts: tuple[Script, ...], seed: int) -> tuple[Script, ...]:
         return scripts
 
     def branching(script: Script) -> Script:
-        if any(step.group or step.kind in HARM for step in script.steps):
+        if any(step.group for step in script.steps):
             return script
         count = min(chance.randrange(2, 5), len(script.steps))
         at = chance.randrange(len(script.steps) - count + 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from typing import Final
 
 from msgspec.structs import replace
@@ -12,8 +13,8 @@ from simulator.generator.calls import COMMON, dice, of_calls
 from simulator.plan import LATER, Fault, Script, Step
 from simulator.services.service import CATALOGUE
 
-OFFICE_FAULTS: Final[dict[str, tuple[str, ...]]] = {
-    service: (*COMMON, *(("duplicate",) if CATALOGUE[service].key else ())) for service in ("rent", "visa", "permit")
+OFFICE_FAULTS: Final[Mapping[str, tuple[str, ...]]] = {
+    service: (*COMMON, *(("duplicate",) if CATALOGUE[service].key else ())) for service in sorted(ASYNCHRONOUS)
 }
 """What may become of a call of those who accept now and answer later."""
 

@@ -167,7 +167,7 @@ TIMING: Final = (
     Mutant(
         "left and not recorded",
         "code that was cancelled before it took an answer takes it on replay",
-        "holdfast.engine.sealing:leave_answer",
+        "holdfast.engine.active_run.run:ActiveRun.leave_answer",
         always(None),
     ),
     Mutant(

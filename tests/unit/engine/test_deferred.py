@@ -28,7 +28,6 @@ from holdfast.model.records import Raw
 from tests.unit.engine.lab import Lab, virtual
 
 DAY = timedelta(days=1)
-HOUR_S = 3_600
 
 
 def result(value: object) -> Raw:
@@ -311,7 +310,7 @@ async def test_models_are_told_when_a_new_owner_sends_their_calls_again(lab: Lab
     @tool(idempotency=Key.forever(stores="all"))
     async def book(room: str) -> str:
         lab.sent.append(f"{room} {current_operation().key}")
-        await asyncio.sleep(HOUR_S if len(lab.sent) <= 2 else seconds[room])
+        await asyncio.sleep(3_600 if len(lab.sent) <= 2 else seconds[room])  # the first two outlive their process
         raise Deferred("they will call", within=DAY, key=f"B-{room}")
 
     @agent(run_id="r-{name}", tools=[book])

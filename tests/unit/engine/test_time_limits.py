@@ -92,7 +92,7 @@ async def test_a_pause_and_its_limit_that_end_at_once_end_alike_on_replay(lab: L
 
 @virtual
 async def test_an_answer_that_is_recorded_while_the_limit_ends_keeps_nothing_waiting(lab: Lab):
-    """The end of the pause is being recorded when the limit cancels it: nobody takes that answer."""
+    """The limit cancels the pause while its end is being recorded, so no code takes that answer."""
 
     async def body(run: Run, told: list[str], mail: Mail) -> None:
         async with run.timeout(seconds(3)):

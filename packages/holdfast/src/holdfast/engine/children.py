@@ -22,7 +22,7 @@ from holdfast.engine.commands import child_watchers
 from holdfast.engine.messages import interruption_at, is_interrupted
 from holdfast.engine.queueing import ENDED, store_submitted
 from holdfast.engine.run_start import first_records
-from holdfast.engine.sealing import refuse, replay_timeout, sealing, take_answer
+from holdfast.engine.sealing import answering, refuse, replay_timeout, sealing, take_answer
 from holdfast.engine.suspension import Pause
 from holdfast.engine.transactions import may_begin
 from holdfast.engine.tree_budgets import charged_before, trees_of
@@ -67,13 +67,14 @@ async def start(scope: Scope, agent: AgentCode, given: Input, terms: ChildTerms,
     name = scope.step(f"start:{agent.name}", step)
     child = child_id(active.run, name)
     recorded = active.history.steps.answers.get(name)
-    if recorded is None:
-        recorded = await _start_now(scope, name, agent, given, terms)
-    if isinstance(recorded, r.ChildStarted):
-        if (recorded.agent, recorded.digest) != (agent.name, given.digest):
-            active.replay.diverge(f"{name} starts another child than when it was recorded")
-        if recorded.run == child:  # that of another name belongs to the run that this one was forked from
-            await _stored(active, agent, given, terms, recorded)
+    with answering(active, name):
+        if recorded is None:
+            recorded = await _start_now(scope, name, agent, given, terms)
+        if isinstance(recorded, r.ChildStarted):
+            if (recorded.agent, recorded.digest) != (agent.name, given.digest):
+                active.replay.diverge(f"{name} starts another child than when it was recorded")
+            if recorded.run == child:  # that of another name belongs to the run that this one was forked from
+                await _stored(active, agent, given, terms, recorded)
     await take_answer(scope, name)
     interrupted = interruption_at(scope, name)
     active.replay.forget(name)

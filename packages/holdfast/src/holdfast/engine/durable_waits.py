@@ -16,7 +16,7 @@ from holdfast.engine.active_run.run import ActiveRun
 from holdfast.engine.active_run.scopes import Scope
 from holdfast.engine.active_run.waiters import PASSES, wake_all
 from holdfast.engine.messages import interruption_at, is_interrupted
-from holdfast.engine.sealing import leave_answer, refuse, replay_timeout, sealing, take_answer
+from holdfast.engine.sealing import answering, refuse, replay_timeout, sealing, take_answer
 from holdfast.engine.suspension import Pause, StreamWatch, ended_by
 from holdfast.engine.tool_protocol import wake
 from holdfast.engine.transactions import may_begin
@@ -55,7 +55,7 @@ async def _timer(scope: Scope, name: str, ms: int | None, event: tuple[str, str]
         if active.history.boundaries.by_name:
             await may_begin(scope, name)
         await _set_timer(active, name, ms, event)
-        with _watch(active, event) as watch:
+        with _watch(active, event) as watch, answering(active, name):
             while not await _rings(active, name, event, watch) and not is_interrupted(scope, name):
                 timer = active.history.steps.timers[name]
                 await _wait_for_timer(scope, name, timer, event, watch)
@@ -143,7 +143,7 @@ class TimeLimit:
         self._name = scope.step("timeout")
         self._ms = ms
         self._expired = False
-        self._counts = True
+        self._counts = False
         self.outlived: list[asyncio.Future[None]] = []
         """Branches that its body began, and that go on when it is over, unless they are cancelled with it."""
 
@@ -184,21 +184,19 @@ class TimeLimit:
     async def _end(self) -> NoReturn:
         """Record the end, and take it in its turn. Raises `TimeoutError`."""
         active, name = self._scope.active, self._name
-        try:
-            if not self.fired:
+        if not self.fired:
+            with answering(active, name):
                 await active.log.append(r.TimerFired(step=name, **active.log.stamp()))
-            await take_answer(self._scope, name)
-        except asyncio.CancelledError:
-            leave_answer(active, name)
-            raise
+        await take_answer(self._scope, name)
         raise TimeoutError
 
     @property
     def over(self) -> bool:
         """True if no step of its body may begin any more: it ended the body before, or ends it in a moment."""
-        if self.fired or self._counts:
-            return self.fired  # a timer that counts ends it, also where the clock on the wall is set meanwhile
-        return not (self._scope.active.replay.catching_up or self._seconds())
+        if self.fired:
+            return True
+        # A timer that counts ends the body by itself, also where the clock on the wall is set meanwhile.
+        return not (self._counts or self._scope.active.replay.catching_up or self._seconds())
 
     @property
     def fired(self) -> bool:
@@ -214,8 +212,9 @@ class TimeLimit:
         """
         replay, loop, inside = self._scope.active.replay, asyncio.get_running_loop(), True
         starts = replay.turn(self._name) if self.fired else replay.caught_up()
-        self._counts = starts.done() and self._seconds() > 0
-        async with asyncio.timeout(self._seconds() if starts.done() else None) as limit:
+        left = self._seconds() if starts.done() else None
+        self._counts = bool(left)
+        async with asyncio.timeout(left) as limit:
 
             def start(passes: int) -> None:
                 if not inside:
@@ -277,7 +276,7 @@ async def ask(
         _put(
             active, name, r.QuestionAsked(step=name, question=question, default=wanted.default, handoff=handoff), wanted
         )
-        with active.process.ledger.over(question_stream(active.run, name)) as watch:
+        with active.process.ledger.over(question_stream(active.run, name)) as watch, answering(active, name):
             while not await _answered(active, name, watch) and not is_interrupted(scope, name):
                 await _wait_for_answer(scope, name, watch)
     _same(active, name, question)

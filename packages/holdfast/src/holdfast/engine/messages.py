@@ -7,7 +7,6 @@ way the waiting code is notified. Code that only waits (for an answer, an event,
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -81,11 +80,7 @@ async def interruption_before_commit(section: Scope, transaction: str, *, sends:
         if not sends or not section.has_message():
             return None
         _record_delivery(section, step)
-    try:
-        await active.replay.take_turn(section, step)
-    except asyncio.CancelledError:
-        active.replay.forgo(step)
-        raise
+    await take_answer(section, step)
     return interruption_at(section, step)
 
 

@@ -11,7 +11,7 @@ import contextlib
 import functools
 import inspect
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Generator
 from types import CodeType
 from typing import TYPE_CHECKING, Any, Concatenate, Final, NoReturn, ParamSpec, TypeVar
 
@@ -107,18 +107,12 @@ R = TypeVar("R")
 def sealing(
     step: Callable[Concatenate[Scope, P], Coroutine[Any, Any, R]],
 ) -> Callable[Concatenate[Scope, P], Coroutine[Any, Any, R]]:
-    """A step of agent code that ends its instance, and raises `Sealed`, where the journal fails it.
-
-    If its caller is cancelled when the answer is on record and not taken, that is recorded.
-    """
+    """A step of agent code that ends its instance, and raises `Sealed`, where the journal fails it."""
 
     @functools.wraps(step)
     async def guarded(scope: Scope, /, *args: P.args, **kwargs: P.kwargs) -> R:
         try:
             return await step(scope, *args, **kwargs)
-        except asyncio.CancelledError:
-            leave_answer(scope.active, scope.latest)
-            raise
         except RecordRefused:
             raise  # this one record does not fit; the journal is well
         except JournalError as error:
@@ -140,12 +134,14 @@ async def take_answer(scope: Scope, step: str) -> None:
         await replay_detachment(scope, step)
 
 
-def leave_answer(active: ActiveRun, step: str) -> None:
-    """Record that the caller of a step was cancelled before it took the answer that is on record."""
-    history = active.history
-    if active.sealed is None and step in history.delivered.by_step and step not in history.operations:
-        active.log.buffer(r.CallerLeft(step=step, **active.log.stamp()))
-        active.replay.forgo(step)
+@contextlib.contextmanager
+def answering(active: ActiveRun, step: str) -> Generator[None]:
+    """Around an append of an answer: the caller may be cancelled while the answer becomes durable."""
+    try:
+        yield
+    except asyncio.CancelledError:
+        active.leave_answer(step)
+        raise
 
 
 async def replay_timeout(scope: Scope, step: str, limit: Limit) -> None:

@@ -21,7 +21,6 @@ from holdfast.engine.executor import drive, start_driver
 from holdfast.engine.fast_path import attempt_at_once
 from holdfast.engine.sealing import (
     detach,
-    leave_answer,
     record_before_detaching,
     refuse,
     replay_detachment,
@@ -408,12 +407,7 @@ async def read(scope: Scope, call: ToolCall) -> r.ReadRecorded:
         if (limit := scope.expired_limit()) is not None:
             await replay_timeout(scope, step, limit)
         recorded = await _read_now(scope, step, call, written)
-    try:
-        delivery = await active.replay.take_turn(scope, step)
-    except asyncio.CancelledError:
-        leave_answer(active, step)
-        raise
-    if delivery.kind == "left":
+    if (await active.replay.take_turn(scope, step)).kind == "left":  # `take_answer` without its call: this is hot
         await replay_detachment(scope, step)
     if not isinstance(recorded, r.ReadRecorded):
         _other_read(active, step, tool, written)
@@ -508,11 +502,7 @@ async def value_at(scope: Scope, name: str, what: str, fresh: Callable[[], T | A
         stored = r.Raw(msgspec.json.encode(await made if isinstance(made, Awaitable) else made))
         recorded = r.ValueRecorded(step=name, what=what, value=stored, **active.log.stamp())
         active.log.buffer(recorded)
-    try:
-        await take_answer(scope, name)
-    except asyncio.CancelledError:
-        leave_answer(active, name)  # another step may be the latest of this branch
-        raise
+    await take_answer(scope, name)
     active.replay.forget(name)
     if not isinstance(recorded, r.ValueRecorded) or recorded.what != what:
         active.replay.diverge(f"{name} is recorded as another value than {what}")

@@ -6,7 +6,6 @@ body is only replayed, and where its records end, code receives the same as befo
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 from typing import Final, Self
 
@@ -127,11 +126,7 @@ async def _await_end(section: Scope, name: str) -> None:
     active, key = section.active, exit_of(name)
     await _ended(section, name)
     if key in active.history.delivered.by_step:
-        try:
-            await active.replay.take_turn(section, key)
-        except asyncio.CancelledError:
-            active.replay.forgo(key)
-            raise
+        await active.replay.take_turn(section, key)
     active.replay.left[name] = None
     boundaries = active.history.boundaries.by_name
     if boundaries[name].over and all(one.over for one in around(name, boundaries)):

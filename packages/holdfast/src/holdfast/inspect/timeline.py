@@ -375,15 +375,14 @@ class _TimelineBuilder:
         entry.notes.append(TimelineNote(record.at, "answer with", answer_with(self.history.run, kind, record.step)))
 
     def _delivery(self, record: r.Delivered | r.CallerLeft) -> None:
-        text = f"that it is {_TOLD.get(record.told, record.told)}" if isinstance(record, r.Delivered) else ""
-        if not text and record.step not in self.history.operations:
-            text = "the caller was cancelled before it received this"
-            self._entry(record.step, record.at, "value").notes.append(TimelineNote(record.at, "left", text))
-            return
-        note = TimelineNote(
-            record.at, "told" if text else "left", text or "the caller was cancelled; the call went on without it"
-        )
-        self._entry(record.step, record.at, "write").notes.append(note)
+        kind: Kind = "write" if record.step in self.history.operations else "value"
+        if isinstance(record, r.Delivered):
+            label, text = "told", f"that it is {_TOLD.get(record.told, record.told)}"
+        elif kind == "write":
+            label, text = "left", "the caller was cancelled; the call went on without it"
+        else:
+            label, text = "left", "the caller was cancelled before it received this"
+        self._entry(record.step, record.at, kind).notes.append(TimelineNote(record.at, label, text))
 
     def _came(self, record: r.MessageHeard | r.HandedOff | r.ChildStarted | r.ChildJoined) -> None:
         if isinstance(record, r.MessageHeard):

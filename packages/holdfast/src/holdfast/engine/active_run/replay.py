@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
-from typing import Final, NoReturn
+from collections.abc import Iterable
+from typing import Final, NoReturn, Protocol
 
 from holdfast.engine.active_run.scopes import Scope
 from holdfast.engine.active_run.waiters import Waiters, wake_all
@@ -46,6 +46,18 @@ class DeliveryOrder:
             self.at += 1
 
 
+class ReplayedRun(Protocol):
+    """The run that is replayed, as its replay knows it."""
+
+    def end(self, ending: Ending) -> None:
+        """End the drive."""
+        ...
+
+    def leave_answer(self, step: str) -> None:
+        """Note that no code takes the recorded answer of this step."""
+        ...
+
+
 class Replay:
     """The progress of agent code through the records of its run.
 
@@ -54,7 +66,7 @@ class Replay:
     These two, as other sets of a run that mostly stay empty, are dicts: the garbage collector visits every set.
     """
 
-    def __init__(self, history: RunHistory, waiters: Waiters, end: Callable[[Ending], None]) -> None:
+    def __init__(self, history: RunHistory, waiters: Waiters, replayed: ReplayedRun) -> None:
         self.order: Final = DeliveryOrder(history.delivered.dropped)
         self.expected: Final[set[str]] = history.expected_steps()
         self.begun: Final[set[str]] = (
@@ -64,7 +76,7 @@ class Replay:
         self.kept: Final[dict[str, None]] = {}  # operations that a late call or a command is about: never forgotten
         self._history: Final = history
         self._waiters: Final = waiters
-        self._end: Final = end
+        self._replayed: Final = replayed
         self._recorded: Final = history.delivered.count  # how much was delivered before this process claimed the run
         self._held_back: Final[list[asyncio.Future[None]]] = []
 
@@ -120,8 +132,13 @@ class Replay:
     async def take_turn(self, scope: Scope | None, step: str) -> Delivery:
         """Wait until everything that was delivered earlier has been taken; then take this delivery."""
         index = self._history.delivered.by_step[step].index
-        while index > self.order.at:
-            await self._waiters.wait(scope, self.order.before(index), Pause("replay", step))
+        try:
+            while index > self.order.at:
+                await self._waiters.wait(scope, self.order.before(index), Pause("replay", step))
+        except asyncio.CancelledError:
+            if step not in self._history.operations:  # the caller of an operation notes that it has left
+                self._replayed.leave_answer(step)
+            raise
         if scope is not None:
             scope.received = True
         return self.take(step)
@@ -152,7 +169,7 @@ class Replay:
         The error is kept with the ending: raised in a branch, it may never reach the code that awaits the branch.
         """
         error = self.divergence(why, difference)
-        self._end(Ending("diverged", why, error=error))
+        self._replayed.end(Ending("diverged", why, error=error))
         raise error from cause
 
     def divergence(self, why: str, difference: str = "") -> ReplayDiverged:

@@ -70,7 +70,7 @@ class ActiveRun:
         self.claimed_up: Final = self.log.claimed_up
         self.masks: Final = self.log.masks
         self.waiters: Final = Waiters(self)
-        self.replay: Final = Replay(history, self.waiters, self.end)
+        self.replay: Final = Replay(history, self.waiters, self)
         self.drivers: Final = Drivers(self.waiters, self.break_off)
         self.facts: Final = RunFacts(self.log, self.waiters.wake)
         self.root: Final = Scope(self)
@@ -100,6 +100,16 @@ class ActiveRun:
         if refused:
             self.note(path, REFUSED)
         return refused
+
+    def leave_answer(self, step: str) -> None:
+        """Record that the caller of a step was cancelled before it took its answer: a replay cancels it there.
+
+        The answer is skipped: one that stayed would keep all later ones waiting.
+        """
+        answered = step in self.history.delivered.by_step and step in self.history.steps.answers
+        if answered and self.sealed is None:
+            self.log.buffer(r.CallerLeft(step=step, **self.log.stamp()))
+        self.replay.forgo(step)
 
     def note(self, path: str, what: str) -> None:
         """Note what became of a host's call that has no record of its own."""

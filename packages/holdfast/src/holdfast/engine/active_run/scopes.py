@@ -55,12 +55,12 @@ class Scope:
     because the instance was sealed. `made_in` is where a plain asyncio task was created that has this branch.
     `serves_host` is set once a host has called a step in this branch, and `named` counts the names of such steps.
     `beside_host` counts the branches that agent code begins from then on. `received` is set once the code of a branch
-    has received an answer. `latest` is the step that its code took last.
+    has received an answer.
     """
 
     __slots__ = (
-        "active", "alive", "authority", "beside_host", "children", "counts", "host", "last_received", "latest",
-        "limits", "made_in", "named", "parent", "path", "received", "refused", "serves_host", "started", "sure", "task",
+        "active", "alive", "authority", "beside_host", "children", "counts", "host", "last_received", "limits",
+        "made_in", "named", "parent", "path", "received", "refused", "serves_host", "started", "sure", "task",
         "waiting", "working",
     )  # fmt: skip
 
@@ -86,7 +86,6 @@ class Scope:
         self.named: dict[str, int] = {}
         self.beside_host = 0
         self.received = False
-        self.latest = ""
 
     def expired_limit(self) -> Limit | None:
         """The innermost limit around this branch, or around one that began it, that is over.
@@ -127,18 +126,15 @@ class Scope:
             _checked(explicit, "a step")
         base = self.path + (name if explicit is None else explicit)
         count = self.counts[base] = self.counts.get(base, 0) + 1
-        self.latest = f"{base}#{count}" if explicit is None else self._explicit(base, count)
-        return self.latest
-
-    def _explicit(self, base: str, count: int) -> str:
-        """The name of a step that code names itself, the first time or once more after `again`."""
-        if count == 1:
-            return base
-        if count > self.counts.get(base + _AGAIN, 0) + 1:
+        if explicit is None:
+            return f"{base}#{count}"
+        if count > 1:
+            if count <= self.counts.get(base + _AGAIN, 0) + 1:
+                return named(base, count)
             raise UsageError(
                 f"the step {base!r} is named twice in one run", next_step="give every explicit step its own name"
             )
-        return named(base, count)
+        return base
 
     def next_step(self, name: str) -> str:
         """The name that the next step of this kind will have."""
