@@ -100,12 +100,16 @@ def deaths_held_against(history):
 @pytest.mark.parametrize("poison", [["poison"], ["poison", "poison-2"]], ids=["one", "two"])
 @pytest.mark.parametrize("agent", ["dies_before_any_step", "may_be_poisoned"])
 def test_poison_among_fifty_is_set_aside_and_no_other(case, agent, poison, at_once):
-    """A supervisor starts the program again after each death."""
+    """A supervisor starts the program again after each death, and while a run is due: on its last chance it is not held.
+
+    The deaths open the circuit breaker of the tool, and a run that waits for it is due in half a second.
+    """
     healthy, inputs = crowd_around(poison)
-    allowed = Settings().deaths_allowed
-    for deaths in range(20):  # noqa: B007 - how many died is looked at afterwards
+    allowed, deaths = Settings().deaths_allowed, 0
+    for _ in range(30):
         ended = case.work(agent=agent, inputs=inputs, concurrency=at_once)
-        if not ended.killed:
+        deaths += ended.killed
+        if not ended.killed and all(dict(ended.answer)[run][0] == "completed" for run in healthy):
             break
     assert ended.status == 0, ended.log
     assert allowed <= deaths <= (allowed + 1) * len(poison), "it took too many processes"
