@@ -8,10 +8,13 @@ import msgspec
 import pytest
 
 from holdfast import Run, RunSuspended, agent
-from holdfast.errors import ModelError
+from holdfast.errors import BudgetExceeded, ModelError, RunStopped
+from holdfast.journal.record_codec import decode_all
+from holdfast.model.records import DecisionRecorded
 from holdfast.model.usage import Usage
+from holdfast.policies import RunBudget
 from holdfast.queues.call_limits import ModelLimit
-from holdfast.queues.limits import DeclaredLimits, TenantLimits
+from holdfast.queues.limits import DeclaredLimits, SharedBudget, TenantLimits
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.engine.test_call_limits import gaps, known_to_all
 
@@ -185,3 +188,78 @@ async def test_a_model_without_a_limit_asks_for_no_permit(lab: Lab):
     async with lab.app(desk, queues=limited(at_once=1)) as app:
         await app.run(desk, "ann")
         assert await lab.journal.permits() == []
+
+
+@virtual
+async def test_a_run_that_waits_for_its_budget_leaves_the_model_to_others(lab: Lab):
+    """Of two branches one waits for a person and one for the model: the run goes on, and nobody may have to wait."""
+    server = ModelServer(lab, 0.001)
+    desk = asking(server)
+
+    @agent(run_id="poor-{name}", budget=RunBudget(model_calls=0, then="ask"))
+    async def poor(run: Run, name: str) -> None:
+        async def ask(name: str) -> Reply:
+            return await server.ask(name)
+
+        async def question(name: str) -> None:
+            await run.options(step=name, model="acme/big").decide(ask, name)
+
+        await run.gather(question("one"), question("two"))
+
+    async with lab.app(desk, poor, queues=limited(at_once=1), recover=True) as app:
+        stuck = app.start(poor, "p")
+        await lab.pass_time(seconds=1)
+        assert await asyncio.wait_for(app.run(desk, "ann"), 60) == "ann"
+        with pytest.raises(RunStopped, match="the limit of model calls is reached"):
+            await stuck.result()
+    assert server.most == 1
+
+
+@virtual
+async def test_a_run_that_waits_for_a_shared_budget_leaves_the_model_to_others(lab: Lab):
+    server = ModelServer(lab, 0.001)
+    desk = asking(server)
+
+    @agent(run_id="daily-{name}")
+    async def daily(run: Run, name: str) -> None:
+        async def ask(name: str) -> Reply:
+            return await server.ask(name)
+
+        for step in ("one", "two"):
+            await run.options(step=step, model="acme/big").decide(ask, name)
+
+    budgets = {"once": SharedBudget(agent="daily", model_calls=1)}
+    limits = DeclaredLimits(models=limited(at_once=1).models, budgets=budgets)
+    async with lab.app(desk, daily, hold_ms=10**9, queues=limits) as app:
+        app.start(daily, "d")
+        await lab.pass_time(seconds=1)
+        assert len(server.began) == 1, "its second call waits for the next day"
+        assert await asyncio.wait_for(app.run(desk, "ann"), 60) == "ann"
+
+
+@virtual
+async def test_a_call_that_was_not_made_counts_for_nothing(lab: Lab):
+    server = ModelServer(lab, 0.001)
+    desk = asking(server)
+
+    @agent(run_id="refused-{name}", budget=RunBudget(model_calls=0, then="stop"))
+    async def refused(run: Run, name: str) -> str:
+        try:
+            await run.options(model="acme/big").decide(server.ask, "nothing")
+        except BudgetExceeded:
+            return "refused"
+        return "asked"
+
+    async with lab.app(desk, refused, hold_ms=10**9, queues=limited(rate="1/hour")) as app:
+        assert await app.run(refused, "r") == "refused"
+        assert await app.run(desk, "ann") == "ann"
+    assert server.began == [pytest.approx(0, abs=5)]
+
+
+@virtual
+async def test_the_only_model_that_may_be_asked_is_on_record_where_the_answer_names_none(lab: Lab):
+    desk = asking(ModelServer(lab, 0.001))
+    async with lab.app(desk) as app:
+        await app.run(desk, "ann")
+        records = decode_all(row.body for row in await lab.journal.read("r-ann", limit=100))
+        assert [one.model for one in records if isinstance(one, DecisionRecorded)] == ["acme/big"]

@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from holdfast.agent.decision_call import CALL, DecisionCall
-from holdfast.agent.model_limits import model_permit
+from holdfast.agent.model_limits import LimitedModelCall, model_permit
 from holdfast.agent.model_prices import NamedModel, price_after, price_before, terms_of
 from holdfast.engine.active_run.run import ActiveRun
 from holdfast.engine.active_run.scopes import SCOPE, Scope
@@ -164,9 +164,9 @@ async def _ask_model(scope: Scope, question: ModelQuestion, settings: DecisionSe
         patience.tries += 1
         instance.check()
         async with model_permit(scope, step, [one.name for one in question.models], len(question.seen)) as limited:
-            if not await _begun(scope, question, patience):
-                limited.used = Usage(refused=True)
+            if not await _begun(scope, question, patience, limited):
                 break
+            limited.made = True
             tried = instance.log.now().up
             value = None
             try:
@@ -187,12 +187,12 @@ async def _ask_model(scope: Scope, question: ModelQuestion, settings: DecisionSe
     return _record(question, call, began, failed=patience)
 
 
-async def _begun(scope: Scope, question: ModelQuestion, patience: RetryBudget) -> bool:
+async def _begun(scope: Scope, question: ModelQuestion, patience: RetryBudget, limited: LimitedModelCall) -> bool:
     """Record that the model is called; False if a limit of the run's budget does not permit it.
 
     Under a budget the call reserves what it may use; the record is durable before the model is called if the budget
     limits model calls. With `then="ask"` this waits for a call in flight that uses less than it reserved, or for
-    a person to raise the limit.
+    a person to raise the limit. While it waits, other runs may call the model.
     """
     active, step = scope.active, question.step
     await read_limits(active)
@@ -203,7 +203,8 @@ async def _begun(scope: Scope, question: ModelQuestion, patience: RetryBudget) -
                 patience.why, patience.code = why, EXCEEDED
                 return False
             watchers = active.waiters.watchers.setdefault(BUDGET, [])
-            await active.waiters.wait(scope, watchers, Pause("budget", step, asks=f"{active.run}/{step}: {why}"))
+            async with limited.put_down():
+                await active.waiters.wait(scope, watchers, Pause("budget", step, asks=f"{active.run}/{step}: {why}"))
     if budget is not None or shared:
         seen_before = (active.history.budget, active.history.shared)
         largest = max((one.largest for one in seen_before if one is not None), default=0)
@@ -218,7 +219,7 @@ async def _begun(scope: Scope, question: ModelQuestion, patience: RetryBudget) -
         price=price, **active.log.stamp(),
     )  # fmt: skip
     if shared:
-        return await _reserved(scope, question, patience, started)
+        return await _reserved(scope, question, patience, limited, started)
     active.log.buffer(started)
     if budget is not None and budget.limits_models:
         await active.log.flush()
@@ -226,11 +227,13 @@ async def _begun(scope: Scope, question: ModelQuestion, patience: RetryBudget) -
     return True
 
 
-async def _reserved(scope: Scope, question: ModelQuestion, patience: RetryBudget, started: r.DecisionStarted) -> bool:
+async def _reserved(
+    scope: Scope, question: ModelQuestion, patience: RetryBudget, limited: LimitedModelCall, started: r.DecisionStarted
+) -> bool:
     """Begin a call that shared budgets cover; False if one of them, or the run's own, does not permit it."""
-    refusal = await reserve(scope, started)
+    refusal = await reserve(scope, started, limited.put_down)
     if refusal is None:
-        return await _begun(scope, question, patience)
+        return await _begun(scope, question, patience, limited)
     if refusal:
         patience.why, patience.code = refusal, EXCEEDED
     return not refusal
@@ -286,7 +289,8 @@ def _record(
     instance = call.active
     usage = usage_of(value) if failed is None else failed.usage
     if not usage.model:
-        usage = msgspec.structs.replace(usage, model=call.model)
+        only = question.models[0].name if len(question.models) == 1 else ""
+        usage = msgspec.structs.replace(usage, model=call.model or only)
     confidence = getattr(value, "confidence", None)
     return r.DecisionRecorded(
         step=question.step,

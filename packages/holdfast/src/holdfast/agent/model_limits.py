@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator, Collection
 from functools import partial
 from typing import TYPE_CHECKING
 
-from holdfast.engine.call_limits import CallLimits, limited_call
+from holdfast.engine.call_limits import limited_call
 from holdfast.engine.suspension import Pause
 from holdfast.engine.tool_protocol import wake
 from holdfast.model.decision.situation import LimitWait
@@ -23,17 +23,42 @@ if TYPE_CHECKING:
 
 
 class LimitedModelCall:
-    """One call of a model under its limits. `used` is what it has used; while that is unknown, its estimate counts."""
+    """One call of a model under its limits, with its permit.
 
-    def __init__(self, limits: CallLimits, call: LimitedCall) -> None:
+    `used` is what a call that was `made` has used; while that is unknown, its estimate counts.
+    """
+
+    def __init__(self, scope: Scope, step: str, call: LimitedCall) -> None:
+        self.made = False
         self.used = Usage()
-        self._limits = limits
+        self._scope = scope
+        self._step = step
         self._call = call
+        self._permit: Permit | None = None
+
+    async def take(self) -> None:
+        """Wait for the permit, if a limit asks for one."""
+        if self._call.models:
+            self._permit = await _await_model(self._scope, self._step, self._call)
+
+    def give_back(self) -> None:
+        """Give back the permit, if it is held. A call that was not made counts for nothing."""
+        permit, self._permit = self._permit, None
+        if permit is not None:
+            used = self.used if self.made else None
+            self._scope.active.process.limits.release_model(permit, self._call.models, used)
+
+    @contextlib.asynccontextmanager
+    async def put_down(self) -> AsyncGenerator[None]:
+        """Hold no permit while the call waits for something else: other runs need it meanwhile."""
+        self.give_back()
+        yield
+        await self.take()
 
     async def slow(self, asked_s: float) -> None:
         """Let no process call the model for as long as its service asks. Of several models that is not known."""
         if asked_s and len(self._call.models) == 1:
-            await self._limits.slow(self._call, int(asked_s * 1000))
+            await self._scope.active.process.limits.slow(self._call, int(asked_s * 1000))
 
 
 @contextlib.asynccontextmanager
@@ -47,14 +72,12 @@ async def model_permit(
     active, limits = scope.active, scope.active.process.limits
     limited = tuple(name for name in models if name in active.process.queues.limited_models)
     tokens = reservation(limits.largest_answer, question)
-    call = LimitedCall("", limited_call(active.history, "").tenant, limited, tokens)
-    found = LimitedModelCall(limits, call)
-    permit = await _await_model(scope, step, call) if limited else None
+    call = LimitedModelCall(scope, step, LimitedCall("", limited_call(active.history, "").tenant, limited, tokens))
+    await call.take()
     try:
-        yield found
+        yield call
     finally:
-        if permit is not None:
-            limits.release_model(permit, limited, found.used)
+        call.give_back()
 
 
 async def _await_model(scope: Scope, step: str, call: LimitedCall) -> Permit | None:

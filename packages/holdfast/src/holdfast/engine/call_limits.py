@@ -227,12 +227,16 @@ class CallLimits:
             self._held[permit].call = call
             call.add_done_callback(lambda _: self._release_soon(permit))
 
-    def release_model(self, permit: Permit, models: Collection[str], used: Usage) -> None:
-        """Release a permit of a model call. What it has used counts in place of what it might; unknown, that counts."""
-        tokens = used.input_tokens + used.output_tokens
-        if tokens or used.refused:
+    def release_model(self, permit: Permit, models: Collection[str], used: Usage | None) -> None:
+        """Release a permit of a model call. What it has used counts in place of what it might; unknown, that counts.
+
+        None: the call was not made, and counts for nothing.
+        """
+        held = self._held[permit]
+        if used is None:
+            held.used = dict.fromkeys(held.limits, 0)
+        elif (tokens := used.input_tokens + used.output_tokens) or used.refused:
             self.largest_answer = max(self.largest_answer, tokens)
-            held = self._held[permit]
             names = [name for name in held.limits if name.startswith(TOKENS)]
             asked = {name: name.partition(" / ")[0].removeprefix(TOKENS) for name in names}
             other = used.model in models  # of several models that might be asked, the others have used nothing

@@ -12,7 +12,8 @@ refused, so none falls between the two.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
@@ -74,11 +75,14 @@ async def budget_left(active: ActiveRun, step: str) -> BudgetLeft | None:
     return min(found, key=lambda one: one.share, default=None)
 
 
-async def reserve(scope: Scope, started: r.DecisionStarted) -> str | None:
+async def reserve(
+    scope: Scope, started: r.DecisionStarted, waiting: Callable[[], AbstractAsyncContextManager[None]]
+) -> str | None:
     """Record that a model is called, and what it reserves of the shared budgets that cover the run, in one commit.
 
-    Empty once that is durable; the reason where a spent budget ends the call with an error. None where other branches
-    have come to the limit of the run's own budget meanwhile.
+    `waiting` surrounds each wait: the call gives back meanwhile what others need. Empty once that is durable; the
+    reason where a spent budget ends the call with an error. None where other branches have come to the limit of the
+    run's own budget meanwhile.
     """
     active, queues = scope.active, scope.active.process.queues
     while True:
@@ -101,7 +105,8 @@ async def reserve(scope: Scope, started: r.DecisionStarted) -> str | None:
                 continue
             if budget.then == "stop":
                 return _reason(spent, budget, days[spent.budget])
-            await _wait(scope, started.step, spent, budget, days[spent.budget], newest)
+            async with waiting():
+                await _wait(scope, started.step, spent, budget, days[spent.budget], newest)
         else:
             active.check()
             return ""
