@@ -41,6 +41,7 @@ INVARIANTS = {
     30: "the reservations of a budget are what is used and what is open",
     31: "a run goes on once its budget was raised",
     32: "a child is stored once, joined as it ended, and sends nothing after its time or its parent",
+    33: "a route keeps to what it declares, and its answers to what was given",
 }
 """The invariants that the checker knows, in one line each; the numbers are those of the documentation."""
 

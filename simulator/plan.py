@@ -103,7 +103,7 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     it asks once more. One that asks people waits for `ms`, and goes on with a default where `cents` says which. One of
     the kind `limit` does its `parts` within `ms`. One of the kind `host` calls an agent framework, whose model chooses
     the calls of each of its `turns`. One of the kind `family` starts its `children`, and then joins those that are to
-    be joined.
+    be joined. One of the kind `query` asks the models of its `route`; without one, a model that has no name.
     """
 
     kind: str
@@ -118,6 +118,7 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     ms: int = 0
     turns: tuple[tuple[HostCall, ...], ...] = ()
     children: tuple[ChildPlan, ...] = ()
+    route: str = ""
 
 
 class Script(msgspec.Struct, frozen=True):

@@ -227,7 +227,8 @@ class World:
         """
         if row.status == "suspended" and row.owner is not None:
             return False
-        due = row.due_ms is not None and row.due_ms <= wall
+        # One that was due at once when it was written is due, although the clock may have been set back since.
+        due = row.due_ms is not None and row.due_ms <= max(wall, row.updated_ms)
         if row.status != "suspended" or due:
             return row.status == "completed" or (row.status == "stopped" and not due)
         lost = self.restored_ms >= 0 and b'"event"' in row.waits

@@ -8,6 +8,7 @@ from typing import Any, Final
 from holdfast.agent.run import Run
 from holdfast.errors import BudgetExceeded, DecisionFailed
 from holdfast.policies import RunBudget
+from simulator.agents import models
 from simulator.plan import Step
 
 QUERY: Final = "query"
@@ -24,13 +25,18 @@ class Refused(ConnectionRefusedError):
 
 async def query(run: Run, step: Step) -> str:
     """Ask, and go on without an answer where a limit does not permit the call."""
+    name = f"query {step.thing}"
     try:
-        answer = await run.options(step=f"query {step.thing}").decide(ask, run.id, step.thing, step.cents)
+        if not step.route:
+            answer = await run.options(step=name).decide(ask, run.id, step.thing, step.cents)
+            return f"{name}: {answer['answer']}"
+        options = run.options(step=name, timeout=models.TIMEOUT, model=models.asked_of(step.route))
+        given = await options.decide(models.ask_route, run.id, step.thing, step.cents, step.route)
     except BudgetExceeded:
-        return f"query {step.thing}: not asked"
+        return f"{name}: not asked"
     except DecisionFailed:
-        return f"query {step.thing}: failed"
-    return f"query {step.thing}: {answer['answer']}"
+        return f"{name}: failed"
+    return f"{name}: {given.by} says {given.text}"
 
 
 async def ask(run: str, thing: str, tokens: int) -> dict[str, Any]:

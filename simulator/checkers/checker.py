@@ -22,6 +22,7 @@ from simulator.checkers.budgets import Budgets
 from simulator.checkers.deferred import Answers
 from simulator.checkers.families import Families
 from simulator.checkers.hosts import Hosts
+from simulator.checkers.models import Models
 from simulator.checkers.plans import Plans
 from simulator.checkers.processes import Processes
 from simulator.checkers.queues import Queues
@@ -81,6 +82,7 @@ class Checker:
         self.schedules: Final = Schedules(world, self.broken)
         self.budgets: Final = Budgets(world, self.broken)
         self.families: Final = Families(world, self.broken)
+        self.models: Final = Models(world, self.broken)
         self._told: list[tuple[Outcome[Any], int]] = []
         self._answers: dict[str, list[str]] = {}
         self._tokens: dict[str, int] = {}
@@ -258,6 +260,7 @@ class Checker:
         self.schedules.heard(run, record)
         self.budgets.heard(run, record)
         self.families.heard(run, record)
+        self.models.heard(run, record)
         self._decisions(run, record)
         step = getattr(record, "step", "")
         if step:

@@ -57,6 +57,11 @@ class Queues:
         """The limits in force."""
         return self._limits
 
+    def tenant_of(self, run: str) -> str:
+        """The tenant of a submitted run; empty for any other run."""
+        line = self._lines.get(run)
+        return "" if line is None else line.tenant
+
     @contextmanager
     def calling(self, actor: Actor, request: Request) -> Generator[None]:
         """A process calls a tool. All limits of the call hold with it.
@@ -64,8 +69,7 @@ class Queues:
         A call of a process that was stopped for longer than any pause no longer counts: its slot may be free.
         """
         now, tool = self._world.now_ms(), request.service
-        line = self._lines.get(request.operation.partition("/")[0])
-        tenant = "" if line is None else line.tenant
+        tenant = self.tenant_of(request.operation.partition("/")[0])
         recent = now - self._world.settings.pause_bound_ms
         others = [
             (of_tool, of_tenant)

@@ -19,6 +19,7 @@ from holdfast.engine.recovery import verify_stopped_run
 from holdfast.engine.settings import Settings
 from holdfast.errors import HoldfastError, JournalUnavailable, RunBusy, RunStopped, RunSuspended, UsageError
 from holdfast.journal.port import RunRow, Worker
+from holdfast.loop.route import Route
 from holdfast.model.records import NOTHING, Raw
 from holdfast.testing.clock import EPOCH_MS, InlineThreads, SeededRng
 from holdfast.testing.world.loop import Actor, Died
@@ -84,6 +85,8 @@ class Life:
         """The app, while it is open."""
         self.hooks: ControlService | None = None
         """Where webhooks go; they do not ask whether the app is closing."""
+        self.routes: Final[dict[str, Route]] = {}
+        """The routes of this process, which know the health of their models."""
         self.actor = world.loop.spawn(f"{plan.name}{number}", self._main, world.priority())
         self.disk = world.disk_of(self.actor, contained=plan.contained)
 
