@@ -57,6 +57,10 @@ HARM: Final = ("haul", "risk", "crash")
 """Steps at which a process comes to harm: see `processes.py`."""
 
 
+HOLDS_UP: Final = ("pause", "slow", "journal_lost", "disk_full", "asleep", "blackout")
+"""Faults that hold processes up for a while, none of which dies of them."""
+
+
 class Act(msgspec.Struct, frozen=True, omit_defaults=True):
     """One step of a plan: `tools` are what is tried, in order.
 

@@ -26,6 +26,7 @@ TIMEOUT: Final = timedelta(seconds=90)
 ONLY_BIG: Final = ("rate_limited",)
 ROUTES: Final[Mapping[str, tuple[RouteModel, ...]]] = {
     "small": (RouteModel("small"),),
+    "big": (RouteModel("big"),),
     "in order": (RouteModel("small"), RouteModel("big")),
     "shared": (RouteModel("big"), RouteModel("small", share=0.5)),
     "saving": (RouteModel("big"), RouteModel("small", below=0.6)),

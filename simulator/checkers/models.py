@@ -18,6 +18,7 @@ from holdfast.queues.call_limits import ModelLimit
 from holdfast.queues.limits import TenantLimits
 from holdfast.testing.world.loop import Actor
 from simulator.agents.models import ROUTES, Answer
+from simulator.plan import HOLDS_UP
 
 if TYPE_CHECKING:
     from simulator.world import World
@@ -29,7 +30,6 @@ QUICK_MS: Final = 2_000
 what it has used."""
 HELD_UP_MS: Final = 150_000
 """The same where processes stand still, or the journal cannot be reached, for up to two minutes."""
-_HOLDS_UP: Final = frozenset({"pause", "slow", "journal_lost", "disk_full", "asleep", "blackout"})
 
 
 class ModelCall(msgspec.Struct, eq=False):
@@ -70,7 +70,7 @@ class Models:
         self._alone: Final[dict[tuple[object, ...], Alone]] = {}
         """Until when a service has asked not to be called: every process, or those of one route in one process."""
         kinds = {one.kind for one in world.plan.faults}
-        self._held_up = bool(kinds & _HOLDS_UP)
+        self._held_up = not kinds.isdisjoint(HOLDS_UP)
         self._late_ms = HELD_UP_MS if self._held_up else QUICK_MS
         self._jumps = "clock_jump" in kinds
 

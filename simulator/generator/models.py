@@ -13,40 +13,46 @@ from simulator.agents.budgets import QUERY
 from simulator.agents.models import MODEL_FAULTS, MODELS, ROUTES
 from simulator.generator.calls import dice
 from simulator.generator.queues import TENANTS
-from simulator.plan import Fault, Plan, Script, Step
+from simulator.plan import HOLDS_UP, Fault, Plan, Script, Step
 
 ROUTED: Final = 7_000_000
 """The first seed of a plan in which runs ask models by their names."""
 
 
 def with_models(plan: Plan, seed: int) -> Plan:
-    """The plan of a seed with budgets, in which most questions go to models with limits. Half have no budgets."""
+    """The plan of a seed with budgets, in which most questions go to models with limits.
+
+    In half of the plans nobody has a budget, and in some no process is held up: there the limits can be told exactly.
+    """
     chance = dice("models", seed)
     scripts = tuple(_script(chance, script) for script in plan.scripts)
     submissions, declarations = plan.submissions, plan.declarations
     if chance.random() < 0.5:
         submissions = tuple(replace(one, budget=None) for one in submissions)
         declarations = tuple(replace(one, limits=replace(one.limits, budgets={})) for one in declarations)
+    faults = plan.faults
+    if chance.random() < 0.4:
+        faults = tuple(one for one in faults if one.kind not in HOLDS_UP)
     models, tenants = _limits(chance), _shares(chance)
     declarations = tuple(replace(one, limits=_limited(one.limits, models, tenants)) for one in declarations)
     return replace(
         plan, seed=seed, scripts=scripts, submissions=submissions, declarations=declarations, undeclared=(),
-        faults=plan.faults + _faults(chance),
+        faults=faults + _faults(chance),
     )  # fmt: skip
 
 
 def _script(chance: random.Random, script: Script) -> Script:
-    return replace(script, steps=tuple(_routed(chance, step) for step in script.steps))
+    return replace(script, steps=tuple(_routed(chance, step, at) for at, step in enumerate(script.steps)))
 
 
-def _routed(chance: random.Random, step: Step) -> Step:
+def _routed(chance: random.Random, step: Step, at: int) -> Step:
     """Questions ask models, and some other steps become questions."""
     drawn, route = chance.random(), chance.choice(tuple(ROUTES))
     if step.kind == QUERY and drawn < 0.9:
         return replace(step, route=route)
     if step.kind == "rest" or drawn < 0.6 or step.kind == QUERY:
         return step
-    return Step(QUERY, step.thing, step.group, cents=chance.choice((30, 90, 300, 900)), route=route)
+    return Step(QUERY, f"{step.thing}-{at}", step.group, cents=chance.choice((30, 90, 300, 900)), route=route)
 
 
 def _limits(chance: random.Random) -> dict[str, ModelLimit]:

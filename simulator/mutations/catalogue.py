@@ -12,6 +12,7 @@ from simulator.mutations.budgets import BUDGET_BUGS
 from simulator.mutations.families import FAMILY_BUGS
 from simulator.mutations.fast_path import BREAKING
 from simulator.mutations.hosts import HOSTS
+from simulator.mutations.models import MODEL_BUGS
 from simulator.mutations.operations import OPERATIONS
 from simulator.mutations.policies import POLICY
 from simulator.mutations.queues import QUEUE_BUGS
@@ -34,5 +35,6 @@ MUTANTS: Final = (
     *SCHEDULE_BUGS,
     *BUDGET_BUGS,
     *FAMILY_BUGS,
+    *MODEL_BUGS,
 )
 """The planted bugs, by the promise that they break."""

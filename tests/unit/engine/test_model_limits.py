@@ -263,3 +263,26 @@ async def test_the_only_model_that_may_be_asked_is_on_record_where_the_answer_na
         await app.run(desk, "ann")
         records = decode_all(row.body for row in await lab.journal.read("r-ann", limit=100))
         assert [one.model for one in records if isinstance(one, DecisionRecorded)] == ["acme/big"]
+
+
+@virtual
+async def test_retry_after_of_a_model_with_shares_alone_holds_for_calls_that_may_ask_another_one(lab: Lab):
+    server = ModelServer(lab, 0.001)
+    server.raises = [ModelError("too many requests", code="rate_limited", retry_after=20)]
+    one = asking(server)
+    limits = DeclaredLimits(
+        models={"small": ModelLimit(at_once=5)}, tenants={"*": TenantLimits(models={"acme/big": ModelLimit(at_once=5)})}
+    )
+
+    @agent(run_id="either-{name}")
+    async def second(run: Run, name: str) -> str:
+        async def ask(name: str) -> Reply:
+            return await server.ask(name)
+
+        return (await run.options(model=("acme/big", "small")).decide(ask, name)).text
+
+    async with lab.app(one, second, hold_ms=10**9, queues=limits) as app:
+        first = app.start(one, "ann")
+        await lab.pass_time(seconds=1)
+        assert [await app.run(second, "bob"), await first.result()] == ["bob", "ann"]
+    assert min(server.began[1:]) >= 20

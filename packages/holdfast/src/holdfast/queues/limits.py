@@ -158,9 +158,12 @@ class DeclaredLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
         tenant = f"tenant {call.tenant}" if call.tenant else _NO_TENANT
         own = [_applied(name, one, call) for name, one in self._named(f"{one} / {tenant}" for one in names)]
         shared = [_applied(name, one, call) for name, one in self._named(names)]
-        if own and not shared:  # a `Retry-After` concerns the calls of all tenants
-            shared = [AppliedLimit(names[0] if call.models else names[-1], _NO_CALL_LIMIT)]
-        return *shared, *own
+        # A `Retry-After` concerns the calls of all tenants: those of each model, and of a tool without services.
+        told = {one.name.partition(" / ")[0] for one in own if one.name.startswith("model ")}
+        if own and not shared and call.tool:
+            told.add(names[-1])
+        told -= {one.name for one in shared}
+        return *shared, *(AppliedLimit(name, _NO_CALL_LIMIT) for name in sorted(told)), *own
 
     def _named(self, names: Iterable[str]) -> list[tuple[str, CallLimit]]:
         found = ((name, self.named(name)) for name in names)
