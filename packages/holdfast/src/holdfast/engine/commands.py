@@ -24,10 +24,17 @@ from holdfast.engine.environment import Stamp
 from holdfast.engine.exceptions.call_end import clean
 from holdfast.engine.process import Process
 from holdfast.engine.relatives import posts_of_command, receivers
-from holdfast.engine.suspension import Ending, ended_by, notify_owner, records_on_stopped, stopped_change
+from holdfast.engine.suspension import (
+    Ending,
+    ended_by,
+    notify_owner,
+    records_on_stopped,
+    release_post,
+    stopped_change,
+)
 from holdfast.engine.tool_protocol import ToolCode, tool_of
 from holdfast.engine.verification import by_report, opening_posts
-from holdfast.errors import LeaseLost, Unreadable, UsageError
+from holdfast.errors import LeaseLost, LedgerTaken, Unreadable, UsageError
 from holdfast.journal.entry_codec import read, set_aside
 from holdfast.journal.port import LeaseGranted, LedgerEntry, Post, RunChange, RunRow, Worker
 from holdfast.journal.record_codec import encode
@@ -210,6 +217,7 @@ async def apply_commands(
 
     `answered` is a step whose question has its answer, so that the inbox no longer lists it.
     """
+    applied: Applied | None = None
     while True:
         active = active_runs.get(run)
         ours = active is not None and active.sealed is None
@@ -218,27 +226,38 @@ async def apply_commands(
                 await take_commands(active)
         found = await process.leases.claim(run)
         if isinstance(found, LeaseGranted):
-            return await _apply_claimed(process, found, answered)
+            applied, missed = await _apply_claimed(process, found, answered, applied)
+            if missed:
+                continue
+            return applied
         # An owner that released the run just before the notification does not read the command: then the claim is
         # tried again, so that the command does not wait for the next poll.
         if found is None or await notify_owner(process.journal, run, found.row.token):
+            if applied is not None:
+                return applied
             if ours or found is None:
                 return Applied(run, at_once=ours, elsewhere=not ours)
             return Applied(run, at_once=False, note=NOT_APPLIED, elsewhere=True, owner=found.owner)
 
 
-async def _apply_claimed(process: Process, claimed: LeaseGranted, answered: str) -> Applied:
-    """Apply the commands of a run whose lease we hold, and give the lease back."""
+async def _apply_claimed(
+    process: Process, claimed: LeaseGranted, answered: str, before: Applied | None
+) -> tuple[Applied, bool]:
+    """Apply the commands of a run whose lease we hold, and give the lease back.
+
+    Return what became of the caller's command, which is the result `before` if it was applied then; and whether further
+    commands came whose senders rely on this process.
+    """
     run = claimed.lease.run
     try:
         history = await process.recent_histories.read(run, process.identity.namespace, claimed.last)
         log = RunLog(process.journal, claimed.lease, claimed.last, genesis(process.identity.namespace, run))
         if is_planted(claimed.row.agent):
             note = await _end_planted(process, claimed.row, history, log)
-            return Applied(run, at_once=True, note=note, alert=bool(note))
-        lacking, refused = await _apply_idle(process, claimed.row, history, log, answered)
+            return before or Applied(run, at_once=True, note=note, alert=bool(note)), False
+        lacking, refused, missed = await _apply_idle(process, claimed.row, history, log, answered)
         note = refused or (f"it is checked and applied where the code of {lacking} is" if lacking else "")
-        return Applied(run, at_once=not lacking, note=note, lacks=lacking, alert=bool(refused))
+        return before or Applied(run, at_once=not lacking, note=note, lacks=lacking, alert=bool(refused)), missed
     except Exception:
         process.leases.give_back(claimed.row)
         raise
@@ -248,33 +267,46 @@ async def _apply_claimed(process: Process, claimed: LeaseGranted, answered: str)
 
 async def _apply_idle(
     process: Process, row: RunRow, history: RunHistory, log: RunLog, answered: str
-) -> tuple[str, str]:
-    """Apply the commands in turn, up to one that needs the code of a tool: the tool's name, and the refusals."""
-    entries = await process.journal.entries(command_stream(row.run), history.entry_seen)
+) -> tuple[str, str, bool]:
+    """Apply the commands in turn, up to one that needs the code of a tool: the tool's name, and the refusals.
+
+    The third is true if commands came while the run was released.
+    """
     codes = AnswerContext(process.tools, process.identity.secret)
     bodies: list[bytes] = []
     posts: list[Post] = []
     charges: list[Charge] = []
     refused: list[str] = []
-    lacking, reported = "", False
-    for entry in entries:
-        if lacking := waits_for_code(history, entry, process.tools):
+    reported = False
+    release: tuple[Post, ...] = (release_post(row.run, log.lease.token),)
+    while True:
+        lacking = ""
+        for entry in await process.journal.entries(command_stream(row.run), history.entry_seen):
+            if lacking := waits_for_code(history, entry, process.tools):
+                break
+            records = records_for(history, entry, _stamp(process), codes)
+            posts.extend(posts_for(history, records))
+            for record in records:
+                charges += charges_of(history.shared, [record])
+                history.add(record)
+                bodies.append(encode(record))
+                reported = reported or isinstance(record, r.LateReport)
+                if isinstance(record, r.CommandApplied) and record.refused:
+                    refused.append(f"the answer of {record.by} was {record.summary}" if record.by else record.summary)
+        change = _after(process, row, history, answered, reported=reported)
+        try:
+            await log.append(bodies, change, (*posts, *release), tuple(charges))
             break
-        records = records_for(history, entry, _stamp(process), codes)
-        posts.extend(posts_for(history, records))
-        for record in records:
-            charges += charges_of(history.shared, [record])
-            history.add(record)
-            bodies.append(encode(record))
-            reported = reported or isinstance(record, r.LateReport)
-            if isinstance(record, r.CommandApplied) and record.refused:
-                refused.append(f"the answer of {record.by} was {record.summary}" if record.by else record.summary)
-    change = _after(process, row, history, answered, reported=reported)
-    await log.append(bodies, change, tuple(posts), tuple(charges))
+        except LedgerTaken:  # a command came meanwhile, and its sender relies on this process
+            if not release:
+                raise
+            release = ()
     process.bring(receivers(posts))
     if change.status == "running" or (change.status == "suspended" and change.due_ms is not None):
         process.came_due.set()
-    return lacking, "; ".join(refused)
+    # Where one has come, the senders of further ones rely on this process as well; later ones find the run released.
+    missed = not release and bool(await process.journal.entries(command_stream(row.run), history.entry_seen))
+    return lacking, "; ".join(refused), missed and not lacking
 
 
 def _stamp(process: Process) -> Stamp:

@@ -517,16 +517,19 @@ async def _let_go(active: ActiveRun, history: RunHistory) -> Conclusion:
     """Give back the lease of a run that has ended already, and return how it ended."""
     status: RunStatus = "running" if history.lifecycle.status == "new" else history.lifecycle.status
     change = RunChange(status, reason=history.lifecycle.reason[:500], release=True)
-    commanded = False
+    # An earlier owner may have been told of a command, and be gone. Who commands later finds the run released.
+    commanded = bool(await pending_commands(active))
     if status == "stopped" and history.lifecycle.stopped is not None:
-        change = stopped_change(history.lifecycle.stopped, _agent_of(active), first_reading_due(active))
-        commanded = await _release_stopped(active, change)
+        due = active.log.now().wall if commanded else first_reading_due(active)
+        change = stopped_change(history.lifecycle.stopped, _agent_of(active), due)
+        commanded = await _release_stopped(active, change) or commanded
     else:
         await active.log.journal_log.append((), change)
     if history.lifecycle.status == "undone":
-        return Conclusion(history.run, "stopped", "undone", history.lifecycle.reason)
+        return Conclusion(history.run, "stopped", "undone", history.lifecycle.reason, commanded=commanded)
     if history.lifecycle.completed is not None:
-        return Conclusion(history.run, "completed", result=bytes(history.lifecycle.completed.result))
+        result = bytes(history.lifecycle.completed.result)
+        return Conclusion(history.run, "completed", result=result, commanded=commanded)
     # A later command may be the last reason on record, but it is not why the run stopped.
     stopped = history.lifecycle.stopped
     reason, detail = (history.lifecycle.reason, "") if stopped is None else (stopped.reason, stopped.error)

@@ -1,0 +1,99 @@
+"""Commands of two processes to one run: each is applied, whichever process its sender relied on, and what befalls it."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast import agent
+from holdfast.agent.run import Run
+from holdfast.errors import RunStopped
+from holdfast.model import records as r
+from holdfast.model.commands import command_stream
+from holdfast.policies import RunBudget
+from tests.unit.engine.lab import Lab, Process, virtual
+
+
+def poor(lab: Lab):
+    @agent(run_id="r-{name}", budget=RunBudget(model_calls=0))
+    async def desk(run: Run, name: str) -> str:
+        async def ask(question: str) -> str:
+            lab.sent.append(question)
+            return question
+
+        return await run.decide(ask, name)
+
+    return desk
+
+
+def just_after_it_reads(process: Process, then):
+    """Do this once, between the reading of commands and what this process does with them."""
+    once = [then]
+
+    async def entries(stream: str, *given: int):
+        found = await process.journal.entries(stream, *given)
+        if found and stream == command_stream("r-ann") and once:
+            await once.pop()()
+        return found
+
+    process.entries = entries
+
+
+@virtual
+async def test_a_command_that_comes_while_another_one_is_applied_is_applied_too(lab: Lab):
+    desk = poor(lab)
+    async with lab.app(desk) as one, lab.app(desk) as two:
+        with pytest.raises(RunStopped):
+            await one.run(desk, "ann")
+        given = []
+
+        async def raised() -> None:
+            given.append(await two.service.raise_budget("r-ann", {"model_calls": 1}, by="eve"))
+
+        just_after_it_reads(lab.processes[0], raised)
+        await one.service.cancel("r-ann", by="bob")
+        assert given[0].elsewhere, "its sender relies on the first process"
+        assert [record.by for record in lab.of("r-ann", r.BudgetRaised)] == ["eve"]
+        (row,) = await lab.journal.runs(run="r-ann")
+        assert (row.status, row.owner) == ("stopped", None)
+
+
+@virtual
+async def test_a_third_command_is_applied_although_the_run_is_released_by_then(lab: Lab):
+    """The sender of the second one has told the owner, so that of the third one finds it told and relies on that."""
+    desk = poor(lab)
+    async with lab.app(desk) as one, lab.app(desk) as two:
+        with pytest.raises(RunStopped):
+            await one.run(desk, "ann")
+
+        async def third() -> None:
+            await two.service.raise_budget("r-ann", {"model_calls": 2}, by="third")
+
+        async def second() -> None:
+            await two.service.raise_budget("r-ann", {"model_calls": 1}, by="second")
+            just_after_it_reads(lab.processes[0], third)
+
+        just_after_it_reads(lab.processes[0], second)
+        await one.service.cancel("r-ann", by="bob")
+        assert [record.by for record in lab.of("r-ann", r.BudgetRaised)] == ["second", "third"]
+
+
+@virtual
+async def test_a_command_whose_owner_is_gone_is_applied_by_who_asks_for_the_run_next(lab: Lab):
+    desk = poor(lab)
+    async with lab.app(desk) as one, lab.app(desk) as two:
+        with pytest.raises(RunStopped):
+            await one.run(desk, "ann")
+        first = lab.processes[0]
+
+        async def dies() -> None:
+            await two.service.raise_budget("r-ann", {"model_calls": 1}, by="eve")
+            first.die()
+
+        just_after_it_reads(first, dies)
+        lost = lab.loop.create_task(one.service.cancel("r-ann", by="bob"))
+        await lab.pass_time(seconds=5)
+        with pytest.raises(RunStopped):  # it was cancelled before its budget was raised
+            await two.run(desk, "ann")
+        assert [record.by for record in lab.of("r-ann", r.BudgetRaised)] == ["eve"]
+        assert (await lab.journal.runs(run="r-ann"))[0].reason.startswith("cancelled")
+        lost.cancel()
