@@ -265,6 +265,16 @@ async def _apply_claimed(
         process.leases.let_go(run)
 
 
+class _Taken(msgspec.Struct):
+    """The records, ledger entries and charges that commands to an idle run add, and the refusals among them."""
+
+    bodies: list[bytes] = []
+    posts: list[Post] = []
+    charges: list[Charge] = []
+    refused: list[str] = []
+    reported: bool = False
+
+
 async def _apply_idle(
     process: Process, row: RunRow, history: RunHistory, log: RunLog, answered: str
 ) -> tuple[str, str, bool]:
@@ -272,41 +282,42 @@ async def _apply_idle(
 
     The third is true if commands came while the run was released.
     """
-    codes = AnswerContext(process.tools, process.identity.secret)
-    bodies: list[bytes] = []
-    posts: list[Post] = []
-    charges: list[Charge] = []
-    refused: list[str] = []
-    reported = False
+    taken = _Taken()
     release: tuple[Post, ...] = (release_post(row.run, log.lease.token),)
     while True:
-        lacking = ""
-        for entry in await process.journal.entries(command_stream(row.run), history.entry_seen):
-            if lacking := waits_for_code(history, entry, process.tools):
-                break
-            records = records_for(history, entry, _stamp(process), codes)
-            posts.extend(posts_for(history, records))
-            for record in records:
-                charges += charges_of(history.shared, [record])
-                history.add(record)
-                bodies.append(encode(record))
-                reported = reported or isinstance(record, r.LateReport)
-                if isinstance(record, r.CommandApplied) and record.refused:
-                    refused.append(f"the answer of {record.by} was {record.summary}" if record.by else record.summary)
-        change = _after(process, row, history, answered, reported=reported)
+        lacking = await _take_idle(process, row.run, history, taken)
+        change = _after(process, row, history, answered, reported=taken.reported)
         try:
-            await log.append(bodies, change, (*posts, *release), tuple(charges))
+            await log.append(taken.bodies, change, (*taken.posts, *release), tuple(taken.charges))
             break
         except LedgerTaken:  # a command came meanwhile, and its sender relies on this process
             if not release:
                 raise
             release = ()
-    process.bring(receivers(posts))
+    process.bring(receivers(taken.posts))
     if change.status == "running" or (change.status == "suspended" and change.due_ms is not None):
         process.came_due.set()
     # Where one has come, the senders of further ones rely on this process as well; later ones find the run released.
     missed = not release and bool(await process.journal.entries(command_stream(row.run), history.entry_seen))
-    return lacking, "; ".join(refused), missed and not lacking
+    return lacking, "; ".join(taken.refused), missed and not lacking
+
+
+async def _take_idle(process: Process, run: str, history: RunHistory, taken: _Taken) -> str:
+    """Take the pending commands in turn; the name of the tool whose code the next one needs, if one does."""
+    codes = AnswerContext(process.tools, process.identity.secret)
+    for entry in await process.journal.entries(command_stream(run), history.entry_seen):
+        if lacking := waits_for_code(history, entry, process.tools):
+            return lacking
+        records = records_for(history, entry, _stamp(process), codes)
+        taken.posts.extend(posts_for(history, records))
+        for record in records:
+            taken.charges += charges_of(history.shared, [record])
+            history.add(record)
+            taken.bodies.append(encode(record))
+            taken.reported = taken.reported or isinstance(record, r.LateReport)
+            if isinstance(record, r.CommandApplied) and record.refused:
+                taken.refused.append(f"the answer of {record.by} was {record.summary}" if record.by else record.summary)
+    return ""
 
 
 def _stamp(process: Process) -> Stamp:
