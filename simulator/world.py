@@ -15,6 +15,7 @@ from typing import Final, Literal
 import msgspec
 
 from holdfast.journal.port import RunRow, Write
+from holdfast.model.waits import decode_waits
 from holdfast.testing.clock import EPOCH_MS
 from holdfast.testing.world.disk import Backup, Disk, Store
 from holdfast.testing.world.files import Files, SqliteDisk
@@ -39,6 +40,8 @@ QUICK: Final = Path("/dev/shm")  # noqa: S108 - a directory of our own is made i
 """Files in memory, where the system has such a place: the power is never cut here, and syncs take most of the time."""
 BOUND_S: Final = 6 * 3600.0
 """Virtual time in which every run has to come to rest."""
+JUMP_MS: Final = 600_000
+"""No clock is set by more at once."""
 
 FAR_MS: Final = 30 * 60_000
 """Later than anything in a plan with schedules is due, as long as the clock is right."""
@@ -220,6 +223,15 @@ class World:
         """Whether a run is due in hours only, because the clock was wrong when it began to wait, and was set back."""
         return bool(self.plan.timetables) and row.due_ms is not None and row.due_ms > wall + FAR_MS
 
+    def _at_once(self, row: RunRow, due_ms: int) -> bool:
+        """Whether a run was made due by what was brought to it, just before the clock was set back.
+
+        What is due by itself is due at a time for which the run waits, or much later than it was written.
+        """
+        jumps = any(one.kind == "clock_jump" for one in self.plan.faults)
+        soon = row.status == "suspended" and due_ms - row.updated_ms <= JUMP_MS
+        return jumps and soon and due_ms not in {one.due for one in decode_waits(row.waits)}
+
     def _rests(self, row: RunRow, wall: int) -> bool:
         """Whether a run has ended, or waits for a person. What it waits for may be lost with a journal.
 
@@ -227,8 +239,8 @@ class World:
         """
         if row.status == "suspended" and row.owner is not None:
             return False
-        # One that was due at once when it was written is due, although the clock may have been set back since.
-        due = row.due_ms is not None and row.due_ms <= max(wall, row.updated_ms)
+        # One that was due at once is due once the clock, which may have been set back, has come that far again.
+        due = row.due_ms is not None and (row.due_ms <= wall or self._at_once(row, row.due_ms))
         if row.status != "suspended" or due:
             return row.status == "completed" or (row.status == "stopped" and not due)
         lost = self.restored_ms >= 0 and b'"event"' in row.waits

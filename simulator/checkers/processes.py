@@ -44,6 +44,8 @@ class _Stopped(msgspec.Struct):
     named: bool = False
     """Whether the record by which a person is asked names the process."""
     over: bool = False
+    dark_ms: int = 0
+    """For how long no process could do anything before."""
 
 
 class Processes:
@@ -70,7 +72,9 @@ class Processes:
     def stops(self, life: Life, request: Request, fault: Fault) -> None:
         """The process stops here, with the request in its hands, for as long as the fault says."""
         life.actor.paused = life.stopped = True
-        one = self._stopped[request.operation] = _Stopped(life, over=self._world.restored_ms >= 0)
+        one = self._stopped[request.operation] = _Stopped(
+            life, over=self._world.restored_ms >= 0, dark_ms=self._world.checker.timing.dark_ms()
+        )
         self._world.tell(life.actor, f"{fault.kind} for {fault.ms} ms")
         self._world.later(ASKED_MS, functools.partial(self._has_asked, request.operation, one))
         self._world.later(fault.ms, functools.partial(self._ends, request.operation, one, fault.kind))
@@ -129,6 +133,10 @@ class Processes:
     def _has_asked(self, name: str, one: _Stopped) -> None:
         """A person has been asked about what hangs, and about which process."""
         if one.over or one.settled or not (one.life.stopped and one.life.actor.alive):
+            return
+        if not one.asked and (dark_ms := self._world.checker.timing.dark_ms() - one.dark_ms):
+            one.dark_ms += dark_ms  # no process could ask meanwhile
+            self._world.later(dark_ms, functools.partial(self._has_asked, name, one))
             return
         if not one.asked:
             self._broken(ENDS, f"{name}: its process is stopped since {ASKED_MS} ms, and no person is asked")

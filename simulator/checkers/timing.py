@@ -55,6 +55,10 @@ class Timing:
         now = self._world.now_ms()
         self._dark.append((now, now + ms))
 
+    def dark_ms(self) -> int:
+        """For how long no process could do anything so far, or will not until the last of these times is over."""
+        return sum(end - begin for begin, end in self._dark)
+
     def in_progress(self, operation: str) -> None:
         """The system said that it works on the key of this operation."""
         self._busy.setdefault(operation, []).append(self._world.now_ms())
