@@ -20,6 +20,7 @@ from simulator import campaign, differential
 from simulator.failure import INVARIANTS
 from simulator.generator.families import FAMILIES
 from simulator.generator.hosts import HOSTED
+from simulator.generator.models import ROUTED
 from simulator.mutations.catalogue import MUTANTS
 from simulator.mutations.fast_path import FAST_PATH
 from simulator.mutations.planting import MOST, Find, plant
@@ -120,8 +121,8 @@ def _tick(seeds: int, fell: int) -> None:
 
 
 def _seeds(seeds: int) -> tuple[list[str], bool]:
-    hosted, families = (range(first, first + seeds // 10) for first in (HOSTED, FAMILIES))
-    done = campaign.run(range(seeds), hosted, families, tick=_tick)
+    hosted, families, routed = (range(first, first + seeds // 10) for first in (HOSTED, FAMILIES, ROUTED))
+    done = campaign.run(range(seeds), hosted, families, routed, tick=_tick)
     reach = done.reach
     lines = [
         TITLES["seeds"],
@@ -131,6 +132,7 @@ def _seeds(seeds: int) -> tuple[list[str], bool]:
         f"| seeds | {done.seeds:,} |",
         f"| of these, seeds in which agents call a framework | {len(hosted):,} |",
         f"| of these, seeds in which runs start others | {len(families):,} |",
+        f"| of these, seeds in which models have limits and routes | {len(routed):,} |",
         f"| violations of an invariant | {len(done.fallen)} |",
         f"| simulated time, hours | {done.virtual_ms / 3_600_000:,.0f} |",
         f"| points at which a process could be struck | {done.points:,} |",

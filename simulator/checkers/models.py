@@ -28,6 +28,8 @@ ROUTE: Final = 33
 QUICK_MS: Final = 2_000
 """So long after its permit a call has begun, where nothing holds its process up; and so long after its end it is known
 what it has used."""
+TOLD_MS: Final = 300
+"""So long after a service has asked not to be called, a call that had its permit before may still begin."""
 HELD_UP_MS: Final = 150_000
 """The same where processes stand still, or the journal cannot be reached, for up to two minutes."""
 
@@ -152,7 +154,7 @@ class Models:
     def _check_alone(self, call: ModelCall, route: str) -> None:
         by_all = self._alone.get((call.model,))
         if by_all is not None and list(self._limits_of(call)) and not self._held_up and by_all.boot == self._world.boot:
-            self._check_wait(call, by_all, QUICK_MS)
+            self._check_wait(call, by_all, TOLD_MS)
         by_route = self._alone.get((call.actor, route, call.model))
         if by_route is not None and not self._jumps:  # a breaker is about the clock on the wall
             self._check_wait(call, by_route, 0)

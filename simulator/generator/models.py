@@ -89,6 +89,7 @@ def _faults(chance: random.Random) -> tuple[Fault, ...]:
     found: list[Fault] = []
     for model in MODELS:
         kinds, rate, first = chance.sample(MODEL_FAULTS, 3), chance.choice((0.1, 0.4)), chance.randrange(1, 15)
+        kinds += ["asks_to_wait"] * chance.randrange(2)
         for call in range(1, 50):
             if chance.random() < (0.85 if first <= call < first + 8 and rate > 0.1 else rate):
                 kind = chance.choice(kinds)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator
 from typing import Any, Final
 
 from msgspec.structs import replace
@@ -16,9 +15,8 @@ from simulator.mutations.mutation import Mutant, never_mind
 def permit_held_at_budgets(_original: Any) -> Any:
     """A call that waits for its budget keeps the permit of its model."""
 
-    @contextlib.asynccontextmanager
-    async def put_down(_self: Any) -> AsyncGenerator[None]:
-        yield
+    def put_down(_self: Any) -> Any:
+        return contextlib.nullcontext()
 
     return put_down
 

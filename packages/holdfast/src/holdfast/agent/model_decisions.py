@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from holdfast.agent.decision_call import CALL, DecisionCall
-from holdfast.agent.model_limits import LimitedModelCall, model_permit
+from holdfast.agent.model_limits import LimitedModelCall
 from holdfast.agent.model_prices import NamedModel, price_after, price_before, terms_of
 from holdfast.engine.active_run.run import ActiveRun
 from holdfast.engine.active_run.scopes import SCOPE, Scope
@@ -163,7 +163,7 @@ async def _ask_model(scope: Scope, question: ModelQuestion, settings: DecisionSe
     while patience.tries_left:
         patience.tries += 1
         instance.check()
-        async with model_permit(scope, step, [one.name for one in question.models], len(question.seen)) as limited:
+        async with LimitedModelCall(scope, step, [one.name for one in question.models], len(question.seen)) as limited:
             if not await _begun(scope, question, patience, limited):
                 break
             limited.made = True

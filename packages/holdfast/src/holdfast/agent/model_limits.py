@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from collections.abc import AsyncGenerator, Collection
+from collections.abc import Collection
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from holdfast.engine.call_limits import limited_call
 from holdfast.engine.suspension import Pause
@@ -23,18 +22,29 @@ if TYPE_CHECKING:
 
 
 class LimitedModelCall:
-    """One call of a model under its limits, with its permit.
+    """One call of a model under its limits: `async with` holds its permit. Where no limit holds it does nothing.
 
-    `used` is what a call that was `made` has used; while that is unknown, its estimate counts.
+    The call is estimated at the tokens of the largest one so far. In a long wait the run is suspended. `used` is what
+    a call that was `made` has used; while that is unknown, its estimate counts.
     """
 
-    def __init__(self, scope: Scope, step: str, call: LimitedCall) -> None:
+    def __init__(self, scope: Scope, step: str, models: Collection[str], question: int) -> None:
         self.made = False
         self.used = Usage()
         self._scope = scope
         self._step = step
-        self._call = call
+        process, history = scope.active.process, scope.active.history
+        limited = tuple(name for name in models if name in process.queues.limited_models)
+        tokens = reservation(process.limits.largest_answer, question)
+        self._call = LimitedCall("", limited_call(history, "").tenant, limited, tokens)
         self._permit: Permit | None = None
+
+    async def __aenter__(self) -> Self:
+        await self.take()
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        self.give_back()
 
     async def take(self) -> None:
         """Wait for the permit, if a limit asks for one."""
@@ -48,12 +58,9 @@ class LimitedModelCall:
             used = self.used if self.made else None
             self._scope.active.process.limits.release_model(permit, self._call.models, used)
 
-    @contextlib.asynccontextmanager
-    async def put_down(self) -> AsyncGenerator[None]:
+    def put_down(self) -> WithoutPermit:
         """Hold no permit while the call waits for something else: other runs need it meanwhile."""
-        self.give_back()
-        yield
-        await self.take()
+        return WithoutPermit(self)
 
     async def slow(self, asked_s: float) -> None:
         """Let no process call the model for as long as its service asks. Of several models that is not known."""
@@ -61,23 +68,18 @@ class LimitedModelCall:
             await self._scope.active.process.limits.slow(self._call, int(asked_s * 1000))
 
 
-@contextlib.asynccontextmanager
-async def model_permit(
-    scope: Scope, step: str, models: Collection[str], question: int
-) -> AsyncGenerator[LimitedModelCall]:
-    """Hold the permit of a call that may ask one of these models. Where none of them has a limit this does nothing.
+class WithoutPermit:
+    """Around a wait of a call: its permit is given back, and taken again after it."""
 
-    The call is estimated at the tokens of the largest one so far. In a long wait the run is suspended.
-    """
-    active, limits = scope.active, scope.active.process.limits
-    limited = tuple(name for name in models if name in active.process.queues.limited_models)
-    tokens = reservation(limits.largest_answer, question)
-    call = LimitedModelCall(scope, step, LimitedCall("", limited_call(active.history, "").tenant, limited, tokens))
-    await call.take()
-    try:
-        yield call
-    finally:
-        call.give_back()
+    def __init__(self, call: LimitedModelCall) -> None:
+        self._call = call
+
+    async def __aenter__(self) -> None:
+        self._call.give_back()
+
+    async def __aexit__(self, error: type[BaseException] | None, *_more: object) -> None:
+        if error is None:
+            await self._call.take()
 
 
 async def _await_model(scope: Scope, step: str, call: LimitedCall) -> Permit | None:

@@ -76,7 +76,7 @@ async def budget_left(active: ActiveRun, step: str) -> BudgetLeft | None:
 
 
 async def reserve(
-    scope: Scope, started: r.DecisionStarted, waiting: Callable[[], AbstractAsyncContextManager[None]]
+    scope: Scope, started: r.DecisionStarted, waiting: Callable[[], AbstractAsyncContextManager[None, None]]
 ) -> str | None:
     """Record that a model is called, and what it reserves of the shared budgets that cover the run, in one commit.
 
