@@ -141,10 +141,11 @@ def records_on_stopped(history: RunHistory, order: r.CommandApplied, stamp: Stam
 # arriving command race for one ledger key. A sender first puts its command or event into the ledger. If another process
 # drives the run, the sender then writes the key of that owner's lease. An owner that suspends the run writes the same
 # key in the commit that suspends it. The second of the two learns that it lost: the owner finds the sender's entry and
-# leaves the run due at once, or the sender finds that the run is suspended and claims it. A crash between these steps
-# loses nothing, because the command is in the ledger. A running owner is not interrupted by this. Each process asks
-# every `poll_ms` whether the journal has changed, then reads what is new in the ledger (`Engine.look`, `LedgerWatch`),
-# however many runs it drives, and wakes those that it concerns.
+# leaves the run due at once, or the sender finds that the run is suspended and claims it. A process that applies
+# commands to an idle run is its owner meanwhile, and does the same. A crash loses nothing: the command is in the
+# ledger, and the next owner reads it. A running owner is not interrupted by this. Each process asks every `poll_ms`
+# whether the journal has changed, then reads what is new in the ledger (`Engine.look`, `LedgerWatch`), however many
+# runs it drives, and wakes those that it concerns.
 
 
 _NOTIFIED: Final = b'"knock"'
