@@ -23,7 +23,6 @@ state what was used, takes half a minute, never answers, asks to be left alone f
 """
 TIMEOUT: Final = timedelta(seconds=90)
 """How long one call may take."""
-ONLY_BIG: Final = ("rate_limited",)
 ROUTES: Final[Mapping[str, tuple[RouteModel, ...]]] = {
     "small": (RouteModel("small"),),
     "big": (RouteModel("big"),),
@@ -32,7 +31,7 @@ ROUTES: Final[Mapping[str, tuple[RouteModel, ...]]] = {
     "saving": (RouteModel("big"), RouteModel("small", below=0.6)),
     "fastest": (RouteModel("big"), RouteModel("small")),
     "in time": (RouteModel("big"), RouteModel("small")),
-    "seldom": (RouteModel("small"), RouteModel("big", after=ONLY_BIG)),
+    "seldom": (RouteModel("small"), RouteModel("big", after=("rate_limited",))),
 }
 """The routes by name. That of one model is asked without a route."""
 

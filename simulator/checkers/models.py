@@ -28,10 +28,10 @@ ROUTE: Final = 33
 QUICK_MS: Final = 2_000
 """So long after its permit a call has begun, where nothing holds its process up; and so long after its end it is known
 what it has used."""
-TOLD_MS: Final = 300
-"""So long after a service has asked not to be called, a call that had its permit before may still begin."""
 HELD_UP_MS: Final = 150_000
 """The same where processes stand still, or the journal cannot be reached, for up to two minutes."""
+TOLD_MS: Final = 300
+"""So long after a service has asked not to be called, a call that had its permit before may still begin."""
 
 
 class ModelCall(msgspec.Struct, eq=False):

@@ -22,7 +22,7 @@ ROUTED: Final = 7_000_000
 def with_models(plan: Plan, seed: int) -> Plan:
     """The plan of a seed with budgets, in which most questions go to models with limits.
 
-    In half of the plans nobody has a budget, and in some no process is held up: there the limits can be told exactly.
+    Half of the plans have no budgets. Some have no faults that hold a process up, so that rates can be checked closely.
     """
     chance = dice("models", seed)
     scripts = tuple(_script(chance, script) for script in plan.scripts)

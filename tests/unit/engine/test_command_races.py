@@ -7,6 +7,7 @@ import pytest
 from holdfast import agent
 from holdfast.agent.run import Run
 from holdfast.errors import RunStopped
+from holdfast.journal.port import Write
 from holdfast.model import records as r
 from holdfast.model.commands import command_stream
 from holdfast.policies import RunBudget
@@ -23,6 +24,18 @@ def poor(lab: Lab):
         return await run.decide(ask, name)
 
     return desk
+
+
+def just_before_it_releases(process: Process, then):
+    """Do this once, before the commit with which this process releases the run."""
+    once = [then]
+
+    async def append(write: Write) -> None:
+        if write.change is not None and write.change.release and once:
+            await once.pop()()
+        await process.journal.append(write)
+
+    process.append = append
 
 
 def just_after_it_reads(process: Process, then):
@@ -97,3 +110,22 @@ async def test_a_command_whose_owner_is_gone_is_applied_by_who_asks_for_the_run_
         assert [record.by for record in lab.of("r-ann", r.BudgetRaised)] == ["eve"]
         assert (await lab.journal.runs(run="r-ann"))[0].reason.startswith("cancelled")
         lost.cancel()
+
+
+@virtual
+async def test_a_command_to_a_completed_run_that_somebody_asks_for_is_applied(lab: Lab):
+    @agent(run_id="r-{name}")
+    async def desk(_run: Run, name: str) -> str:
+        return name
+
+    async with lab.app(desk) as one, lab.app(desk) as two:
+        await one.run(desk, "ann")
+        given = []
+
+        async def cancelled() -> None:
+            given.append(await two.service.cancel("r-ann", by="eve"))
+
+        just_before_it_releases(lab.processes[0], cancelled)
+        assert await one.run(desk, "ann") == "ann"
+        assert given[0].elsewhere, "its sender relies on the first process"
+        assert [record.by for record in lab.of("r-ann", r.CommandApplied)] == ["eve"]

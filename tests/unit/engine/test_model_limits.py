@@ -192,7 +192,7 @@ async def test_a_model_without_a_limit_asks_for_no_permit(lab: Lab):
 
 @virtual
 async def test_a_run_that_waits_for_its_budget_leaves_the_model_to_others(lab: Lab):
-    """Of two branches one waits for a person and one for the model: the run goes on, and nobody may have to wait."""
+    """One branch waits for a person, another one for the model, so the run is not suspended."""
     server = ModelServer(lab, 0.001)
     desk = asking(server)
 

@@ -226,7 +226,8 @@ async def apply_commands(
                 await take_commands(active)
         found = await process.leases.claim(run)
         if isinstance(found, LeaseGranted):
-            applied, missed = await _apply_claimed(process, found, answered, applied)
+            done, missed = await _apply_claimed(process, found, answered)
+            applied = applied or done
             if missed:
                 continue
             return applied
@@ -240,13 +241,10 @@ async def apply_commands(
             return Applied(run, at_once=False, note=NOT_APPLIED, elsewhere=True, owner=found.owner)
 
 
-async def _apply_claimed(
-    process: Process, claimed: LeaseGranted, answered: str, before: Applied | None
-) -> tuple[Applied, bool]:
+async def _apply_claimed(process: Process, claimed: LeaseGranted, answered: str) -> tuple[Applied, bool]:
     """Apply the commands of a run whose lease we hold, and give the lease back.
 
-    Return what became of the caller's command, which is the result `before` if it was applied then; and whether further
-    commands came whose senders rely on this process.
+    Also return whether further commands came whose senders rely on this process.
     """
     run = claimed.lease.run
     try:
@@ -254,10 +252,10 @@ async def _apply_claimed(
         log = RunLog(process.journal, claimed.lease, claimed.last, genesis(process.identity.namespace, run))
         if is_planted(claimed.row.agent):
             note = await _end_planted(process, claimed.row, history, log)
-            return before or Applied(run, at_once=True, note=note, alert=bool(note)), False
+            return Applied(run, at_once=True, note=note, alert=bool(note)), False
         lacking, refused, missed = await _apply_idle(process, claimed.row, history, log, answered)
         note = refused or (f"it is checked and applied where the code of {lacking} is" if lacking else "")
-        return before or Applied(run, at_once=not lacking, note=note, lacks=lacking, alert=bool(refused)), missed
+        return Applied(run, at_once=not lacking, note=note, lacks=lacking, alert=bool(refused)), missed
     except Exception:
         process.leases.give_back(claimed.row)
         raise

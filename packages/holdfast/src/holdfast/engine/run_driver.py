@@ -517,14 +517,15 @@ async def _let_go(active: ActiveRun, history: RunHistory) -> Conclusion:
     """Give back the lease of a run that has ended already, and return how it ended."""
     status: RunStatus = "running" if history.lifecycle.status == "new" else history.lifecycle.status
     change = RunChange(status, reason=history.lifecycle.reason[:500], release=True)
-    # An earlier owner may have been told of a command, and be gone. Who commands later finds the run released.
-    commanded = bool(await pending_commands(active))
+    # An earlier owner may have been told of a command, and be gone.
     if status == "stopped" and history.lifecycle.stopped is not None:
+        commanded = bool(await pending_commands(active))
         due = active.log.now().wall if commanded else first_reading_due(active)
         change = stopped_change(history.lifecycle.stopped, _agent_of(active), due)
         commanded = await _release_stopped(active, change) or commanded
     else:
         await active.log.journal_log.append((), change)
+        commanded = bool(await pending_commands(active))  # who commands later finds the run released
     if history.lifecycle.status == "undone":
         return Conclusion(history.run, "stopped", "undone", history.lifecycle.reason, commanded=commanded)
     if history.lifecycle.completed is not None:
