@@ -12,6 +12,7 @@ import pytest
 
 from simulator.generator.budgets import BUDGETED
 from simulator.generator.hosts import HOSTED
+from simulator.generator.models import ROUTED
 from simulator.generator.plans import draw
 from simulator.generator.queues import LIMITED, QUEUED
 from simulator.generator.schedules import SCHEDULED
@@ -88,6 +89,7 @@ SEEDS: tuple[tuple[int, Journal], ...] = (
     *((seed, "sqlite") for seed in range(LIMITED, LIMITED + 8)),
     *((seed, "sqlite") for seed in range(SCHEDULED, SCHEDULED + 4)),
     *((seed, "memory") for seed in range(BUDGETED, BUDGETED + 6)),
+    *((seed, "memory") for seed in range(ROUTED, ROUTED + 8)),
     *((seed, "memory") for seed in (278, *range(HOSTED, HOSTED + 4), *range(500))),
 )
 
