@@ -17,9 +17,9 @@ import pytest
 from holdfast.inspect.reader import JournalReader
 from holdfast.journal.backends import address_of
 from holdfast.journal.port import BudgetUse
-from holdfast.model.shared_use import SharedUse
 from holdfast.queues.zones import day_of
 from tests.crash.test_budgets import CENT, ROOT, Model
+from tests.unit.engine.lab import charges_in
 
 LIMIT = 9  # as in tests/crash/sharing.py
 NAMES = ("ann", "bob", "cat")
@@ -40,13 +40,11 @@ async def sums_and_counters(journal: Path, days: list[str]) -> tuple[list[Budget
     left = 0
     try:
         async for row in reader.every_run():
-            use = SharedUse()
-            async for _, record in reader.records(row.run, 0):
-                for charge in use.take(record):
-                    one = sums.setdefault((charge.budget, charge.period, charge.limit), [0, 0])
-                    one[0] += charge.used
-                    one[1] += charge.reserved
-            left += len(use.open)
+            for charge in charges_in(row.run, [record async for _, record in reader.records(row.run, 0)]):
+                one = sums.setdefault((charge.budget, charge.period, charge.limit), [0, 0])
+                one[0] += charge.used
+                one[1] += charge.reserved
+                left += charge.reserved
         counted = [use for day in days for use in await opened.budget_uses({"support": day})]
     finally:
         await opened.close()
@@ -61,11 +59,11 @@ SOME = [("request", 2), ("answer", 3), ("before_commit", 2), ("after_commit", 2)
 POINTS = [(kind, n) for kind in ("request", "answer", "before_commit", "after_commit") for n in range(1, 8)]
 
 
-OF_COST = [("before_commit", 2), ("request", 3), ("answer", 2), ("after_commit", 4)]
+OTHERS = [("before_commit", 2), ("request", 3), ("answer", 2), ("after_commit", 4)]
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize(("limit", "some"), [("calls", SOME), ("cost", OF_COST)])
+@pytest.mark.parametrize(("limit", "some"), [("calls", SOME), ("cost", OTHERS), ("effects", OTHERS)])
 def test_no_kill_lets_processes_pass_a_budget_that_they_share(
     tmp_path: Path, soaking: bool, limit: str, some: list[tuple[str, int]]
 ):
@@ -88,11 +86,15 @@ def test_no_kill_lets_processes_pass_a_budget_that_they_share(
             assert again.returncode == 0, (kind, number)
         days = sorted({*days, day()})  # the date may change meanwhile, and the limit is one for each day
         sums, counted, left = asyncio.run(sums_and_counters(journal, days))
-        used = sum(use.used for use in counted if use.limit == "model_calls")
+        counter = "effects" if limit == "effects" else "model_calls"
+        used = sum(use.used for use in counted if use.limit == counter)
         assert sums == sorted(counted, key=lambda use: (use.period, use.limit)), (kind, number)
         assert left == 0, (kind, number)
-        assert asked <= len(model.asked) <= used <= LIMIT * len(days), (kind, number, model.asked)
-        assert sum(map(int, printed)) <= len(model.asked), (kind, number)
+        # A tool that is killed sends the same thing again, which is one effect.
+        reached = set(model.asked) if limit == "effects" else model.asked
+        assert asked <= len(model.asked), (kind, number)
+        assert len(reached) <= used <= LIMIT * len(days), (kind, number, model.asked)
+        assert sum(map(int, printed)) <= len(reached), (kind, number)
         cost = sum(use.used for use in counted if use.limit == "cost EUR")
         assert cost == (used * CENT if limit == "cost" else 0), (kind, number)
     assert killed >= 3

@@ -10,7 +10,7 @@ async def test_something(lab: Lab):
 import asyncio
 import contextlib
 import inspect
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -24,6 +24,8 @@ from holdfast.journal.memory import MemoryJournal
 from holdfast.journal.port import Identity, Worker
 from holdfast.journal.record_codec import decode
 from holdfast.model import records as r
+from holdfast.model.run_history import RunHistory
+from holdfast.model.shared_use import Charge, charges_of
 from holdfast.testing.clock import (
     DAY,
     EPOCH_MS,
@@ -213,6 +215,14 @@ class Lab:
 
     async def pass_time(self, **duration: float) -> None:
         await asyncio.sleep(timedelta(**duration).total_seconds())
+
+
+def charges_in(run: str, records: Iterable[r.Record]) -> Iterator[Charge]:
+    """The charges to shared budgets that the records of a run make, one after the other."""
+    history = RunHistory(run)
+    for record in records:
+        yield from charges_of(history, [record])
+        history.add(record)
 
 
 def _told(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -13,11 +13,10 @@ from holdfast import Natural, Operation, Run, RunSuspended, agent, tool
 from holdfast.errors import BudgetExceeded, JournalUnavailable, RunStopped
 from holdfast.journal.port import BudgetUse, Write
 from holdfast.model import records as r
-from holdfast.model.shared_use import SharedUse
 from holdfast.queues.limits import DeclaredLimits, SharedBudget
 from holdfast.queues.zones import day_of
 from holdfast.testing.clock import EPOCH_MS
-from tests.unit.engine.lab import Lab, virtual
+from tests.unit.engine.lab import Lab, charges_in, virtual
 from tests.unit.engine.test_crashes import DiesAt
 from tests.unit.engine.test_run_budgets import asking
 
@@ -41,12 +40,10 @@ def check_sums(lab: Lab) -> None:
     lab.journal._settle()
     sums: dict[tuple[str, str, str], list[int]] = {}
     for run in lab.journal._runs:
-        use = SharedUse()
-        for record in lab.records(run):
-            for charge in use.take(record):
-                one = sums.setdefault((charge.budget, charge.period, charge.limit), [0, 0])
-                one[0] += charge.used
-                one[1] += charge.reserved
+        for charge in charges_in(run, lab.records(run)):
+            one = sums.setdefault((charge.budget, charge.period, charge.limit), [0, 0])
+            one[0] += charge.used
+            one[1] += charge.reserved
     assert {key: BudgetUse(*key, *both) for key, both in sums.items()} == lab.journal._uses
 
 

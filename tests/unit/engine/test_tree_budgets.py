@@ -6,12 +6,11 @@ import pytest
 
 from holdfast import Run, agent
 from holdfast.engine.tree_budgets import PREFIX
-from holdfast.errors import BudgetExceeded, ChildStopped, RunStopped, UsageError
+from holdfast.errors import BudgetExceeded, ChildStopped, RunStopped
 from holdfast.journal.port import BudgetUse
-from holdfast.model import records as r
-from holdfast.model.shared_use import TREE, SharedUse
+from holdfast.model.shared_use import TREE
 from holdfast.policies import RunBudget
-from tests.unit.engine.lab import Lab, virtual
+from tests.unit.engine.lab import Lab, charges_in, virtual
 from tests.unit.engine.test_run_budgets import model_of
 
 RUN = "tree-ann"
@@ -49,12 +48,10 @@ async def counted(lab: Lab) -> dict[str, tuple[int, int]]:
     lab.journal._settle()
     sums: dict[str, list[int]] = {}
     for run in lab.journal._runs:
-        use = SharedUse()
-        for record in lab.records(run):
-            for charge in use.take(record):
-                one = sums.setdefault(charge.limit, [0, 0])
-                one[0] += charge.used
-                one[1] += charge.reserved
+        for charge in charges_in(run, lab.records(run)):
+            one = sums.setdefault(charge.limit, [0, 0])
+            one[0] += charge.used
+            one[1] += charge.reserved
     uses: list[BudgetUse] = await lab.journal.budget_uses({PREFIX + RUN: TREE})
     found = {use.limit: (use.used, use.reserved) for use in uses}
     assert found == {limit: (used, reserved) for limit, (used, reserved) in sums.items()}
@@ -137,12 +134,3 @@ async def test_a_child_has_its_own_limits_beside_those_of_its_tree(lab: Lab):
 
     async with lab.app(root, leaf, recover=True) as app:
         assert await app.run(root, "ann", budget=RunBudget(model_calls=5, then="stop")) == [2, 3]
-
-
-@virtual
-async def test_a_run_whose_budget_limits_effects_starts_no_child(lab: Lab):
-    tree = Tree(lab)
-    async with lab.app(tree.root, tree.leaf, recover=True) as app:
-        with pytest.raises(UsageError, match="limits effects or its cost, which runs cannot share"):
-            await app.run(tree.root, "ann", budget=RunBudget(effects=3))
-    assert lab.of(RUN, r.ChildStarted) == []

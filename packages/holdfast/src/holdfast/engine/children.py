@@ -133,12 +133,6 @@ async def _checked(scope: Scope, name: str, agent: AgentCode, terms: ChildTerms)
             known="nothing was stored; agents that start each other without end stop here",
             next_step="let an agent return what it found, and start the next run from the run above",
         )
-    limits = None if active.history.budget is None else active.history.budget.limits
-    if limits is not None and (limits.effects is not None or limits.cost is not None):
-        raise UsageError(
-            f"the budget of run {active.run} limits effects or its cost, which runs cannot share: it starts no child",
-            known="nothing was stored", next_step="limit its tokens or model_calls instead",
-        )  # fmt: skip
     if any(name.startswith(f"{one.name}/") and not one.over for one in active.history.boundaries.by_name.values()):
         raise UsageError(
             f"run {active.run} starts a child inside a transaction, which could not undo it",

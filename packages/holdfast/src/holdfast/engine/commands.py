@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from holdfast.engine.active_run.log import load
 from holdfast.engine.active_run.run import ActiveRun
-from holdfast.engine.active_run.waiters import BUDGET, wake_all
+from holdfast.engine.active_run.waiters import wake_all
 from holdfast.engine.approvals import AnswerContext, came_late, decision_posts, verdict_of
 from holdfast.engine.conflicts import outcome_posts
 from holdfast.engine.environment import Stamp
@@ -309,7 +309,7 @@ async def _take_idle(process: Process, run: str, history: RunHistory, taken: _Ta
         records = records_for(history, entry, _stamp(process), codes)
         taken.posts.extend(posts_for(history, records))
         for record in records:
-            taken.charges += charges_of(history.shared, [record])
+            taken.charges += charges_of(history, [record])
             history.add(record)
             taken.bodies.append(encode(record))
             taken.reported = taken.reported or isinstance(record, r.LateReport)
@@ -420,7 +420,7 @@ async def _take(active: ActiveRun, entry: LedgerEntry) -> None:
             active.facts.drop_resting_on(record)
             active.waiters.wake_everything()
         elif isinstance(record, r.BudgetRaised):
-            active.waiters.settled(BUDGET)
+            active.waiters.budget_changed()
         elif isinstance(record, r.TransactionAborting):
             now = active.process.environment.clock.wall_ms()
             active.end(Ending("suspended", f"{record.transaction} is called off: {record.reason}", now))

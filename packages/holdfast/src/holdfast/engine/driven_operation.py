@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from holdfast.engine.active_run.log import RunRecorder
+from holdfast.engine.active_run.log import RunRecorder, SharedLimits
 from holdfast.engine.active_run.run import ActiveRun
 from holdfast.engine.active_run.scopes import Scope
 from holdfast.engine.commands import take_commands
@@ -133,9 +133,10 @@ class DrivenOperation(msgspec.Struct, eq=False):
             return True
 
     async def record(
-        self, *records: r.OperationRecord | r.MessageHeard, ride: bool = False, posts: tuple[Post, ...] = ()
-    ) -> None:
-        """Record what happened to this operation. A read keeps it in memory."""
+        self, *records: r.OperationRecord | r.MessageHeard, ride: bool = False, posts: tuple[Post, ...] = (),
+        limits: SharedLimits | None = None,
+    ) -> None:  # fmt: skip
+        """Record what happened to this operation; with `limits` as `RunRecorder.append`. A read keeps it in memory."""
         if not self.journaled:
             for record in records:
                 assert not isinstance(record, r.MessageHeard), "a read is not called off by a message"
@@ -148,7 +149,7 @@ class DrivenOperation(msgspec.Struct, eq=False):
         if ride and not posts:
             log.buffer(*stored)
         else:
-            await log.append(*stored, posts=posts)
+            await log.append(*stored, posts=posts, limits=limits)
 
     async def rest(self, pause: Pause, seconds: float) -> None:
         """Wait until the operation is woken or the time has passed; the run may be suspended meanwhile."""

@@ -13,7 +13,6 @@ from weakref import WeakSet
 from holdfast.engine import breaker
 from holdfast.engine.active_run.run import ActiveRun
 from holdfast.engine.active_run.scopes import number_tasks, stop_numbering
-from holdfast.engine.active_run.waiters import BUDGET
 from holdfast.engine.calls import remember_calls
 from holdfast.engine.commands import apply_commands, take_commands
 from holdfast.engine.environment import GARBAGE
@@ -201,7 +200,7 @@ class Engine(Process):
                     self.came_due.set()  # limits were raised, or a queue was resumed: others may start at once
                     self.limits.look_again()
                     for active in self.active_runs.values():
-                        active.waiters.settled(BUDGET)
+                        active.waiters.budget_changed()
                     await wake_waiting(self)
                 case schedules.STREAM:
                     self.schedules_changed.set()  # they are read by the task that fires them

@@ -40,10 +40,20 @@ from holdfast.engine.operation_driver import (
     served,
 )
 from holdfast.engine.previous_owner import account_for_previous_owners
+from holdfast.engine.shared_budgets import SharedCharge, charge_for, note_refusal
 from holdfast.engine.situation import next_move
 from holdfast.engine.verification import by_disputes, observe, opening_posts, verify
 from holdfast.engine.waiting import hold, wait
-from holdfast.errors import ArgumentError, Deferred, JournalError, LeaseLost, LedgerTaken, RecordRefused
+from holdfast.errors import (
+    ArgumentError,
+    BudgetSpent,
+    Deferred,
+    JournalError,
+    LeaseLost,
+    LedgerTaken,
+    LimitsChanged,
+    RecordRefused,
+)
 from holdfast.journal.port import Post
 from holdfast.model import records as r
 from holdfast.model.decision import moves as m
@@ -255,30 +265,51 @@ async def _attempt_now(driver: DrivenOperation, operation: OperationState, now: 
     ):
         driver.found.permission = None  # it no longer covers this: a person is asked
         return
+    charge = await charge_for(driver, operation)
+    if driver.found.spent is not None:
+        return  # `decide` is asked again with this finding
     known = recorded(driver)
     started = _started(driver, operation, now, first=not known)
+    if charge is not None:
+        started = msgspec.structs.replace(started, shared=charge.shared)
     engine.environment.crash.reached("before_intent")
     news = history.records != decided  # such as a command, while the ledger was read
     unsure = driver.journaled and (news or driver.log.may_have_news())
     if unsure and not await may_still_begin(driver, operation, now):
         return
     driver.started, driver.decided_on = started, operation
-    try:
-        posts = taking_posts(driver) if operation.intent.can_conflict else ()
-        if operation.judgement.facts is not None:
-            posts = (*posts, *sent_posts(driver, now.wall))
-        await driver.record(started, posts=posts if allowed is None else (*posts, allowed))
-    except LedgerTaken:
-        driver.started = None
-        await find_other_effect(driver)
+    if not await _begin(driver, operation, allowed, charge):
         return
-    except RecordRefused:
-        driver.started = None
-        driver.active.log.withdraw(driver.step, operation if known else None)
-        raise
     engine.environment.crash.reached("after_intent")
     await _call(driver, started)
     driver.started = driver.answer = None
+
+
+async def _begin(
+    driver: DrivenOperation, operation: OperationState, allowed: Post | None, charge: SharedCharge | None
+) -> bool:
+    """Record the attempt, durably. False if the ledger or a shared budget refuses it: nothing was recorded."""
+    started, known = driver.started, recorded(driver)
+    assert started is not None, driver.step
+    posts = taking_posts(driver) if operation.intent.can_conflict else ()
+    if operation.judgement.facts is not None:
+        posts = (*posts, *sent_posts(driver, started.at))
+    posts = posts if allowed is None else (*posts, allowed)
+    try:
+        await driver.record(started, posts=posts, limits=None if charge is None else charge.limits)
+    except LedgerTaken:
+        driver.started = None
+        await find_other_effect(driver)
+        return False
+    except (BudgetSpent, LimitsChanged) as refusal:
+        driver.started = None
+        await note_refusal(driver, charge, refusal)
+        return False
+    except RecordRefused:
+        driver.started = None
+        driver.log.withdraw(driver.step, operation if known else None)
+        raise
+    return True
 
 
 async def _call(driver: DrivenOperation, started: r.AttemptStarted) -> None:

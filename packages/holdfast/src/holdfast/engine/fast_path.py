@@ -14,6 +14,7 @@ from holdfast.engine.conflicts import may_conflict
 from holdfast.engine.exceptions.call_end import end_of_value
 from holdfast.engine.executor import file_end, held_back, report_late, withhold
 from holdfast.engine.invoke import give_up, start_call, take_answer
+from holdfast.engine.shared_budgets import may_be_shared
 from holdfast.engine.situation import next_move
 from holdfast.errors import LeaseLost, RecordRefused
 from holdfast.model import records as r
@@ -123,7 +124,7 @@ async def _record_return(driver: DrivenOperation, tool: ToolCode, answer: CallRe
 
 
 def _awaits_something(driver: DrivenOperation, draft: OperationState, now: Now) -> bool:
-    """True if the executor awaits something before this attempt: ledger, suspect, permit, lease, or news."""
+    """True if the executor awaits something before this attempt: ledger, suspect, permit, budget, lease, or news."""
     active, process = driver.active, driver.active.process
     return (
         active.draining
@@ -133,4 +134,5 @@ def _awaits_something(driver: DrivenOperation, draft: OperationState, now: Now) 
         or driver.log.may_have_news()
         or draft.intent.tool in process.queues.limited_tools
         or may_conflict(driver, draft)
+        or may_be_shared(active)
     )

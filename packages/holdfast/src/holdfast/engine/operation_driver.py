@@ -22,15 +22,16 @@ from holdfast.model.view import Operation
 if TYPE_CHECKING:
     import asyncio
 
-    from holdfast.engine.active_run.log import RunRecorder
+    from holdfast.engine.active_run.log import RunRecorder, SharedLimits
     from holdfast.engine.approvals import CoveringPermission
     from holdfast.engine.conflicts import ClaimHolder
+    from holdfast.engine.shared_budgets import BudgetRefusal
     from holdfast.engine.suspension import Pause
     from holdfast.engine.tool_protocol import ToolCode
     from holdfast.journal.port import Permit, Post
     from holdfast.model.contract import Contract
     from holdfast.model.decision.moves import Move
-    from holdfast.model.decision.situation import OtherEffect, Reading, Situation
+    from holdfast.model.decision.situation import OtherEffect, Reading, Situation, SpentBudget
     from holdfast.model.operation import OperationState
 
 PLAIN_TYPES: Final = frozenset({str, int, bool, float, bytes, type(None)})
@@ -63,6 +64,8 @@ class Findings(msgspec.Struct):
     waiting_since: int | None = None  # when it first looked for effects of others
     permit: Permit | None = None  # the permit of its attempt, where the tool has a limit
     decided: Decided | None = None  # the last question, if its answer needed no clock
+    refusal: BudgetRefusal | None = None  # the limit of a shared budget that has refused it, until it is asked again
+    spent: SpentBudget | None = None  # the same for `decide`; also a price in another currency than a budget
     hung: str = ""  # the process whose call was given up and may still run, in words; empty: no process is known
 
 
@@ -101,8 +104,9 @@ class OperationDriver(Protocol):
         ...
 
     async def record(
-        self, *records: r.OperationRecord | r.MessageHeard, ride: bool = False, posts: tuple[Post, ...] = ()
-    ) -> None:
+        self, *records: r.OperationRecord | r.MessageHeard, ride: bool = False, posts: tuple[Post, ...] = (),
+        limits: SharedLimits | None = None,
+    ) -> None:  # fmt: skip
         """Record what happened to this operation; `ride`: with the next commit."""
         ...
 

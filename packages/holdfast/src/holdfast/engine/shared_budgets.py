@@ -1,7 +1,8 @@
-"""Budgets that runs share, on the side of one process: reserving for a model call, waiting, and waking what waits.
+"""Budgets that runs share, on the side of one process: reserving for a call, waiting, and waking what waits.
 
 The limit is not compared here. The record of the call carries charges (`model/shared_use.py`), and the journal compares
-them in the transaction of that record (`charged` in `journal/backend_rules.py`).
+them in the transaction of that record (`charged` in `journal/backend_rules.py`). A model call is charged to every
+budget that covers its run, an effect to those that limit effects or the cost.
 
 A run whose budget is spent waits in this process, or is suspended until the day of the budget is over: then it is due,
 like after any other wait. When other limits are declared, every process looks (`wake_waiting`): a run that is suspended
@@ -17,37 +18,44 @@ from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+import msgspec
 from msgspec.structs import replace
 
+from holdfast.engine.active_run.log import SharedLimits
 from holdfast.engine.active_run.waiters import BUDGET
 from holdfast.engine.process import unchanged_listing
+from holdfast.engine.situation import unlike
 from holdfast.engine.suspension import Pause
 from holdfast.engine.tool_protocol import wake
-from holdfast.engine.tree_budgets import PREFIX, refresh_limits, tree_budgets_of
+from holdfast.engine.tree_budgets import PREFIX, OwnedRun, read_limits, refresh_limits, tree_budgets_of
 from holdfast.errors import BudgetSpent, JournalError, LimitsChanged
 from holdfast.journal.backend_rules import FOREVER_MS
 from holdfast.journal.port import BudgetUse, Journal, LeaseGranted, Write
 from holdfast.model import records as r
-from holdfast.model.money import counter_currency
-from holdfast.model.run_budget import BudgetLeft, part_left, use_of, words_of
+from holdfast.model.decision.situation import SpentBudget
+from holdfast.model.money import counter_currency, written_money
+from holdfast.model.run_budget import BudgetLeft, is_effect, part_left, use_of, words_of
 from holdfast.model.shared_use import TREE, SharedUse
 from holdfast.model.system import is_system
 from holdfast.model.waits import SHARED_BUDGET, decode_waits
-from holdfast.queues.limits import SharedBudget
+from holdfast.queues.limits import OF_MODELS, SharedBudget
 from holdfast.queues.zones import Period, day_of
 
 if TYPE_CHECKING:
     from holdfast.engine.active_run.run import ActiveRun
     from holdfast.engine.active_run.scopes import Scope
+    from holdfast.engine.operation_driver import OperationDriver
     from holdfast.engine.process import Process
+    from holdfast.model.operation import OperationState
     from holdfast.queues.limits import Declaration, DeclaredLimits
 
 _MARK: Final = f'"{SHARED_BUDGET}"'.encode()
+EFFECTS: Final = ("effects",)
 _LOOK_AGAIN_MS: Final = 1_000
 """How often a call asks again that only the reservations of calls in flight keep from beginning."""
 
 
-def budgets_of(active: ActiveRun) -> Mapping[str, SharedBudget]:
+def budgets_of(active: OwnedRun) -> Mapping[str, SharedBudget]:
     """The shared budgets that cover this run, by name, those of the trees that it is in included."""
     limits, started = active.process.queues.limits, active.history.lifecycle.started
     trees = tree_budgets_of(active)
@@ -66,7 +74,7 @@ async def budget_left(active: ActiveRun, step: str) -> BudgetLeft | None:
     budgets, now = budgets_of(active), active.process.wall_ms()
     days = {name: _period(name, one, now).name for name, one in budgets.items()}
     uses = {(use.budget, use.limit): use for use in await active.process.journal.budget_uses(days)} if days else {}
-    for name, limit in ((name, counter) for name, one in budgets.items() for counter in one.counters):
+    for name, limit in ((name, of) for name, one in budgets.items() for of in (*OF_MODELS, *one.of_costs)):
         if (most := budgets[name].most(limit)) is None:
             continue
         use = uses.get((name, limit)) or BudgetUse(name, days[name], limit)
@@ -95,34 +103,154 @@ async def reserve(
         days = {name: _period(name, one, active.process.wall_ms()) for name, one in budgets.items()}
         made = replace(started, shared=tuple((name, day.name) for name, day in days.items()), **active.log.stamp())
         try:
-            if not await _reserve_in_turn(active, made, budgets, None if newest is None else newest.entry):
+            limits = SharedLimits(budgets, None if newest is None else newest.entry)
+            if not await _reserve_in_turn(active, made, limits):
                 return None
         except LimitsChanged:
             await queues.refresh(active.process.journal)
         except BudgetSpent as spent:
-            budget, tree = budgets[spent.budget], spent.budget.removeprefix(PREFIX)
-            if tree != spent.budget and await _limits_changed(active, tree, budget):
+            if (why := await _refused(active, spent, budgets, days[spent.budget], newest)) is None:
                 continue
-            if budget.then == "stop":
-                return _reason(spent, budget, days[spent.budget])
+            if why.budget.then == "stop":
+                return why.reason
             async with waiting():
-                await _wait(scope, started.step, spent, budget, days[spent.budget], newest)
+                await _wait(scope, started.step, why)
         else:
             active.check()
             return ""
         active.check()
 
 
-async def _reserve_in_turn(
-    active: ActiveRun, started: r.DecisionStarted, budgets: Mapping[str, SharedBudget], declared: int | None
-) -> bool:
+async def _reserve_in_turn(active: ActiveRun, started: r.DecisionStarted, limits: SharedLimits) -> bool:
     """Reserve if the run's own budget has room. In turn: two branches at once would both find the last of it."""
     async with active.log.reserving_turn:
         own = active.history.budget
         if own is not None and own.refusal(started.step, started.before):
             return False
-        await active.log.reserve(started, budgets, declared)
+        await active.log.reserve(started, limits)
     return True
+
+
+# --- effects -------------------------------------------------------------------------------------------------------
+
+
+class SharedCharge(msgspec.Struct, frozen=True):
+    """The budgets that an operation is charged to from its next record on, and the limits that may refuse that."""
+
+    days: Mapping[str, Period]
+    limits: SharedLimits
+    newest: Declaration | None
+
+    @property
+    def shared(self) -> tuple[tuple[str, str], ...]:
+        """The budgets with their periods, as the record names them."""
+        return tuple((name, day.name) for name, day in self.days.items())
+
+
+def may_be_shared(active: OwnedRun) -> bool:
+    """True if budgets of several runs may limit the effects of this one. Mostly a look at three fields."""
+    history, limits = active.history, active.process.queues.limits
+    started = history.lifecycle.started
+    if history.children is not None or (started is not None and started.parent is not None):
+        return True
+    return limits is not None and any(one.effects is not None or one.money for one in limits.budgets.values())
+
+
+async def charge_for(driver: OperationDriver, operation: OperationState) -> SharedCharge | None:
+    """The charge of an effect that begins now, or is held for a commit; None for one that counts already or nowhere.
+
+    What serves another operation counts with its cost and is never refused, nor is what a person sends once more.
+    """
+    active, intent = driver.log, operation.intent
+    if not driver.journaled or not may_be_shared(active) or is_effect(operation):
+        return None
+    await read_limits(active)
+    budgets = {name: one for name, one in budgets_of(active).items() if _limits_effect(one, intent)}
+    if not budgets or _is_in_another_currency(driver, budgets):
+        return None
+    newest, now = active.process.queues.newest, active.process.wall_ms()
+    free = intent.serves or intent.completes or operation.approval.extra_attempt
+    limits = SharedLimits({} if free else budgets, None if newest is None else newest.entry)
+    return SharedCharge({name: _period(name, one, now) for name, one in budgets.items()}, limits, newest)
+
+
+async def note_refusal(
+    driver: OperationDriver, charge: SharedCharge | None, refusal: BudgetSpent | LimitsChanged
+) -> None:
+    """A budget has refused the effect: `decide` is asked again with that finding, or with other limits."""
+    active = driver.log
+    assert charge is not None, driver.id
+    if isinstance(refusal, LimitsChanged):
+        await active.process.queues.refresh(active.process.journal)
+        return
+    day = charge.days[refusal.budget]
+    found = await _refused(active, refusal, charge.limits.budgets, day, charge.newest)
+    if found is not None:
+        driver.found.refusal = found
+        driver.found.spent = SpentBudget(found.reason, "stop" if found.budget.then == "stop" else "ask")
+
+
+async def await_room(driver: OperationDriver, refusal: BudgetRefusal) -> None:
+    """Wait until the budget that refused an effect may have room for it; the run may be suspended meanwhile."""
+    process = driver.log.process
+    due = refusal.look_again_at(process.wall_ms())
+    pause = refusal.pause(driver.log.run, driver.step, due)
+    await driver.rest(pause, _slice_s(process, due))
+    driver.found.refusal = driver.found.spent = None
+
+
+def _limits_effect(budget: SharedBudget, intent: r.Intent) -> bool:
+    return budget.effects is not None or (bool(intent.price) and budget.cost is not None)
+
+
+def _is_in_another_currency(driver: OperationDriver, budgets: Mapping[str, SharedBudget]) -> bool:
+    """True if the tool states its cost in another currency than a budget has: `decide` then fails the operation."""
+    tool, price = driver.operation.intent.tool, driver.operation.intent.price
+    for name, money in ((name, one.money) for name, one in budgets.items() if price):
+        if money is not None and written_money(price).currency != money.currency:
+            driver.found.spent = unlike(tool, price, f"the budget {name}", money.currency)
+            return True
+    return False
+
+
+# --- refusals and waits ----------------------------------------------------------------------------------------------
+
+
+class BudgetRefusal(msgspec.Struct, frozen=True):
+    """A limit of a shared budget in a period that permits no further call, and the limits that were in force."""
+
+    spent: BudgetSpent
+    budget: SharedBudget
+    day: Period
+    declared: int | None
+
+    @property
+    def reason(self) -> str:
+        """The limit, and what is used of it, in words."""
+        return _reason(self.spent, self.budget, self.day)
+
+    def look_again_at(self, now_ms: int) -> int:
+        """When the call may have room: soon if only calls in flight stand in its way, else when the day is over."""
+        most = self.budget.most(self.spent.limit) or 0
+        return now_ms + _LOOK_AGAIN_MS if self.spent.used < most else self.day.end_ms
+
+    def pause(self, run: str, step: str, due: int) -> Pause:
+        """The wait for the next day; for the budget of a tree, which has no days, for a person who raises it."""
+        if self.day.name == TREE:
+            return Pause("budget", step, None if due == self.day.end_ms else due, self.reason)
+        until = datetime.fromtimestamp(self.day.end_ms / 1000, UTC)
+        asks = f"run {run} waits until {until:%Y-%m-%d %H:%M} UTC: {self.reason}"
+        return Pause(SHARED_BUDGET, step, due, asks, budget=self.spent.budget, declared=self.declared)
+
+
+async def _refused(
+    active: OwnedRun, spent: BudgetSpent, budgets: Mapping[str, SharedBudget], day: Period, newest: Declaration | None
+) -> BudgetRefusal | None:
+    """The refusal; None if the limits of the run at the top of a tree are no longer those that were compared."""
+    budget, tree = budgets[spent.budget], spent.budget.removeprefix(PREFIX)
+    if tree != spent.budget and await _limits_changed(active, tree, budget):
+        return None
+    return BudgetRefusal(spent, budget, day, None if newest is None or day.name == TREE else newest.entry)
 
 
 def _reason(spent: BudgetSpent, budget: SharedBudget, day: Period) -> str:
@@ -139,40 +267,26 @@ def _reason(spent: BudgetSpent, budget: SharedBudget, day: Period) -> str:
     )
 
 
-async def _wait(
-    scope: Scope, step: str, spent: BudgetSpent, budget: SharedBudget, day: Period, newest: Declaration | None
-) -> None:
+async def _wait(scope: Scope, step: str, refusal: BudgetRefusal) -> None:
     """Wait until the day is over or limits are declared; for calls in flight only, ask again soon."""
     active, process = scope.active, scope.active.process
-    most, now = budget.most(spent.limit) or 0, process.wall_ms()
-    due = now + _LOOK_AGAIN_MS if spent.used < most else day.end_ms
-    pause = _pause(active, step, spent, budget, day, due if spent.used < most or day.name != TREE else None)
-    if newest is not None and day.name != TREE:
-        pause = replace(pause, declared=newest.entry)
+    due = refusal.look_again_at(process.wall_ms())
     loop = asyncio.get_running_loop()
     waiting: asyncio.Future[None] = loop.create_future()
     watchers = active.waiters.watchers.setdefault(BUDGET, [])
     watchers.append(waiting)
-    slice_ms = min(max(0, due - now), process.settings.slice_ms)
-    timer = loop.call_later(slice_ms / 1000, wake, waiting)
+    timer = loop.call_later(_slice_s(process, due), wake, waiting)
     try:
-        await active.waiters.wait_for(scope, waiting, pause)
+        await active.waiters.wait_for(scope, waiting, refusal.pause(active.run, step, due))
     finally:
         timer.cancel()
         if waiting in watchers:
             watchers.remove(waiting)
 
 
-def _pause(
-    active: ActiveRun, step: str, spent: BudgetSpent, budget: SharedBudget, day: Period, due: int | None
-) -> Pause:
-    """The wait for the next day; for the budget of a tree, which has no days, for a person who raises it."""
-    why = _reason(spent, budget, day)
-    if day.name == TREE:
-        return Pause("budget", step, due, why)
-    until = datetime.fromtimestamp(day.end_ms / 1000, UTC)
-    asks = f"run {active.run} waits until {until:%Y-%m-%d %H:%M} UTC: {why}"
-    return Pause(SHARED_BUDGET, step, due, asks, budget=spent.budget)
+def _slice_s(process: Process, due: int) -> float:
+    """How long to wait before the next look, in seconds."""
+    return min(max(0, due - process.wall_ms()), process.settings.slice_ms) / 1000
 
 
 def _period(name: str, budget: SharedBudget, now_ms: int) -> Period:
@@ -180,7 +294,7 @@ def _period(name: str, budget: SharedBudget, now_ms: int) -> Period:
     return Period(TREE, FOREVER_MS) if name.startswith(PREFIX) else day_of(budget.zone, now_ms)
 
 
-async def _limits_changed(active: ActiveRun, tree: str, known: SharedBudget) -> bool:
+async def _limits_changed(active: OwnedRun, tree: str, known: SharedBudget) -> bool:
     """True if the limits of the run at the top of a tree are others than those with which a call was refused."""
     if tree != active.run:
         await refresh_limits(active.process, tree)
@@ -198,8 +312,10 @@ async def uses_now(journal: Journal, limits: DeclaredLimits, now_ms: int) -> dic
 
 
 def is_spent(budget: SharedBudget, uses: Iterable[BudgetUse]) -> bool:
-    """True if a limit of the budget is reached by what was used."""
-    return any((most := budget.most(use.limit)) is not None and use.used >= most for use in uses)
+    """True if what was used permits no call that it limits: neither a model call nor an effect."""
+    full = {use.limit: use.used >= most for use in uses if (most := budget.most(use.limit)) is not None}
+    kinds = ([full[limit] for limit in limits if limit in full] for limits in ((*OF_MODELS, *budget.of_costs), EFFECTS))
+    return all(any(kind) for kind in kinds if kind)
 
 
 async def wake_waiting(process: Process) -> None:

@@ -92,7 +92,10 @@ def situation_of(driver: DecidedOperation, operation: OperationState) -> Situati
         settings.slow_verify_ms if stopped is None else _slow_verify_ms(active, stopped),  # slow_verify_ms
         found.hung,  # hung
         settings.hung_owner_ms,  # hung_owner_ms
-        None if active.history.budget is None else _spent_budget(driver, operation, active.history.budget),  # budget
+        found.spent
+        or (
+            None if active.history.budget is None else _spent_budget(driver, operation, active.history.budget)
+        ),  # budget
     )
 
 
@@ -106,13 +109,16 @@ def _spent_budget(driver: DecidedOperation, operation: OperationState, budget: B
     if intent.price and (money := budget.limits.money) is not None:
         price = written_money(intent.price)
         if price.currency != money.currency:
-            known = (
-                f"{intent.tool} declares that a call costs {price}, and the budget of the run is in {money.currency}"
-            )
-            return SpentBudget(f"{known}: amounts are not converted", "stop", UNPRICED)
+            return unlike(intent.tool, intent.price, "the budget of the run", money.currency)
         own = sum(cost_of(added, money.currency)) - sum(cost_of(operation, money.currency))
         reason = "; ".join(filter(None, (reason, budget.spent(OF_COSTS, without=own))))
     return SpentBudget(reason, budget.limits.then) if reason else None
+
+
+def unlike(tool: str, price: str, budget: str, currency: str) -> SpentBudget:
+    """A tool may not be called under a budget in another currency than that in which it states what a call costs."""
+    known = f"{tool} declares that a call costs {price}, and {budget} is in {currency}"
+    return SpentBudget(f"{known}: amounts are not converted", "stop", UNPRICED)
 
 
 def _paused(active: DecidedRun) -> str:

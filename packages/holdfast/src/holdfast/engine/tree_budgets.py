@@ -1,51 +1,55 @@
 """The budget of a tree of runs: the limits of a run hold for it and all runs below it together.
 
-From its first child on, a run with limits charges each model call to a counter in the journal, as the runs below it do:
-the one that shared budgets have (`engine/shared_budgets.py`). So the comparison is made in one place, whichever
-processes drive the tree, and no child has limits that were copied. What the run had used before, its record of the
-first child charges.
+From its first child on, a run with limits charges its calls of models and its effects to counters in the journal, as
+the runs below it do: those that shared budgets have (`engine/shared_budgets.py`). So the comparison is made in one
+place, whichever processes drive the tree, and no child has limits that were copied. What the run had used before, its
+record of the first child charges.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from holdfast.journal.port import BodyFilter
 from holdfast.journal.record_codec import decode_all, prefixes_of
 from holdfast.model import records as r
+from holdfast.model.money import cost_counter
 from holdfast.model.run_budget import BudgetState
-from holdfast.policies import BudgetLimit, RunBudget
+from holdfast.policies import COUNTED_LIMITS, RunBudget
 from holdfast.queues.limits import SharedBudget
 
 if TYPE_CHECKING:
+    from holdfast.engine.active_run.log import RunRecorder
     from holdfast.engine.active_run.run import ActiveRun
     from holdfast.engine.process import Process
 
+OwnedRun: TypeAlias = "ActiveRun | RunRecorder"
+"""A run that this process drives, as its own history and its process say."""
 PREFIX: Final = "tree/"
 """The name of the counters of a tree is this and the run at its top; a declared budget has no such name."""
 _LIMITS: Final = BodyFilter(prefixes_of(r.RunStarted, r.BudgetRaised))
 
 
-def tree_budget(limits: RunBudget) -> SharedBudget | None:
-    """These limits of model calls as a budget that runs share; None if there are none."""
-    if limits.tokens is None and limits.model_calls is None:
-        return None
+def tree_budget(limits: RunBudget) -> SharedBudget:
+    """These limits as a budget that runs share."""
     then: Literal["wait", "stop"] = "stop" if limits.then == "stop" else "wait"
-    return SharedBudget(tokens=limits.tokens, model_calls=limits.model_calls, then=then)
+    return SharedBudget(
+        tokens=limits.tokens, model_calls=limits.model_calls, effects=limits.effects, cost=limits.cost,
+        unpriced=limits.unpriced, then=then,
+    )  # fmt: skip
 
 
-def trees_of(active: ActiveRun, *, starting: bool = False) -> tuple[str, ...]:
+def trees_of(active: OwnedRun, *, starting: bool = False) -> tuple[str, ...]:
     """The runs whose limits this run shares: those above it, and itself once it has a child or is `starting` one."""
     history = active.history
     started = history.lifecycle.started
     above = () if started is None or started.parent is None else started.parent.budgets
-    if history.budget is None or not (history.children is not None or starting):
-        return above
-    return (*above, active.run) if history.budget.limits_models else above
+    begun = history.budget is not None and (history.children is not None or starting)
+    return (*above, active.run) if begun else above
 
 
-def tree_budgets_of(active: ActiveRun) -> Mapping[str, SharedBudget]:
+def tree_budgets_of(active: OwnedRun) -> Mapping[str, SharedBudget]:
     """The budgets of the trees that this run is in, as far as this process has read their limits."""
     trees = trees_of(active)
     if not trees:
@@ -53,11 +57,10 @@ def tree_budgets_of(active: ActiveRun) -> Mapping[str, SharedBudget]:
     known = {run: active.process.tree_limits.get(run) for run in trees}
     if active.history.budget is not None and active.run in known:
         known[active.run] = active.history.budget.limits
-    budgets = {PREFIX + run: tree_budget(limits) for run, limits in known.items() if limits is not None}
-    return {name: budget for name, budget in budgets.items() if budget is not None}
+    return {PREFIX + run: tree_budget(limits) for run, limits in known.items() if limits is not None}
 
 
-async def read_limits(active: ActiveRun) -> None:
+async def read_limits(active: OwnedRun) -> None:
     """Read the limits of the runs above this one that are not known in this process."""
     for run in trees_of(active):
         if run != active.run and run not in active.process.tree_limits:
@@ -79,11 +82,12 @@ async def refresh_limits(process: Process, run: str) -> None:
         process.tree_limits[run] = budget.limits
 
 
-def charged_before(active: ActiveRun) -> tuple[tuple[str, str, int], ...]:
+def charged_before(active: OwnedRun) -> tuple[tuple[str, str, int], ...]:
     """The part of its limits that this run has used and reserved, if it starts its first child."""
     budget = active.history.budget
-    if active.history.children is not None or budget is None or not budget.limits_models:
+    if active.history.children is not None or budget is None:
         return ()
-    limits: tuple[BudgetLimit, ...] = ("model_calls", "tokens")
-    uses = [(limit, budget.used(limit) + budget.reserved(limit)) for limit in limits]
-    return tuple((PREFIX + active.run, limit, used) for limit, used in uses if used)
+    uses: dict[str, int] = {limit: budget.used(limit) + budget.reserved(limit) for limit in COUNTED_LIMITS}
+    if (money := budget.limits.money) is not None:
+        uses[cost_counter(money.currency)] = budget.cost + budget.reserved("cost")
+    return tuple((PREFIX + active.run, limit, used) for limit, used in uses.items() if used)

@@ -12,9 +12,10 @@ from holdfast.engine.call_limits import limited_call
 from holdfast.engine.conflicts import CLAIM_OF, ends_in_this_run, find_other_effect, taking_posts
 from holdfast.engine.deferred import how_to_answer
 from holdfast.engine.operation_driver import OperationDriver, intent_of, plan, planned, recorded
+from holdfast.engine.shared_budgets import await_room, charge_for, note_refusal
 from holdfast.engine.suspension import Pause
 from holdfast.engine.verification import observe
-from holdfast.errors import LedgerTaken
+from holdfast.errors import BudgetSpent, LedgerTaken, LimitsChanged
 from holdfast.model import records as r
 from holdfast.model.decision import moves as m
 from holdfast.model.operation import OTHERWISE, OperationState
@@ -40,6 +41,9 @@ async def wait(driver: OperationDriver, move: m.Wait) -> None:
         return
     if move.why == "claim":
         await _await_holder(driver)
+        return
+    if move.why == "budget" and driver.found.refusal is not None:
+        await await_room(driver, driver.found.refusal)
         return
     ms = None if move.until_woken else move.high_ms
     due = None if ms is None else log.process.environment.clock.wall_ms() + ms
@@ -143,14 +147,21 @@ async def hold(driver: OperationDriver) -> None:
             driver.asks(driver.operation),
             driver.found.permission.permission.id,
         )
+    charge = await charge_for(driver, driver.operation)
+    if driver.found.spent is not None:
+        return  # `decide` is asked again with this finding
     held = r.OperationHeld(
-        step=step, transaction=transaction, intent=intent, approval=approval, standing=standing, **stamp
-    )
+        step=step, transaction=transaction, intent=intent, approval=approval, standing=standing,
+        shared=() if charge is None else charge.shared, **stamp,
+    )  # fmt: skip
     promise = r.Delivered(step=step, told=PROMISE, detail=transaction, **stamp)
     try:
-        await log.append(*known, held, promise, posts=posts)
+        await log.append(*known, held, promise, posts=posts, limits=None if charge is None else charge.limits)
     except LedgerTaken:
         await find_other_effect(driver)
+        return
+    except (BudgetSpent, LimitsChanged) as refusal:
+        await note_refusal(driver, charge, refusal)
         return
     driver.found.taking = driver.found.permission = None
     driver.settled()  # code that waits for it, while another task drives, gets the promise

@@ -104,7 +104,7 @@ class RunLog:
         stored then.
         """
         write = Write(self.lease, (), change, posts, charges, declared)
-        if self.alone is not None or posts or declared is not None or self._broken is not None:
+        if self.alone is not None or posts or charges or declared is not None or self._broken is not None:
             return self._append_in_turn(bodies, write)
         return self._write(bodies, write)
 
@@ -156,7 +156,7 @@ class RunLog:
             await asyncio.shield(self.alone)
         if self._broken is not None:
             raise self._broken
-        if write.posts or write.declared is not None:
+        if write.posts or write.declared is not None or any(charge.most is not None for charge in write.charges):
             return await self._append_alone(bodies, write)
         return await self._write(bodies, write)
 

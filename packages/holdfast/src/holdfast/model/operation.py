@@ -258,7 +258,8 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
 
     `rule` and `reason` say why it is in its phase. `pauses` sums what was waited for between attempts, without the
     present pause `wait`; `waits_for` says in words what it waits for. `released`: it was held, and its transaction
-    committed. `planned_up` is when it was planned, on `planned_boot`.
+    committed. `planned_up` is when it was planned, on `planned_boot`. `shared` are the budgets of several runs that it
+    is charged to, each with its period.
 
     Parts that most operations never use share one empty value, so that a copy of the state copies references only.
     """
@@ -284,6 +285,7 @@ class OperationState(msgspec.Struct, frozen=True, gc=False):
     released: bool = False
     planned_boot: str = ""
     planned_up: int = 0
+    shared: tuple[tuple[str, str], ...] = ()
 
     @property
     def status(self) -> Status:

@@ -458,6 +458,8 @@ class RunHistory:
         self.operations[step] = operation
         if self.boundaries.by_name or self.whole or self.budget is not None:
             self._measure(before, operation)
+        if operation.shared and self.shared is None:
+            self.shared = SharedUse()
         if type(record) is r.Resolved:
             self.entry_seen = max(self.entry_seen, record.entry)
         if before is None and (operation.intent.completes or self.messages is not None):

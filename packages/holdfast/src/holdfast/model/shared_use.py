@@ -2,21 +2,29 @@
 
 Each budget has one counter for each limit and period, which every process changes. A record that reserves or settles
 carries its charges in its own commit, so the counters are the sum over all records, whichever process is killed.
+
+A model call is charged by its records, and an operation by what its state counts before and after each of its records:
+an effect that is under way is reserved, and one that happened or may have happened is used.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from msgspec.structs import replace
 
 from holdfast.model import records as r
-from holdfast.model.money import cost_counter, units_of
-from holdfast.model.run_budget import CallUse, ReservedCall, settled
+from holdfast.model.money import cost_counter, units_of, written_money
+from holdfast.model.operation import OperationState
+from holdfast.model.run_budget import CallUse, ReservedCall, cost_of, is_effect, settled
+from holdfast.model.transitions import TRANSITIONS, apply
 from holdfast.model.usage import CallCost, Usage
 from holdfast.policies import MOST
+
+if TYPE_CHECKING:
+    from holdfast.model.run_history import RunHistory
 
 TREE: Final = "tree"
 """The period of the budget of a tree of runs: it has no days."""
@@ -96,10 +104,47 @@ class SharedUse(msgspec.Struct, eq=False):
         return _charges(held, use, -1)
 
 
-def charges_of(use: SharedUse | None, records: Iterable[r.Record]) -> tuple[Charge, ...]:
+def charges_of(history: RunHistory, records: Iterable[r.Record]) -> tuple[Charge, ...]:
     """The charges of records that are about to be added. The state of the run is not changed."""
-    use = SharedUse() if use is None else replace(use, open=dict(use.open), dearest=dict(use.dearest))
-    return tuple(charge for record in records for charge in use.take(record))
+    known, trial = history.shared, dict[str, OperationState]()
+    use = SharedUse() if known is None else replace(known, open=dict(known.open), dearest=dict(known.dearest))
+    charges: list[Charge] = []
+    for record in records:
+        if type(record) in TRANSITIONS:
+            step: str = record.step  # type: ignore[union-attr]  # the table's keys are the records of operations
+            before = trial.get(step) or history.operations.get(step)
+            after = trial[step] = apply(before, record, history.ownership.boot)  # type: ignore[arg-type]  # as above
+            charges += _operation_charges(before, after)
+        else:
+            charges += use.take(record)
+    return tuple(charges)
+
+
+def _operation_charges(before: OperationState | None, after: OperationState) -> list[Charge]:
+    """The charges of one record about an operation: what it counts then, less what it counted before."""
+    if not after.shared:
+        return []
+    changes = [("effects", *_change(_effect_use(before), _effect_use(after)))]
+    if after.intent.price:
+        currency = written_money(after.intent.price).currency
+        changes.append((cost_counter(currency), *_change(cost_of(before, currency), cost_of(after, currency))))
+    return [
+        Charge(budget, period, limit, used, reserved)
+        for budget, period in after.shared
+        for limit, used, reserved in changes
+        if used or reserved
+    ]
+
+
+def _effect_use(operation: OperationState | None) -> tuple[int, int]:
+    """What an operation uses and reserves of a limit of effects."""
+    if not is_effect(operation):
+        return 0, 0
+    return (0, 1) if operation is not None and operation.phase == "running" else (1, 0)
+
+
+def _change(before: tuple[int, int], after: tuple[int, int]) -> tuple[int, int]:
+    return after[0] - before[0], after[1] - before[1]
 
 
 _NOTHING: Final = CallUse(0, 0, 0)

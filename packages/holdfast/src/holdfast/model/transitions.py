@@ -94,7 +94,7 @@ def apply(operation: OperationState | None, record: r.OperationRecord, boot: str
 def is_only_start(record: r.AttemptStarted) -> bool:
     """True if it begins an operation that code called, without an approval: `ended_at_once` knows how that goes on."""
     intent = record.intent
-    if intent is None or record.number != 1 or record.approval or record.standing:
+    if intent is None or record.number != 1 or record.approval or record.standing or record.shared:
         return False
     return not (intent.compensates or intent.confirms or intent.completes)
 
@@ -164,6 +164,7 @@ def _started(operation: OperationState | None, record: r.AttemptStarted, boot: s
             (attempt,),
             observed=intent.observed,
             approval=_approval_of(record) if record.approval or record.standing else _NOT_ASKED,
+            shared=record.shared,
         )
     return replace(
         operation,
@@ -177,6 +178,7 @@ def _started(operation: OperationState | None, record: r.AttemptStarted, boot: s
         pauses=operation.pauses_until(boot, record.up, record.at),
         wait=None,
         waits_for="",
+        shared=record.shared or operation.shared,
     )
 
 
@@ -286,7 +288,10 @@ def _held(operation: OperationState, record: r.OperationHeld, _boot: str) -> Ope
     if record.approval or record.standing:
         digest, permission = record.approval or approval.approved_digest, record.standing or approval.permission
         approval = replace(approval, approved_digest=digest, permission=permission)
-    return replace(operation, intent=intent, observed=observed, phase="held", waits_for=waits_for, approval=approval)
+    return replace(
+        operation, intent=intent, observed=observed, phase="held", waits_for=waits_for, approval=approval,
+        shared=record.shared,
+    )  # fmt: skip
 
 
 def _released(operation: OperationState, _record: r.HoldReleased, _boot: str) -> OperationState:

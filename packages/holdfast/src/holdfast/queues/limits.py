@@ -65,21 +65,23 @@ class TenantLimits(ConcurrencyLimit, frozen=True, forbid_unknown_fields=True, om
     models: dict[str, ModelLimit] = {}
 
 
-SHARED_LIMITS: Final = ("tokens", "model_calls")
+OF_MODELS: Final = ("tokens", "model_calls")
+SHARED_LIMITS: Final = (*OF_MODELS, "effects")
 
 
 class SharedBudget(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The use that is permitted to all runs of an agent, a tenant, or both together, in one day of a time zone.
 
     Without an agent and a tenant it covers every run. A limit that is None does not hold. Once a limit is reached, no
-    model is called: with `then="wait"` the run is suspended until the day is over or the limit is raised, and with
-    `then="stop"` the call raises `BudgetExceeded`. `cost` and `unpriced` are those of `RunBudget`.
+    call that counts under it begins: with `then="wait"` the run is suspended until the day is over or the limit is
+    raised, and with `then="stop"` the call raises `BudgetExceeded`. The limits are those of `RunBudget`.
     """
 
     agent: str = ""
     tenant: str = ""
     tokens: int | None = None
     model_calls: int | None = None
+    effects: int | None = None
     cost: str | None = None
     unpriced: str | None = None
     per: Literal["day"] = "day"
@@ -98,13 +100,17 @@ class SharedBudget(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     @property
     def counters(self) -> tuple[str, ...]:
         """The names of its counters; that of the cost has the currency in its name."""
-        money = self.money
-        return SHARED_LIMITS if money is None else (*SHARED_LIMITS, cost_counter(money.currency))
+        return (*OF_MODELS, *(() if self.effects is None else ("effects",)), *self.of_costs)
+
+    @property
+    def of_costs(self) -> tuple[str, ...]:
+        """The counter of its cost, if that is limited."""
+        return () if (money := self.money) is None else (cost_counter(money.currency),)
 
     def most(self, counter: str) -> int | None:
         """How much of this limit the runs may use together, of a cost in billionths; None if it does not hold."""
         if counter in SHARED_LIMITS:
-            return {"tokens": self.tokens, "model_calls": self.model_calls}[counter]
+            return {"tokens": self.tokens, "model_calls": self.model_calls, "effects": self.effects}[counter]
         money = self.money
         return money.units if money is not None and cost_counter(money.currency) == counter else None
 

@@ -16,7 +16,7 @@ from holdfast.engine.environment import Stamp
 from holdfast.engine.masking import Masks
 from holdfast.engine.process import Process
 from holdfast.engine.tool_protocol import ToolCode
-from holdfast.errors import JournalError, JournalUnavailable, LeaseLost, LedgerTaken
+from holdfast.errors import BudgetSpent, JournalError, JournalUnavailable, LeaseLost, LedgerTaken, LimitsChanged
 from holdfast.journal.port import Post, RunChange
 from holdfast.journal.record_codec import encode
 from holdfast.journal.run_log import RunLog
@@ -86,10 +86,12 @@ class RunRecorder:
         change: RunChange | None = None,
         posts: tuple[Post, ...] = (),
         declared: int | None = None,
+        limits: SharedLimits | None = None,
     ) -> None:
         """Record durably. Raises `LedgerTaken` where a post is refused: then nothing was recorded.
 
-        With `declared`, the entry of the limits of queues, `LimitsChanged` if others are in force.
+        With `declared`, the entry of the limits of queues, `LimitsChanged` if others are in force; with `limits` these
+        are compared, and `BudgetSpent` is raised where one is reached.
         """
         while change is not None and change.release and (begun := {*self.checking, *self.reserving}):
             await asyncio.wait(begun)  # a run that ends settles what it has reserved
@@ -97,10 +99,10 @@ class RunRecorder:
             await asyncio.shield(self.journal_log.alone)
         records = self.masks.records(records)
         try:
-            if posts:
+            if posts or limits is not None:
                 records = self._buffer_plan(records)
                 # In a task of its own: a cancelled caller must not lose track of what the ledger answered.
-                checked = _begin(self._append_checked(records, change, posts, declared))
+                checked = _begin(self._append_checked(records, change, posts, declared, limits))
                 self.checking[checked] = {record.step for record in records if is_about_operation(record)}
                 checked.add_done_callback(self._checked)
                 await asyncio.shield(checked)
@@ -132,26 +134,27 @@ class RunRecorder:
         change: RunChange | None,
         posts: tuple[Post, ...],
         declared: int | None,
+        limits: SharedLimits | None,
     ) -> None:
         self.history.check(records)
         try:
             bodies, charges = list(map(encode, records)), self._charges(records)
+            if limits is not None:
+                charges, declared = limits.compared(charges_of(self.history, records)), limits.declared
             await self.journal_log.append(bodies, change, posts, charges, declared)
-        except LedgerTaken:
+        except (LedgerTaken, LimitsChanged, BudgetSpent):
             self._stored_contracts &= self.history.contracts.keys()  # what came with them was not stored either
             raise
         self._add(records)
 
-    async def reserve(
-        self, started: r.DecisionStarted, budgets: Mapping[str, SharedBudget], declared: int | None
-    ) -> None:
-        """Record a model call that is charged to these budgets, durably. `declared` is the entry of their limits.
+    async def reserve(self, started: r.DecisionStarted, limits: SharedLimits) -> None:
+        """Record a model call that is charged to shared budgets, durably.
 
         Raises `BudgetSpent` and `LimitsChanged`: then nothing was recorded.
         """
         # In a task of its own, as a write with posts: a cancelled caller must not lose track of the answer.
         (started,) = self.masks.records((started,))
-        reserving = _begin(self._reserve(started, budgets, declared))
+        reserving = _begin(self._reserve(started, limits))
         self.reserving.add(reserving)
         reserving.add_done_callback(self._checked)
         try:
@@ -163,25 +166,20 @@ class RunRecorder:
             reserving.add_done_callback(lambda _: self.settle_reservation(started.step, Usage(refused=True)))
             raise
 
-    async def _reserve(
-        self, started: r.DecisionStarted, budgets: Mapping[str, SharedBudget], declared: int | None
-    ) -> None:
+    async def _reserve(self, started: r.DecisionStarted, limits: SharedLimits) -> None:
         if earlier := [*self._waiting, *([] if self.receiving is None else [self.receiving])]:
             await asyncio.wait(earlier)  # once: many branches that reserve keep no command and no attempt from its turn
         while self.journal_log.alone is not None:  # first: what is added meanwhile may settle what this reserves over
             await asyncio.shield(self.journal_log.alone)
-        charges = tuple(
-            replace(charge, most=budgets[charge.budget].most(charge.limit)) if _reserves(charge) else charge
-            for charge in charges_of(self.history.shared, (started,))
-        )
-        await self.journal_log.append([encode(started)], None, (), charges, declared)
+        charges = limits.compared(charges_of(self.history, (started,)))
+        await self.journal_log.append([encode(started)], None, (), charges, limits.declared)
         self._add((started,))
 
     def _charges(self, records: tuple[r.Record, ...]) -> tuple[Charge, ...]:
         """The charges of these records to shared budgets. A run that never reserved of one settles nothing."""
         if self.history.shared is None and not any(type(record) is r.ChildStarted for record in records):
             return ()
-        return charges_of(self.history.shared, records)
+        return charges_of(self.history, records)
 
     def settle_reservation(self, step: str, usage: Usage, price: CallCost | None = None) -> None:
         """Settle what the last model call of this step reserved, if that is open: its answer is not used."""
@@ -316,9 +314,25 @@ class RunRecorder:
             self.receiving = None
 
 
-def _reserves(charge: Charge) -> bool:
-    """True for the charge of a reservation, also of one of nothing: a free model is not asked at a limit either."""
-    return charge.reserved >= 0 and not charge.used
+class SharedLimits(msgspec.Struct, frozen=True):
+    """The limits with which a record is compared that begins a call, and the ledger entry that declares them."""
+
+    budgets: Mapping[str, SharedBudget]
+    declared: int | None
+
+    def compared(self, charges: Iterable[Charge]) -> tuple[Charge, ...]:
+        """The charges; those of a new call with the limit that they must not find reached.
+
+        A reservation of nothing is one of them: a free model is not asked at a limit either.
+        """
+        return tuple(
+            replace(charge, most=self.budgets[charge.budget].most(charge.limit)) if self._concern(charge) else charge
+            for charge in charges
+        )
+
+    def _concern(self, charge: Charge) -> bool:
+        begins = charge.reserved >= 0 and (not charge.used or charge.limit == "effects")
+        return begins and charge.budget in self.budgets
 
 
 def _begin(append: Coroutine[None, None, None]) -> asyncio.Future[None]:

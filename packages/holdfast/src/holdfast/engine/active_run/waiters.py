@@ -125,6 +125,11 @@ class Waiters:
         for closing in self._active.drivers.closing:
             self.wake(closing)
 
+    def budget_changed(self) -> None:
+        """Let everything check again that waits for a budget."""
+        self.settled(BUDGET)
+        self.wake()
+
     @property
     def listing(self) -> LiveListing:
         """The questions in the listing while the run goes on. Most runs ask no person, and have none."""

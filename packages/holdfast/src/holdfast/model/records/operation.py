@@ -127,7 +127,10 @@ class Ruled(Stamped, frozen=True):
 
 
 class AttemptStarted(Stamped, frozen=True):
-    """The write-ahead record of one send. After it the effect may have landed."""
+    """The write-ahead record of one send. After it the effect may have landed.
+
+    `shared` are the budgets of several runs that the operation is charged to from here on, each with its period.
+    """
 
     step: str
     number: int = 1
@@ -137,6 +140,7 @@ class AttemptStarted(Stamped, frozen=True):
     observed: Raw = NOTHING
     approval: str = ""
     standing: str = ""  # the standing permission that this uses
+    shared: tuple[tuple[str, str], ...] = ()
 
 
 class AttemptEnded(Stamped, frozen=True):
@@ -256,13 +260,14 @@ class ResultGiven(Stamped, frozen=True):
 
 
 class OperationHeld(Stamped, frozen=True):
-    """The effect waits for the commit of its transaction."""
+    """The effect waits for the commit of its transaction. `shared` as in `AttemptStarted`."""
 
     step: str
     transaction: str
     intent: Intent | None = None  # with the generation of the business key that it claimed
     approval: str = ""
     standing: str = ""  # the standing permission that this uses
+    shared: tuple[tuple[str, str], ...] = ()
 
 
 class HoldReleased(Stamped, frozen=True):
