@@ -4,7 +4,7 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo test check e2e hosts bench bench-hosts bench-queues scale instructions soak-live examples sim differential mutants nights soak mutation year house docs fmt audit sbom lock
+.PHONY: help demo test check lint e2e hosts bench bench-hosts bench-queues scale instructions soak-live examples sim differential mutants nights soak mutation year house docs fmt audit sbom lock
 
 IN := @sh scripts/python scripts/environment.py
 
@@ -21,12 +21,14 @@ test: ## all tests, on all cores; installs the system packages they need where i
 	@sh scripts/python scripts/system_packages.py
 	$(IN) dev pytest -n auto --dist worksteal $(ARGS)
 
-check: ## format, lint, types, the house rules and the unit tests
+check: lint ## format, lint, types, known vulnerabilities, the house rules and the unit tests
+	$(IN) dev pytest -q -n auto tests/tidy tests/unit
+
+lint: ## format, lint, types and known vulnerabilities; what `make check` does without tests
 	$(IN) dev ruff format --check .
 	$(IN) dev ruff check .
 	$(IN) dev mypy
 	$(IN) dev pyright
-	$(IN) dev pytest -q tests/tidy tests/unit
 	$(IN) audit python scripts/audit.py
 
 audit: ## compare the locked dependencies with known vulnerabilities; skipped without a network

@@ -5,6 +5,7 @@ derives its examples from the test itself, so a failure repeats when the same co
 `make soak` explores: there Hypothesis draws anew each time and prints the blob that repeats a failure.
 """
 
+import gc
 import os
 from pathlib import Path
 
@@ -38,6 +39,12 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_report_header() -> list[str]:
     examples = "drawn anew" if _soaking() else "derived from each test"
     return [f"seed: {SEED} (HOLDFAST_SEED={SEED} repeats it); Hypothesis examples: {examples}"]
+
+
+def pytest_collection_finish() -> None:
+    """What was collected lives until the end: the collector need not visit it again in each test."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

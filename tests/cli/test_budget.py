@@ -189,3 +189,44 @@ def test_a_model_without_a_price_is_named_and_asked_once_the_file_has_it(priced:
     assert (broken.returncode, "'EURO' is not an ISO 4217 code; did you mean EUR?" in broken.stderr) == (2, True)
     (tmp_path / "prices.yaml").write_text("currency: EUR\nmodels:\n  large: {input: 1, output: 1}\n")
     assert priced("resume", "ann").stdout == '"ann"\n'
+
+
+TREE = """
+from holdfast import Natural, Run, agent, tool
+from holdfast.policies import RunBudget
+
+@tool(idempotency=Natural())
+async def mark(name: str) -> str:
+    return name
+
+@agent(run_id="{name}", tools=[mark])
+async def leaf(run: Run, name: str) -> int:
+    return len([await mark(f"{name}{number}") for number in range(3)])
+
+@agent(run_id="{name}", tools=[mark], budget=RunBudget(effects=3))
+async def root(run: Run, name: str) -> int:
+    await mark(name)
+    return await run.join(await run.start(leaf, "a"))
+"""
+
+
+def test_the_budget_of_a_tree_is_shown_as_a_whole_and_each_printed_command_raises_it(desk: Desk, tmp_path: Path):
+    (tmp_path / "tree.py").write_text(TREE)
+    agents = [f"{tmp_path / 'tree.py'}:{name}" for name in ("root", "leaf")]
+    assert desk("submit", agents[0], '"ann"').returncode == 0
+    assert desk("worker", *agents, "--once").returncode == 1, "the child has stopped"
+    whole = desk("budget", "ann").stdout
+    assert "3 used" in whole
+    assert "The run itself used 1 effect of that." in whole
+    assert "budget ann --raise effects=AMOUNT" in whole
+    child = desk("budget", "ann~leaf.1").stdout
+    assert "The budget of run ann, which started it, covers it too." in child
+    assert child.endswith("budget ann\n")
+    inbox = desk("inbox").stdout
+    assert "budget ann --raise LIMIT=AMOUNT\n" in inbox
+    assert "budget ann~leaf.1 --raise" not in inbox
+    assert "limit 5" in desk("budget", "ann", "--raise", "effects=2", "--by", "eve").stdout
+    assert desk("worker", *agents, "--once").returncode == 0
+    report = json.loads(desk("budget", "ann", "--json").stdout)
+    assert {one["limit"]: (one["used"], one["most"]) for one in report["limits"]}["effects"] == (4, 5)
+    assert {one["limit"]: one["used"] for one in report["own"]}["effects"] == 1

@@ -65,6 +65,7 @@ SECOND_VALUES: Final[dict[Any, tuple[Any, ...]]] = {
     timedelta: (timedelta(0), timedelta(milliseconds=1), timedelta(days=400)),
     type(None): (None,),
     r.Raw: (r.NOTHING, r.Raw(b"[2]")),
+    tuple[str, str]: (("support", "2027-01-01"), ("acme", "2027-01-02")),
     Once: (Once(), Once("to", then="block")),
     Pending: (Pending("an answer"),),
 }

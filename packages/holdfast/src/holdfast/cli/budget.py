@@ -9,10 +9,11 @@ import click
 import msgspec
 
 from holdfast.cli.common import CommandCall, by_option, command
-from holdfast.cli.shared_budgets import budget_cells, over, show_shared
+from holdfast.cli.shared_budgets import budget_cells, over, show_shared, tree_lines
 from holdfast.control.budgets import BudgetLine, budget_lines, written_amounts, written_budget
 from holdfast.errors import UsageError
 from holdfast.inspect.text import count, safe
+from holdfast.model.run_budget import words_of
 
 if TYPE_CHECKING:
     from holdfast.cli.screen import Screen
@@ -21,9 +22,10 @@ if TYPE_CHECKING:
 
 
 class BudgetReport(msgspec.Struct, frozen=True):
-    """The budget of one run; without a budget it has no `limits`.
+    """The budget of one run; without a budget it has no `limits`. Those of a run with children are of its whole tree.
 
-    `unknown` calls did not state their usage, and the cost of `unpriced` ones is not known.
+    `own` is then what the run itself used; `above` is a run above it whose budget covers it too. `unknown` calls of its
+    own did not state their usage, and the cost of `unpriced` ones is not known.
     """
 
     run: str
@@ -34,6 +36,8 @@ class BudgetReport(msgspec.Struct, frozen=True):
     unpriced: int
     stopped: bool
     next_step: str
+    own: list[BudgetLine] = []
+    above: str = ""
 
 
 @command(
@@ -75,13 +79,14 @@ def budget(call: CommandCall, run: str, amounts: str | None, why: str, by: str) 
         return None
     if amounts is not None:
         return _raise(call, run, written_amounts(amounts), by=by, why=why)
-    _show(call, call.read(_history(call, run)))
+    _show(call, *call.read(_read_tree(call, run)))
     return None
 
 
-async def _history(call: CommandCall, run: str) -> RunHistory:
+async def _read_tree(call: CommandCall, run: str) -> tuple[RunHistory, list[BudgetLine]]:
     async with call.reader() as reader:
-        return await reader.history(run)
+        history = await reader.history(run)
+        return history, await tree_lines(reader.journal, history)
 
 
 async def _raise(call: CommandCall, run: str, amounts: dict[str, int | str], *, by: str, why: str) -> None:
@@ -90,11 +95,12 @@ async def _raise(call: CommandCall, run: str, amounts: dict[str, int | str], *, 
     async with call.serving() as service:
         await wait_until_applied(service.engine, await service.raise_budget(run, amounts, by=by, why=why))
         history = await service.history(run)
-    _show(call, history)
+        tree = await tree_lines(service.engine.journal, history)
+    _show(call, history, tree)
 
 
-def _show(call: CommandCall, history: RunHistory) -> None:
-    found, screen = _report(history), call.screen
+def _show(call: CommandCall, history: RunHistory, tree: list[BudgetLine]) -> None:
+    found, screen = _report(history, tree), call.screen
     if screen.as_json:
         screen.document(found)
         return
@@ -103,8 +109,16 @@ def _show(call: CommandCall, history: RunHistory) -> None:
         _show_next(found, screen)
         return
     at_limit = "the run stops, and a person is asked" if found.then == "ask" else "the agent gets BudgetExceeded"
-    screen.line((safe(found.run), "bold"), f" {found.status}; at a limit {at_limit}")
+    whole = " with its children" if found.own else ""
+    screen.line((safe(found.run), "bold"), f"{whole} {found.status}; at a limit {at_limit}")
     screen.columns([*map(budget_cells, found.limits)])
+    if found.own:
+        parts = [
+            f"{one.used:,} {one.currency}" if one.currency else count(int(one.used), words_of(one.limit)[:-1])
+            for one in found.own
+            if one.used
+        ]
+        screen.line(f"The run itself used {', '.join(parts) or 'nothing'} of that.")
     if found.unknown:
         screen.line(f"{count(found.unknown, 'call')} did not state the usage: the reservation counts as used.")
     for line in found.limits:
@@ -120,25 +134,33 @@ def _show_next(found: BudgetReport, screen: Screen) -> None:
     """End with the next step; for a run without a reached limit of its own that is a limit which runs share."""
     if found.stopped and found.next_step.startswith("holdfast resume"):
         screen.line("A limit that runs share stopped it: raise that one in queues.yaml (holdfast budget lists it).")
+    elif found.above:
+        screen.line(f"The budget of run {safe(found.above)}, which started it, covers it too.")
     screen.next(found.next_step)
 
 
-def _report(history: RunHistory) -> BudgetReport:
+def _report(history: RunHistory, tree: list[BudgetLine]) -> BudgetReport:
     run, lifecycle, state = history.run, history.lifecycle, history.budget
     stopped = lifecycle.status == "stopped" and lifecycle.stopped is not None and lifecycle.stopped.reason == "budget"
+    started = lifecycle.started
+    above = started.parent.budgets[-1] if started is not None and started.parent and started.parent.budgets else ""
     if state is None:
-        step = f"holdfast resume {run}" if stopped else "holdfast budget"
-        return BudgetReport(run, lifecycle.status, "", [], 0, 0, stopped, step)
-    reached = [one.limit for one in budget_lines(state) if one.most is not None and one.used >= one.most]
+        step = f"holdfast budget {above}" if above else f"holdfast resume {run}" if stopped else "holdfast budget"
+        return BudgetReport(run, lifecycle.status, "", [], 0, 0, stopped, step, above=above)
+    own = budget_lines(state)
+    reached = [one.limit for one in tree or own if one.most is not None and one.used >= one.most]
     step = f"holdfast resume {run}" if stopped else f"holdfast show {run}"
-    if stopped and reached:
+    if lifecycle.status == "running":
+        step = f"a worker continues it, or: holdfast resume {run}"
+    if reached and (stopped or (tree and lifecycle.status in {"running", "suspended"})):
         money = state.limits.money if reached[0] == "cost" else None
         more = f"{reached[0]}=AMOUNT" if money is None else f"'cost=AMOUNT {money.currency}'"
         step = f"holdfast budget {run} --raise {more}"
-    if lifecycle.status == "running":
-        step = f"a worker continues it, or: holdfast resume {run}"
     unknown, unpriced = state.unknown, state.unpriced
-    return BudgetReport(run, lifecycle.status, state.limits.then, budget_lines(state), unknown, unpriced, stopped, step)
+    then = state.limits.then
+    return BudgetReport(
+        run, lifecycle.status, then, tree or own, unknown, unpriced, stopped, step, own if tree else [], above
+    )
 
 
 def budget_option(function: Callable[..., Any]) -> Callable[..., Any]:

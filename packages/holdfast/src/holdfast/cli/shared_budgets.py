@@ -10,12 +10,15 @@ import msgspec
 from holdfast.control.budgets import BudgetLine, budget_line
 from holdfast.inspect.text import count, moment, safe
 from holdfast.journal.host import wall_ms
+from holdfast.journal.port import BudgetUse
 from holdfast.model.money import counter_currency
 from holdfast.model.run_budget import words_of
+from holdfast.model.shared_use import TREE
 
 if TYPE_CHECKING:
     from holdfast.cli.common import CommandCall
-    from holdfast.journal.port import BudgetUse
+    from holdfast.journal.port import Journal
+    from holdfast.model.run_history import RunHistory
     from holdfast.queues.limits import SharedBudget
 
 _THEN: Final = {"wait": "runs wait", "stop": "agents get BudgetExceeded"}
@@ -81,6 +84,17 @@ async def _found(call: CommandCall) -> tuple[list[ListedBudget], list[str]]:
                 )
             )
         return listed, await strange_agents(reader.journal, newest.limits)
+
+
+async def tree_lines(journal: Journal, history: RunHistory) -> list[BudgetLine]:
+    """The limits of a run that has children, and what its whole tree used of them; empty without children."""
+    from holdfast.engine.tree_budgets import PREFIX, tree_budget  # noqa: PLC0415 - as above
+
+    if history.budget is None or history.children is None:
+        return []
+    budget, name = tree_budget(history.budget.limits), PREFIX + history.run
+    uses = {use.limit: use for use in await journal.budget_uses({name: TREE})}
+    return [_line(budget, uses.get(counter) or BudgetUse(name, TREE, counter)) for counter in budget.counters]
 
 
 def _line(one: SharedBudget, use: BudgetUse) -> BudgetLine:

@@ -5,6 +5,7 @@ Items are sorted before they are worded, as there may be ten thousand of them an
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, TypeAlias
 
@@ -23,6 +24,7 @@ from holdfast.model.waits import Item as Kind
 from holdfast.people.assignments import Handed, all_handed, item_stream
 from holdfast.people.shadow_reviews import answer_afterwards, open_shadows
 
+_RAISES: Final = re.compile(r"holdfast budget \S+ --raise LIMIT=AMOUNT")
 LISTED: Final = 1000
 """Number of characters of a question that a list shows."""
 Place: TypeAlias = tuple[int, int, bool, int, int, str]
@@ -205,6 +207,13 @@ def asked_by(run: str, wait: ListedWait) -> str:
     return asks.replace(f"; {answer_with(run, wait.kind, wait.step, shown=wait.shown)})", ")")
 
 
+def _raise_command(run: str, asks: str) -> str:
+    """The command that raises the limit which stopped a run: its own, that of a run above it, or a declared one."""
+    if (found := _RAISES.search(asks)) is not None:
+        return found[0]
+    return "holdfast budget" if " of the budget " in asks else f"holdfast budget {run} --raise LIMIT=AMOUNT"
+
+
 def answers_to(run: str, wait: ListedWait) -> tuple[str, ...]:
     """The commands that show and answer a wait, where a person can."""
     answer = answer_with(run, wait.kind, wait.step, sent=not wait.unsent, shown=wait.shown, result=wait.result)
@@ -213,7 +222,7 @@ def answers_to(run: str, wait: ListedWait) -> tuple[str, ...]:
     if wait.kind == UNREADABLE:
         return tuple(answer.split(" | "))
     if wait.kind == HALT:
-        raises = (f"holdfast budget {run} --raise LIMIT=AMOUNT",) if wait.asks.startswith("budget: ") else ()
+        raises = (_raise_command(run, wait.asks),) if wait.asks.startswith("budget: ") else ()
         return (f"holdfast take-over {run} --look", *raises, *answer.split(" | "))
     if wait.kind == "handoff":
         return (f"holdfast take-over {run}/{wait.step} --look", *answer.split(" | "))
