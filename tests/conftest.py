@@ -42,7 +42,7 @@ def pytest_report_header() -> list[str]:
 
 
 def pytest_collection_finish() -> None:
-    """What was collected lives until the end: the collector need not visit it again in each test."""
+    """Let the collector leave alone what was collected: it lives until the end."""
     gc.collect()
     gc.freeze()
 

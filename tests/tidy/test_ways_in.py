@@ -10,6 +10,7 @@ from tests.tidy.tree import ROOT
 
 TARGETS = {
     "help",
+    "lint",
     "demo",
     "nights",
     "test",

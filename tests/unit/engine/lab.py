@@ -25,7 +25,7 @@ from holdfast.journal.port import Identity, Worker
 from holdfast.journal.record_codec import decode
 from holdfast.model import records as r
 from holdfast.model.run_history import RunHistory
-from holdfast.model.shared_use import Charge, charges_of
+from holdfast.model.shared_use import Charge
 from holdfast.testing.clock import (
     DAY,
     EPOCH_MS,
@@ -221,7 +221,7 @@ def charges_in(run: str, records: Iterable[r.Record]) -> Iterator[Charge]:
     """The charges to shared budgets that the records of a run make, one after the other."""
     history = RunHistory(run)
     for record in records:
-        yield from charges_of(history, [record])
+        yield from history.charges([record])
         history.add(record)
 
 

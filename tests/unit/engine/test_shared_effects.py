@@ -6,8 +6,8 @@ from datetime import timedelta
 import pytest
 
 from holdfast import Natural, Operation, Run, RunSuspended, TransactionAborted, agent, tool
-from holdfast.engine.tree_budgets import PREFIX
 from holdfast.errors import BudgetExceeded, OperationFailed, RunStopped
+from holdfast.model.shared_use import PREFIX
 from holdfast.policies import Budget, RunBudget
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.engine.test_run_budgets import budget_of, paying

@@ -5,10 +5,9 @@ import asyncio
 import pytest
 
 from holdfast import Run, agent
-from holdfast.engine.tree_budgets import PREFIX
 from holdfast.errors import BudgetExceeded, ChildStopped, RunStopped
 from holdfast.journal.port import BudgetUse
-from holdfast.model.shared_use import TREE
+from holdfast.model.shared_use import PREFIX, TREE
 from holdfast.policies import RunBudget
 from tests.unit.engine.lab import Lab, charges_in, virtual
 from tests.unit.engine.test_run_budgets import model_of

@@ -13,7 +13,7 @@ from holdfast.journal.host import wall_ms
 from holdfast.journal.port import BudgetUse
 from holdfast.model.money import counter_currency
 from holdfast.model.run_budget import words_of
-from holdfast.model.shared_use import TREE
+from holdfast.model.shared_use import PREFIX, TREE
 
 if TYPE_CHECKING:
     from holdfast.cli.common import CommandCall
@@ -88,7 +88,7 @@ async def _found(call: CommandCall) -> tuple[list[ListedBudget], list[str]]:
 
 async def tree_lines(journal: Journal, history: RunHistory) -> list[BudgetLine]:
     """The limits of a run that has children, and what its whole tree used of them; empty without children."""
-    from holdfast.engine.tree_budgets import PREFIX, tree_budget  # noqa: PLC0415 - as above
+    from holdfast.engine.tree_budgets import tree_budget  # noqa: PLC0415 - as above
 
     if history.budget is None or history.children is None:
         return []

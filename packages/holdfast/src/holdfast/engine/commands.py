@@ -47,7 +47,7 @@ from holdfast.model.names import is_among
 from holdfast.model.operation import OperationState
 from holdfast.model.run_history import RunHistory, members_of
 from holdfast.model.seeded_cases import SeededCaseEnd, ending, ending_text
-from holdfast.model.shared_use import Charge, charges_of
+from holdfast.model.shared_use import Charge
 from holdfast.model.stop_reasons import reason_of
 from holdfast.model.system import is_planted
 from holdfast.model.transaction import TRANSACTION_TRANSITIONS, WHOLE_RUN
@@ -309,7 +309,7 @@ async def _take_idle(process: Process, run: str, history: RunHistory, taken: _Ta
         records = records_for(history, entry, _stamp(process), codes)
         taken.posts.extend(posts_for(history, records))
         for record in records:
-            taken.charges += charges_of(history, [record])
+            taken.charges += history.charges([record])
             history.add(record)
             taken.bodies.append(encode(record))
             taken.reported = taken.reported or isinstance(record, r.LateReport)

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from holdfast.engine.active_run.log import RunRecorder, SharedLimits
     from holdfast.engine.approvals import CoveringPermission
     from holdfast.engine.conflicts import ClaimHolder
-    from holdfast.engine.shared_budgets import BudgetRefusal
-    from holdfast.engine.suspension import Pause
+    from holdfast.engine.suspension import BudgetRefusal, Pause
     from holdfast.engine.tool_protocol import ToolCode
     from holdfast.journal.port import Permit, Post
     from holdfast.model.contract import Contract

@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -24,18 +23,17 @@ from msgspec.structs import replace
 from holdfast.engine.active_run.log import SharedLimits
 from holdfast.engine.active_run.waiters import BUDGET
 from holdfast.engine.process import unchanged_listing
-from holdfast.engine.situation import unlike
-from holdfast.engine.suspension import Pause
+from holdfast.engine.suspension import BudgetRefusal
 from holdfast.engine.tool_protocol import wake
-from holdfast.engine.tree_budgets import PREFIX, OwnedRun, read_limits, refresh_limits, tree_budgets_of
+from holdfast.engine.tree_budgets import OwnedRun, read_limits, refresh_limits, tree_budgets_of
 from holdfast.errors import BudgetSpent, JournalError, LimitsChanged
 from holdfast.journal.backend_rules import FOREVER_MS
 from holdfast.journal.port import BudgetUse, Journal, LeaseGranted, Write
 from holdfast.model import records as r
 from holdfast.model.decision.situation import SpentBudget
-from holdfast.model.money import counter_currency, written_money
-from holdfast.model.run_budget import BudgetLeft, is_effect, part_left, use_of, words_of
-from holdfast.model.shared_use import TREE, SharedUse
+from holdfast.model.money import written_money
+from holdfast.model.run_budget import BudgetLeft, is_effect, part_left, words_of
+from holdfast.model.shared_use import PREFIX, TREE, SharedUse
 from holdfast.model.system import is_system
 from holdfast.model.waits import SHARED_BUDGET, decode_waits
 from holdfast.queues.limits import OF_MODELS, SharedBudget
@@ -51,8 +49,6 @@ if TYPE_CHECKING:
 
 _MARK: Final = f'"{SHARED_BUDGET}"'.encode()
 EFFECTS: Final = ("effects",)
-_LOOK_AGAIN_MS: Final = 1_000
-"""How often a call asks again that only the reservations of calls in flight keep from beginning."""
 
 
 def budgets_of(active: OwnedRun) -> Mapping[str, SharedBudget]:
@@ -208,39 +204,12 @@ def _is_in_another_currency(driver: OperationDriver, budgets: Mapping[str, Share
     tool, price = driver.operation.intent.tool, driver.operation.intent.price
     for name, money in ((name, one.money) for name, one in budgets.items() if price):
         if money is not None and written_money(price).currency != money.currency:
-            driver.found.spent = unlike(tool, price, f"the budget {name}", money.currency)
+            driver.found.spent = SpentBudget.of_another_currency(tool, price, f"the budget {name}", money.currency)
             return True
     return False
 
 
 # --- refusals and waits ----------------------------------------------------------------------------------------------
-
-
-class BudgetRefusal(msgspec.Struct, frozen=True):
-    """A limit of a shared budget in a period that permits no further call, and the limits that were in force."""
-
-    spent: BudgetSpent
-    budget: SharedBudget
-    day: Period
-    declared: int | None
-
-    @property
-    def reason(self) -> str:
-        """The limit, and what is used of it, in words."""
-        return _reason(self.spent, self.budget, self.day)
-
-    def look_again_at(self, now_ms: int) -> int:
-        """When the call may have room: soon if only calls in flight stand in its way, else when the day is over."""
-        most = self.budget.most(self.spent.limit) or 0
-        return now_ms + _LOOK_AGAIN_MS if self.spent.used < most else self.day.end_ms
-
-    def pause(self, run: str, step: str, due: int) -> Pause:
-        """The wait for the next day; for the budget of a tree, which has no days, for a person who raises it."""
-        if self.day.name == TREE:
-            return Pause("budget", step, None if due == self.day.end_ms else due, self.reason)
-        until = datetime.fromtimestamp(self.day.end_ms / 1000, UTC)
-        asks = f"run {run} waits until {until:%Y-%m-%d %H:%M} UTC: {self.reason}"
-        return Pause(SHARED_BUDGET, step, due, asks, budget=self.spent.budget, declared=self.declared)
 
 
 async def _refused(
@@ -251,20 +220,6 @@ async def _refused(
     if tree != spent.budget and await _limits_changed(active, tree, budget):
         return None
     return BudgetRefusal(spent, budget, day, None if newest is None or day.name == TREE else newest.entry)
-
-
-def _reason(spent: BudgetSpent, budget: SharedBudget, day: Period) -> str:
-    use = use_of(counter_currency(spent.limit), spent.used, spent.reserved, budget.most(spent.limit) or 0)
-    if day.name == TREE:
-        tree = spent.budget.removeprefix(PREFIX)
-        return (
-            f"the limit of {words_of(spent.limit)} of run {tree} and its children is reached: {use}; "
-            f"holdfast budget {tree} --raise LIMIT=AMOUNT lets them continue"
-        )
-    return (
-        f"the limit of {words_of(spent.limit)} of the budget {spent.budget} is reached for {day.name} "
-        f"({budget.zone}): {use}"
-    )
 
 
 async def _wait(scope: Scope, step: str, refusal: BudgetRefusal) -> None:

@@ -16,7 +16,6 @@ from holdfast.model.decision.moves import Move
 from holdfast.model.decision.situation import Block, Now, Situation, SpentBudget, WatchedNow
 from holdfast.model.money import written_money
 from holdfast.model.operation import OperationState
-from holdfast.model.outcome import UNPRICED
 from holdfast.model.run_budget import OF_COSTS, OF_EFFECTS, cost_of, is_effect
 from holdfast.model.system import is_system
 from holdfast.model.transaction import around, encloses
@@ -109,16 +108,10 @@ def _spent_budget(driver: DecidedOperation, operation: OperationState, budget: B
     if intent.price and (money := budget.limits.money) is not None:
         price = written_money(intent.price)
         if price.currency != money.currency:
-            return unlike(intent.tool, intent.price, "the budget of the run", money.currency)
+            return SpentBudget.of_another_currency(intent.tool, intent.price, "the budget of the run", money.currency)
         own = sum(cost_of(added, money.currency)) - sum(cost_of(operation, money.currency))
         reason = "; ".join(filter(None, (reason, budget.spent(OF_COSTS, without=own))))
     return SpentBudget(reason, budget.limits.then) if reason else None
-
-
-def unlike(tool: str, price: str, budget: str, currency: str) -> SpentBudget:
-    """A tool may not be called under a budget in another currency than that in which it states what a call costs."""
-    known = f"{tool} declares that a call costs {price}, and {budget} is in {currency}"
-    return SpentBudget(f"{known}: amounts are not converted", "stop", UNPRICED)
 
 
 def _paused(active: DecidedRun) -> str:

@@ -9,24 +9,33 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Generator, Iterable
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
 
 from holdfast.engine.tool_protocol import wake
-from holdfast.errors import JournalError
+from holdfast.errors import BudgetSpent, JournalError
 from holdfast.journal.port import Journal, Post, RunChange
 from holdfast.model import records as r
 from holdfast.model.commands import COMMANDS
+from holdfast.model.money import counter_currency
+from holdfast.model.run_budget import use_of, words_of
+from holdfast.model.shared_use import PREFIX, TREE
 from holdfast.model.stop_reasons import STOP_REASONS, StopReason, reason_of, why_ended
 from holdfast.model.system import is_system
-from holdfast.model.waits import HALT, UNREADABLE, ListedWait, Then
+from holdfast.model.waits import HALT, SHARED_BUDGET, UNREADABLE, ListedWait, Then
+from holdfast.queues.zones import Period
 
 if TYPE_CHECKING:
     from holdfast.engine.environment import Stamp
     from holdfast.engine.settings import Settings
     from holdfast.model.run_history import RunHistory
+    from holdfast.queues.limits import SharedBudget
+
+_LOOK_AGAIN_MS: Final = 1_000
+"""How often a call asks again that only the reservations of calls in flight keep from beginning."""
 
 
 class Pause(msgspec.Struct, frozen=True):
@@ -49,6 +58,40 @@ class Pause(msgspec.Struct, frozen=True):
     result: bool = False  # whether an answer that it happened has to bring what the call returned
     budget: str = ""  # the shared budget that is spent
     declared: int | None = None  # the ledger entry of the limits under which it is; under others the wait is over
+
+
+class BudgetRefusal(msgspec.Struct, frozen=True):
+    """A limit of a shared budget in a period that permits no further call, and the limits that were in force."""
+
+    spent: BudgetSpent
+    budget: SharedBudget
+    day: Period
+    declared: int | None
+
+    @property
+    def reason(self) -> str:
+        """The limit, and what is used of it, in words."""
+        spent, most = self.spent, self.budget.most(self.spent.limit) or 0
+        use, words = use_of(counter_currency(spent.limit), spent.used, spent.reserved, most), words_of(spent.limit)
+        if self.day.name == TREE:
+            tree = spent.budget.removeprefix(PREFIX)
+            raised = f"holdfast budget {tree} --raise LIMIT=AMOUNT lets them continue"
+            return f"the limit of {words} of run {tree} and its children is reached: {use}; {raised}"
+        day = f"{self.day.name} ({self.budget.zone})"
+        return f"the limit of {words} of the budget {spent.budget} is reached for {day}: {use}"
+
+    def look_again_at(self, now_ms: int) -> int:
+        """When the call may have room: soon if only calls in flight stand in its way, else when the day is over."""
+        most = self.budget.most(self.spent.limit) or 0
+        return now_ms + _LOOK_AGAIN_MS if self.spent.used < most else self.day.end_ms
+
+    def pause(self, run: str, step: str, due: int) -> Pause:
+        """The wait for the next day; for the budget of a tree, which has no days, for a person who raises it."""
+        if self.day.name == TREE:
+            return Pause("budget", step, None if due == self.day.end_ms else due, self.reason)
+        until = datetime.fromtimestamp(self.day.end_ms / 1000, UTC)
+        asks = f"run {run} waits until {until:%Y-%m-%d %H:%M} UTC: {self.reason}"
+        return Pause(SHARED_BUDGET, step, due, asks, budget=self.spent.budget, declared=self.declared)
 
 
 PLACED = ("queue", "tool", "then", "shown", "result", "budget")

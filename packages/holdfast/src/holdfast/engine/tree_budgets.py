@@ -16,6 +16,7 @@ from holdfast.journal.record_codec import decode_all, prefixes_of
 from holdfast.model import records as r
 from holdfast.model.money import cost_counter
 from holdfast.model.run_budget import BudgetState
+from holdfast.model.shared_use import PREFIX
 from holdfast.policies import COUNTED_LIMITS, RunBudget
 from holdfast.queues.limits import SharedBudget
 
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 
 OwnedRun: TypeAlias = "ActiveRun | RunRecorder"
 """A run that this process drives, as its own history and its process say."""
-PREFIX: Final = "tree/"
-"""The name of the counters of a tree is this and the run at its top; a declared budget has no such name."""
 _LIMITS: Final = BodyFilter(prefixes_of(r.RunStarted, r.BudgetRaised))
 
 

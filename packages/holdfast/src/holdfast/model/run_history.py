@@ -24,7 +24,7 @@ from holdfast.model.operation import OperationState
 from holdfast.model.outcome import FINAL, SETTLED, WITHHELD
 from holdfast.model.records.transaction import TransactionRecord
 from holdfast.model.run_budget import BudgetState
-from holdfast.model.shared_use import SharedUse
+from holdfast.model.shared_use import Charge, SharedUse, operation_charges
 from holdfast.model.stop_reasons import STOP_REASONS, reason_of
 from holdfast.model.transaction import WHOLE_RUN, TransactionState, around, base_of, encloses, follow
 from holdfast.model.transitions import TRANSITIONS, apply, ended_at_once, is_only_start
@@ -369,6 +369,19 @@ class RunHistory:
             if is_about_operation(record):
                 before = trial.get(record.step, self.operations.get(record.step))
                 trial[record.step] = apply(before, record, self.ownership.boot)
+
+    def charges(self, records: Iterable[r.Record]) -> tuple[Charge, ...]:
+        """The charges to shared budgets of records that are about to be added, without taking them."""
+        use = SharedUse() if self.shared is None else self.shared.copy()
+        trial, found = dict[str, OperationState](), list[Charge]()
+        for record in records:
+            if is_about_operation(record):
+                before = trial.get(record.step, self.operations.get(record.step))
+                trial[record.step] = after = apply(before, record, self.ownership.boot)
+                found += operation_charges(before, after)
+            else:
+                found += use.take(record)
+        return tuple(found)
 
     def withdraw(self, step: str, before: OperationState | None) -> None:
         """Take back a record that was added and could not be stored, where it began or went on with `step`.

@@ -9,25 +9,21 @@ an effect that is under way is reserved, and one that happened or may have happe
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
-from msgspec.structs import replace
 
 from holdfast.model import records as r
 from holdfast.model.money import cost_counter, units_of, written_money
 from holdfast.model.operation import OperationState
 from holdfast.model.run_budget import CallUse, ReservedCall, cost_of, is_effect, settled
-from holdfast.model.transitions import TRANSITIONS, apply
 from holdfast.model.usage import CallCost, Usage
 from holdfast.policies import MOST
 
-if TYPE_CHECKING:
-    from holdfast.model.run_history import RunHistory
-
 TREE: Final = "tree"
 """The period of the budget of a tree of runs: it has no days."""
+PREFIX: Final = "tree/"
+"""The name of the counters of a tree is this and the run at its top; a declared budget has no such name."""
 
 
 class Charge(msgspec.Struct, frozen=True, gc=False):
@@ -93,6 +89,10 @@ class SharedUse(msgspec.Struct, eq=False):
             reserved.tokens if limit == "tokens" else reserved.cost if limit == cost_counter(reserved.currency) else 0
         )
 
+    def copy(self) -> SharedUse:
+        """An independent copy: what one takes leaves the other as it is."""
+        return SharedUse(dict(self.open), self.largest, dict(self.dearest))
+
     def _settle(self, step: str, usage: Usage, price: CallCost | None) -> list[Charge]:
         held = self.open.pop(step, None)
         if held is None:
@@ -104,23 +104,7 @@ class SharedUse(msgspec.Struct, eq=False):
         return _charges(held, use, -1)
 
 
-def charges_of(history: RunHistory, records: Iterable[r.Record]) -> tuple[Charge, ...]:
-    """The charges of records that are about to be added. The state of the run is not changed."""
-    known, trial = history.shared, dict[str, OperationState]()
-    use = SharedUse() if known is None else replace(known, open=dict(known.open), dearest=dict(known.dearest))
-    charges: list[Charge] = []
-    for record in records:
-        if type(record) in TRANSITIONS:
-            step: str = record.step  # type: ignore[union-attr]  # the table's keys are the records of operations
-            before = trial.get(step) or history.operations.get(step)
-            after = trial[step] = apply(before, record, history.ownership.boot)  # type: ignore[arg-type]  # as above
-            charges += _operation_charges(before, after)
-        else:
-            charges += use.take(record)
-    return tuple(charges)
-
-
-def _operation_charges(before: OperationState | None, after: OperationState) -> list[Charge]:
+def operation_charges(before: OperationState | None, after: OperationState) -> list[Charge]:
     """The charges of one record about an operation: what it counts then, less what it counted before."""
     if not after.shared:
         return []
@@ -137,7 +121,7 @@ def _operation_charges(before: OperationState | None, after: OperationState) -> 
 
 
 def _effect_use(operation: OperationState | None) -> tuple[int, int]:
-    """What an operation uses and reserves of a limit of effects."""
+    """The use of an operation, and its reservation, of a limit of effects."""
     if not is_effect(operation):
         return 0, 0
     return (0, 1) if operation is not None and operation.phase == "running" else (1, 0)

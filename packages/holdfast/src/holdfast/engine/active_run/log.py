@@ -24,7 +24,7 @@ from holdfast.model import records as r
 from holdfast.model.decision.situation import Now
 from holdfast.model.operation import OperationState
 from holdfast.model.run_history import RunHistory, is_about_operation
-from holdfast.model.shared_use import Charge, charges_of
+from holdfast.model.shared_use import Charge
 from holdfast.model.usage import CallCost, Usage
 from holdfast.queues.limits import SharedBudget
 
@@ -140,7 +140,7 @@ class RunRecorder:
         try:
             bodies, charges = list(map(encode, records)), self._charges(records)
             if limits is not None:
-                charges, declared = limits.compared(charges_of(self.history, records)), limits.declared
+                charges, declared = limits.compared(self.history.charges(records)), limits.declared
             await self.journal_log.append(bodies, change, posts, charges, declared)
         except (LedgerTaken, LimitsChanged, BudgetSpent):
             self._stored_contracts &= self.history.contracts.keys()  # what came with them was not stored either
@@ -171,7 +171,7 @@ class RunRecorder:
             await asyncio.wait(earlier)  # once: many branches that reserve keep no command and no attempt from its turn
         while self.journal_log.alone is not None:  # first: what is added meanwhile may settle what this reserves over
             await asyncio.shield(self.journal_log.alone)
-        charges = limits.compared(charges_of(self.history, (started,)))
+        charges = limits.compared(self.history.charges((started,)))
         await self.journal_log.append([encode(started)], None, (), charges, limits.declared)
         self._add((started,))
 
@@ -179,7 +179,7 @@ class RunRecorder:
         """The charges of these records to shared budgets. A run that never reserved of one settles nothing."""
         if self.history.shared is None and not any(type(record) is r.ChildStarted for record in records):
             return ()
-        return charges_of(self.history, records)
+        return self.history.charges(records)
 
     def settle_reservation(self, step: str, usage: Usage, price: CallCost | None = None) -> None:
         """Settle what the last model call of this step reserved, if that is open: its answer is not used."""

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from holdfast.model.contract import Contract, Repeat
-from holdfast.model.outcome import EXCEEDED, PendingEffect
+from holdfast.model.outcome import EXCEEDED, UNPRICED, PendingEffect
 
 Block = Literal["", "cancel", "deadline", "aborting", "corrected", "message", "stopped"]
 Reading = Literal["unread", "same", "changed", "unreadable"]
@@ -80,6 +80,12 @@ class SpentBudget(msgspec.Struct, frozen=True, gc=False):
     reason: str
     then: Literal["ask", "stop"] = "ask"
     code: str = EXCEEDED
+
+    @classmethod
+    def of_another_currency(cls, tool: str, price: str, budget: str, currency: str) -> SpentBudget:
+        """A tool is not called under a budget in another currency than that in which it states what a call costs."""
+        known = f"{tool} declares that a call costs {price}, and {budget} is in {currency}"
+        return cls(f"{known}: amounts are not converted", "stop", UNPRICED)
 
 
 class Situation(msgspec.Struct, frozen=True, gc=False):
