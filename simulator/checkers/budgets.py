@@ -1,6 +1,8 @@
 """Budgets: no call begins at a limit, what is reserved is used or open, and what waits for a budget goes on.
 
 The checker adds up the records by itself, in the order in which they became durable, and counts the calls at the model.
+Effects it counts where they happen; that the counters of the journal are charged with what the records say of them, and
+with nothing else, it compares with the fold of the product.
 """
 
 from __future__ import annotations
@@ -85,6 +87,9 @@ class Budgets:
         self._accounts: dict[str, Account] = {}
         self._shared: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
         """What is used of each budget in each period, by limit."""
+        self._effects: defaultdict[tuple[str, str], dict[str, None]] = defaultdict(dict)
+        """The operations that are charged to each budget in each period."""
+        self._histories: dict[str, RunHistory] = {}
         self._raising: dict[str, int] = {}
         """The runs whose budget was raised and that have not gone on, with the time since when."""
 
@@ -118,6 +123,7 @@ class Budgets:
             self._accounts[run] = Account(record.budget, record.agent, record.tenant)
         if (account := self._accounts.get(run)) is None:
             return
+        self._charge_effects(run, record)
         match record:
             case r.DecisionStarted():
                 self._settle(account, record.step, record.before)
@@ -131,6 +137,7 @@ class Budgets:
                 self._settle(account, record.step, record.usage)
             case r.AttemptStarted():
                 self._check_effect(run, account, record)
+                self._check_shared_effect(run, account, record)
             case r.BudgetRaised():
                 account.raised.update(tokens=record.tokens, model_calls=record.model_calls, effects=record.effects)
                 account.raises += 1
@@ -208,6 +215,43 @@ class Budgets:
         if happened >= most:
             self._broken(LIMITS, f"{own} begins, and {happened} of {most} effects of its run happened or are under way")
 
+    def _check_shared_effect(self, run: str, account: Account, record: r.AttemptStarted) -> None:
+        """No effect begins where as many of those that share a budget happened, or are under way, as may."""
+        budgets, own = self._world.checker.queues.limits.budgets, operation_id(run, record.step)
+        limited = {name for name in self._covering(account) if budgets[name].effects is not None}
+        names = {name for name, _ in record.shared}
+        if (names or record.number == 1) and names != limited and not self._unseen():
+            self._broken(LIMITS, f"{own} is charged to {record.shared}, and {limited} limit effects")
+            return
+        for place in [place for place, charged in self._effects.items() if record.shared and own in charged]:
+            del self._effects[place][own]  # it was proven that nothing happened: another day counts it
+        for place in record.shared:
+            most = budgets[place[0]].effects if place[0] in budgets else None
+            others = [name for name in self._effects[place] if name != own]
+            if most is not None and (found := sum(map(self._happens, others))) >= most:
+                self._broken(
+                    LIMITS, f"{own} begins, and {found} of {most} effects of {place} happened or are under way"
+                )
+            self._effects[place][own] = None
+            self._reached("an effect under a shared limit")
+
+    def _happens(self, name: str) -> bool:
+        checker = self._world.checker
+        return checker.happened_at_all(name) or checker.operations[name].state() == "running"
+
+    def _may_happen(self, name: str) -> bool:
+        """Whether it is not known that an effect did not happen: a person is asked, or a later attempt may come."""
+        checker = self._world.checker
+        return not checker.happened_at_all(name) and bool(checker.operations[name].state())
+
+    def _charge_effects(self, run: str, record: r.Record) -> None:
+        """Add up what a record charges for effects, by the fold of the product."""
+        history = self._histories.setdefault(run, RunHistory(run))
+        for charge in history.charges([record]):
+            if charge.limit == "effects":
+                self._shared[charge.budget, charge.period].update(effects=charge.used, reserved=charge.reserved)
+        history.add(record)
+
     # --- sums ------------------------------------------------------------------------------------------------
 
     def _settle(self, account: Account, step: str, usage: Usage) -> None:
@@ -225,6 +269,8 @@ class Budgets:
         return self._shared[name, period][limit] + self._reserved(name, period, limit)
 
     def _reserved(self, name: str, period: str, limit: str) -> int:
+        if limit == "effects":
+            return self._shared[name, period]["reserved"]
         calls = [
             call for one in self._accounts.values() for call in one.sharing.values() if (name, period) in call.shared
         ]
@@ -256,8 +302,13 @@ class Budgets:
             return
         await self._compare()
         for name, period in self._shared:
-            if self._reserved(name, period, "model_calls"):
+            if self._reserved(name, period, "model_calls") or self._reserved(name, period, "effects"):
                 self._broken(SUMS, f"{name} on {period} has reservations, and no call is under way")
+        for place, charged in self._effects.items():
+            happened = sum(map(self._world.checker.happened_at_all, charged))
+            may = happened + sum(self._may_happen(name) for name in charged)
+            if not happened <= (counted := self._shared[place]["effects"]) <= may:
+                self._broken(SUMS, f"of {place} {happened} to {may} effects happened, and {counted} are counted")
         for run, account in self._accounts.items():
             history = RunHistory(run)
             for row in await self._world.journal.read(run, limit=100_000):

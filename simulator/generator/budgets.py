@@ -19,6 +19,8 @@ from simulator.plan import Declaration, Fault, Plan, Script, Step, Submission
 
 BUDGETED: Final = 5_000_000
 """The first seed of a plan with budgets."""
+EFFECTS: Final = 3
+"""Seeds that leave this rest when divided by five limit effects in shared budgets, and few model calls."""
 _MINUTE: Final = 60_000
 MIDNIGHTS: Final = (
     ("Europe/Berlin", "2027-03-28"), ("Europe/Berlin", "2027-03-29"), ("America/New_York", "2027-11-07"),
@@ -47,7 +49,9 @@ def with_budgets(plan: Plan, seed: int) -> Plan:
         plan,
         scripts=tuple(scripts.get(number, script) for number, script in enumerate(plan.scripts)),
         submissions=tuple(_limited(chance, one) for one in kept),
-        declarations=_declarations(chance, plan.declarations, zone),
+        declarations=_declarations(chance, plan.declarations, zone)
+        if seed % 5 != EFFECTS
+        else _of_effects(dice("budgets of effects", seed), _declarations(chance, plan.declarations, zone)),
         orders=tuple(one for one in plan.orders if one.run in names),
         faults=tuple(faults),
         skew_ms=midnight - chance.randrange(2, 30) * _MINUTE - EPOCH_MS,
@@ -91,6 +95,19 @@ def _declarations(chance: random.Random, found: tuple[Declaration, ...], zone: s
         for name, one in declared[-1].limits.budgets.items()
     })  # fmt: skip
     return *declared, Declaration(last, chance.randrange(45, 75) * _MINUTE)
+
+
+def _of_effects(chance: random.Random, found: tuple[Declaration, ...]) -> tuple[Declaration, ...]:
+    """The same declarations; most of their budgets limit effects. The last one leaves room for everything."""
+    declared: list[Declaration] = []
+    for number, one in enumerate(found, 1):
+        room, budgets = number == len(found), dict[str, SharedBudget]()
+        for name, budget in one.limits.budgets.items():
+            effects = 10**4 if room else chance.choice((None, 0, 1, 2, 3, 5))
+            calls = budget.model_calls if budget.model_calls is None or room else budget.model_calls + 20
+            budgets[name] = replace(budget, effects=effects, model_calls=calls)
+        declared.append(replace(one, limits=replace(one.limits, budgets=budgets)))
+    return tuple(declared)
 
 
 def _sharing(chance: random.Random, limits: DeclaredLimits, zone: str) -> DeclaredLimits:

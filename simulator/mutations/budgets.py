@@ -56,6 +56,24 @@ def effects_counted_at_their_end(original: Any) -> Any:
     return is_effect
 
 
+def effects_uncompared(original: Any) -> Any:
+    """An attempt is charged to shared budgets without being compared with their limits."""
+
+    def compared(limits: Any, charges: Any) -> Any:
+        return tuple(replace(one, most=None) if one.limit == "effects" else one for one in original(limits, charges))
+
+    return compared
+
+
+def effects_kept(original: Any) -> Any:
+    """An effect of which it is proven that it did not happen keeps its place in shared budgets."""
+
+    def charges(before: Any, after: Any) -> Any:
+        return [one for one in original(before, after) if one.used + one.reserved >= 0]
+
+    return charges
+
+
 def not_reopened(original: Any) -> Any:
     """A run whose budget was raised stays stopped."""
 
@@ -108,6 +126,20 @@ BUDGET_BUGS: Final = (
         "a call that has ended keeps what it reserved of shared budgets",
         "holdfast.model.shared_use:_charges",
         reservations_kept,
+        from_seed=BUDGETED,
+    ),
+    Mutant(
+        "shared effects not compared",
+        "an effect begins although other runs have taken all that a shared budget permits",
+        "holdfast.engine.active_run.log:SharedLimits.compared",
+        effects_uncompared,
+        from_seed=BUDGETED,
+    ),
+    Mutant(
+        "shared effects kept",
+        "an effect that did not happen keeps its place in shared budgets",
+        "holdfast.model.shared_use:operation_charges",
+        effects_kept,
         from_seed=BUDGETED,
     ),
     Mutant(

@@ -36,6 +36,10 @@ def test_a_run_is_given_back_where_the_journal_fails_while_other_limits_wake_it(
     assert not simulate(draw(5_007_254)).violations
 
 
+def test_a_process_that_stands_still_while_it_wakes_runs_goes_on_without_those_that_others_took():
+    assert not simulate(draw(5_000_218)).violations
+
+
 def test_plans_draw_all_that_budgets_offer():
     plans = [draw(seed) for seed in range(BUDGETED, BUDGETED + 60)]
     own = [one.budget for plan in plans for one in plan.submissions if one.budget is not None]
@@ -45,6 +49,7 @@ def test_plans_draw_all_that_budgets_offer():
     assert {(bool(one.agent), bool(one.tenant)) for one in shared} == {
         (a, b) for a in (True, False) for b in (True, False)
     }
+    assert {one.effects for one in shared} == {None, 0, 1, 2, 3, 5, 10**4}
     assert {zone for zone, _ in MIDNIGHTS} == {one.zone for one in shared}
     steps = [step for plan in plans for script in plan.scripts for step in script.steps]
     assert any(step.kind == QUERY and step.group for step in steps)
@@ -59,7 +64,8 @@ def test_simulations_reach_what_the_invariants_are_about():
         reached |= {name for name in simulate(draw(seed)).reach.endings if name.startswith("budget: ")}
     assert reached == {
         "budget: a call under a limit", "budget: a call under none", "budget: a call under a shared limit",
-        "budget: an effect under a limit", "budget: a lost call", "budget: stopped", "budget: raised",
+        "budget: an effect under a limit", "budget: an effect under a shared limit", "budget: a lost call",
+        "budget: stopped", "budget: raised",
     }  # fmt: skip
 
 
@@ -72,6 +78,7 @@ def test_the_same_seed_does_the_same_to_the_last_byte():
 BY_SEED = {
     "lost calls used nothing": 0, "reservations not counted": 23, "shared limits not compared": 0,
     "shared reservations kept": 0, "days of another zone": 1, "a raise wakes nothing": 0, "other limits wake nothing": 0,
+    "shared effects not compared": 0, "shared effects kept": 20,
 }  # fmt: skip
 """Where each is usually found at once. `make mutants` looks further for the two that are left."""
 

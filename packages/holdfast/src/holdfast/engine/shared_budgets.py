@@ -26,7 +26,7 @@ from holdfast.engine.process import unchanged_listing
 from holdfast.engine.suspension import BudgetRefusal
 from holdfast.engine.tool_protocol import wake
 from holdfast.engine.tree_budgets import OwnedRun, read_limits, refresh_limits, tree_budgets_of
-from holdfast.errors import BudgetSpent, JournalError, LimitsChanged
+from holdfast.errors import BudgetSpent, JournalError, LeaseLost, LimitsChanged
 from holdfast.journal.backend_rules import FOREVER_MS
 from holdfast.journal.port import BudgetUse, Journal, LeaseGranted, Write
 from holdfast.model import records as r
@@ -286,6 +286,8 @@ async def wake_waiting(process: Process) -> None:
         if not waits <= spent and isinstance(claimed := await process.leases.claim(run), LeaseGranted):
             try:  # giving the lease back leaves a run that waits due, and a worker takes it up
                 await journal.append(Write(claimed.lease, (), unchanged_listing(claimed.row, process.wall_ms())))
+            except LeaseLost:
+                continue  # this process stood still meanwhile, and another one has the run
             except JournalError:
                 process.leases.give_back(claimed.row)
                 raise
