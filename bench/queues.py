@@ -1,7 +1,9 @@
-"""Measure queues: submissions beside the raw inserts they need, and looks for work with all limits beside none.
+"""Measure queues: submissions beside the raw inserts they need, looks for work with all limits beside none, and steps
+under budgets beside those under none.
 
 `make bench-queues`. Figures are processor time, in pairs within one process, so other work on the machine matters
-little. Exit status 0 when both goals are met, 1 when one is missed.
+little. Exit status 0 when all goals are met, 1 when one is missed. There is no goal where a budget adds a commit to
+each step: for calls of models, which reserve before they are sent, and for effects under a budget that runs share.
 """
 
 import argparse
@@ -13,11 +15,12 @@ import tempfile
 import time
 from pathlib import Path
 
-from holdfast import Holdfast, Run, agent
+from holdfast import Holdfast, Natural, Run, agent, tool
 from holdfast.journal.port import TakeRequest
-from holdfast.queues.limits import ConcurrencyLimit, DeclaredLimits, QueueLimits, TenantLimits
+from holdfast.policies import RunBudget
+from holdfast.queues.limits import ConcurrencyLimit, DeclaredLimits, QueueLimits, SharedBudget, TenantLimits
 
-SUBMITTED_TO_RAW, LIMITED_TO_NONE = 0.5, 0.8
+SUBMITTED_TO_RAW, LIMITED_TO_NONE, BUDGETED_TO_NONE = 0.5, 0.8, 0.95
 AT_ONCE, TENANTS, ROUNDS = 500, 10, 5
 ALL_LIMITS = DeclaredLimits(
     {"mail": QueueLimits(concurrency=1_000, per_tenant=500, key="{job[about]}", per_key=1)},
@@ -25,6 +28,9 @@ ALL_LIMITS = DeclaredLimits(
     {"*": TenantLimits(1_000)},
 )
 NO_LIMITS = DeclaredLimits({"mail": QueueLimits()})
+STEPS = 500
+OWN = RunBudget(tokens=10**9, effects=10**9)
+SHARED = DeclaredLimits(budgets={"all": SharedBudget(tokens=10**9, effects=10**9)})
 
 
 @agent(run_id="job-{job[number]}", program="bench")
@@ -87,6 +93,43 @@ async def take_all(path: Path, most: int) -> float:
         return (time.process_time() - began) / taken
 
 
+@tool(idempotency=Natural())
+async def note(number: int) -> int:
+    return number
+
+
+async def judge(_question: str) -> dict[str, object]:
+    return {"usage": {"input_tokens": 10, "output_tokens": 10}}
+
+
+@agent(run_id="steps-{kind}", tools=[note], program="bench")
+async def steps(run: Run, kind: str) -> None:
+    for number in range(STEPS):
+        await (note(number) if kind == "effects" else run.decide(judge, str(number)))
+
+
+async def stepped(path: Path, kind: str, budget: RunBudget | None, limits: DeclaredLimits | None) -> float:
+    """Make steps of one kind under these budgets, and return the processor time."""
+    async with Holdfast(path, agents=[steps], queues=limits, recover=False) as app:
+        began = time.process_time()
+        await app.run(steps, kind, budget=budget)
+        return time.process_time() - began
+
+
+def budgeted(kind: str, place: Path) -> tuple[float, float]:
+    """How fast steps are under a budget of the run, and under one that runs share, to those under none."""
+    own: list[float] = []
+    shared: list[float] = []
+    for number in range(ROUNDS * 2):
+        without, with_own, with_shared = (
+            asyncio.run(stepped(place / f"{kind}-{name}-{number}.db", kind, budget, limits))
+            for name, budget, limits in (("none", None, None), ("own", OWN, None), ("shared", None, SHARED))
+        )
+        own.append(without / with_own)
+        shared.append(without / with_shared)
+    return statistics.median(own), statistics.median(shared)
+
+
 def measured(count: int, slots: int, place: Path) -> tuple[float, float]:
     """Both ratios, medians of pairs."""
     submitted: list[float] = []
@@ -109,9 +152,15 @@ def main() -> int:
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="holdfast-") as place:
         submitted, limited = measured(given.runs, given.slots, Path(place))
+        under = {kind: budgeted(kind, Path(place)) for kind in ("effects", "calls")}
     print(f"{given.runs} runs submitted, to their raw inserts: {submitted:.2f} (at least {SUBMITTED_TO_RAW})")
     print(f"slots taken with all limits, to none: {limited:.2f} (at least {LIMITED_TO_NONE})")
-    return 0 if submitted >= SUBMITTED_TO_RAW and limited >= LIMITED_TO_NONE else 1
+    effects, calls = under["effects"], under["calls"]
+    print(f"effects under a budget of the run, to none: {effects[0]:.2f} (at least {BUDGETED_TO_NONE})")
+    print(f"effects under a budget that runs share: {effects[1]:.2f}")
+    print(f"calls of a model that answers at once, under a budget: {calls[0]:.2f}; under a shared one: {calls[1]:.2f}")
+    met = effects[0] >= BUDGETED_TO_NONE
+    return 0 if met and submitted >= SUBMITTED_TO_RAW and limited >= LIMITED_TO_NONE else 1
 
 
 if __name__ == "__main__":

@@ -237,7 +237,8 @@ class Budgets:
 
     def _happens(self, name: str) -> bool:
         checker = self._world.checker
-        return checker.happened_at_all(name) or checker.operations[name].state() == "running"
+        operation = checker.operations[name]
+        return checker.happened_at_all(name) or (operation.state() == "running" and not operation.proved)
 
     def _may_happen(self, name: str) -> bool:
         """Whether it is not known that an effect did not happen: a person is asked, or a later attempt may come."""

@@ -40,6 +40,10 @@ def test_a_process_that_stands_still_while_it_wakes_runs_goes_on_without_those_t
     assert not simulate(draw(5_000_218)).violations
 
 
+def test_the_own_budget_is_compared_after_the_attempts_that_a_reservation_lets_go_first():
+    assert not simulate(draw(5_004_763)).violations
+
+
 def test_plans_draw_all_that_budgets_offer():
     plans = [draw(seed) for seed in range(BUDGETED, BUDGETED + 60)]
     own = [one.budget for plan in plans for one in plan.submissions if one.budget is not None]

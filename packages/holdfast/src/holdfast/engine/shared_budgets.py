@@ -100,8 +100,8 @@ async def reserve(
         made = replace(started, shared=tuple((name, day.name) for name, day in days.items()), **active.log.stamp())
         try:
             limits = SharedLimits(budgets, None if newest is None else newest.entry)
-            if not await _reserve_in_turn(active, made, limits):
-                return None
+            async with active.log.reserving_turn:  # two branches at once would both find the last of the run's own
+                reserved = await active.log.reserve(made, limits)
         except LimitsChanged:
             await queues.refresh(active.process.journal)
         except BudgetSpent as spent:
@@ -113,18 +113,8 @@ async def reserve(
                 await _wait(scope, started.step, why)
         else:
             active.check()
-            return ""
+            return "" if reserved else None
         active.check()
-
-
-async def _reserve_in_turn(active: ActiveRun, started: r.DecisionStarted, limits: SharedLimits) -> bool:
-    """Reserve if the run's own budget has room. In turn: two branches at once would both find the last of it."""
-    async with active.log.reserving_turn:
-        own = active.history.budget
-        if own is not None and own.refusal(started.step, started.before):
-            return False
-        await active.log.reserve(started, limits)
-    return True
 
 
 # --- effects -------------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import asyncio
 import contextvars
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager
-from typing import Final, TypeGuard
+from typing import Any, Final, TypeGuard, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -28,6 +28,7 @@ from holdfast.model.shared_use import Charge
 from holdfast.model.usage import CallCost, Usage
 from holdfast.queues.limits import SharedBudget
 
+Answer = TypeVar("Answer")
 _MAY_BLOCK: Final = {r.OperationSettled, r.OperationParked, r.CallerLeft}
 
 
@@ -47,7 +48,7 @@ class RunRecorder:
         self.masks: Final = Masks()
         self.checking: Final[dict[asyncio.Future[None], set[str]]] = {}
         """Appends that the ledger may still refuse, with the steps that they are about."""
-        self.reserving: Final[set[asyncio.Future[None]]] = set()  # model calls that a shared budget may still refuse
+        self.reserving: Final[set[asyncio.Future[Any]]] = set()  # model calls that a shared budget may still refuse
         self.reserving_turn: Final = asyncio.Lock()  # held from the comparison with the run's own budget to the record
         self.receiving: asyncio.Future[None] | None = None  # a message is about to be recorded
         self._waiting: dict[asyncio.Future[None], None] = {}  # attempts that wait until they are next
@@ -147,8 +148,8 @@ class RunRecorder:
             raise
         self._add(records)
 
-    async def reserve(self, started: r.DecisionStarted, limits: SharedLimits) -> None:
-        """Record a model call that is charged to shared budgets, durably.
+    async def reserve(self, started: r.DecisionStarted, limits: SharedLimits) -> bool:
+        """Record a model call that is charged to shared budgets, durably. False if the run's own budget has no room.
 
         Raises `BudgetSpent` and `LimitsChanged`: then nothing was recorded.
         """
@@ -158,7 +159,7 @@ class RunRecorder:
         self.reserving.add(reserving)
         reserving.add_done_callback(self._checked)
         try:
-            await asyncio.shield(reserving)
+            return await asyncio.shield(reserving)
         except (LeaseLost, JournalUnavailable) as error:
             self._on_failure(error)
             raise
@@ -166,14 +167,18 @@ class RunRecorder:
             reserving.add_done_callback(lambda _: self.settle_reservation(started.step, Usage(refused=True)))
             raise
 
-    async def _reserve(self, started: r.DecisionStarted, limits: SharedLimits) -> None:
+    async def _reserve(self, started: r.DecisionStarted, limits: SharedLimits) -> bool:
         if earlier := [*self._waiting, *([] if self.receiving is None else [self.receiving])]:
             await asyncio.wait(earlier)  # once: many branches that reserve keep no command and no attempt from its turn
         while self.journal_log.alone is not None:  # first: what is added meanwhile may settle what this reserves over
             await asyncio.shield(self.journal_log.alone)
+        own = self.history.budget  # compared now: what came before may have used more than it had reserved
+        if own is not None and own.refusal(started.step, started.before):
+            return False
         charges = limits.compared(self.history.charges((started,)))
         await self.journal_log.append([encode(started)], None, (), charges, limits.declared)
         self._add((started,))
+        return True
 
     def _charges(self, records: tuple[r.Record, ...]) -> tuple[Charge, ...]:
         """The charges of these records to shared budgets. A run that never reserved of one settles nothing."""
@@ -187,7 +192,7 @@ class RunRecorder:
         if any(use is not None and step in use.open for use in uses):
             self.buffer(r.ReservationSettled(step=step, usage=usage, price=price, **self.stamp()))
 
-    def _checked(self, future: asyncio.Future[None]) -> None:
+    def _checked(self, future: asyncio.Future[Any]) -> None:
         """Retrieve the ledger's answer: asyncio would log a refusal that a cancelled caller no longer awaits."""
         self.checking.pop(future, None)
         self.reserving.discard(future)
@@ -335,7 +340,7 @@ class SharedLimits(msgspec.Struct, frozen=True):
         return begins and charge.budget in self.budgets
 
 
-def _begin(append: Coroutine[None, None, None]) -> asyncio.Future[None]:
+def _begin(append: Coroutine[None, None, Answer]) -> asyncio.Future[Answer]:
     """Begin an append that may be refused. It is no branch of agent code, and not cancelled with one."""
     return asyncio.get_running_loop().create_task(append, context=contextvars.Context())
 
