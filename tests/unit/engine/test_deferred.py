@@ -1,6 +1,7 @@
 """Deferred outcomes: accepted now, answered later, under a key; nothing is repeated meanwhile."""
 
 import asyncio
+import contextlib
 import itertools
 from datetime import timedelta
 
@@ -20,10 +21,12 @@ from holdfast import (
     current_operation,
     tool,
 )
-from holdfast.engine.deferred import ArrivedAnswer
+from holdfast.engine.deferred import ArrivedAnswer, AwaitingOperation, arrived_stream, awaited_stream, forward
 from holdfast.errors import Deferred, RunSuspended, UsageError
-from holdfast.journal.port import Write
+from holdfast.journal.entry_codec import written
+from holdfast.journal.port import Post, Write
 from holdfast.model import records as r
+from holdfast.model.commands import command_stream
 from holdfast.model.records import Raw
 from tests.unit.engine.lab import Lab, virtual
 
@@ -420,3 +423,35 @@ async def test_whoever_brings_it_needs_no_code_and_whoever_has_the_code_checks_i
     async with lab.app(desk) as app:
         with pytest.raises(RunSuspended, match="is not what book returns"):
             await app.run(desk, "ann")
+
+
+class PowerCut(Exception):
+    """The process ends before this write."""
+
+
+@pytest.mark.parametrize("writes", range(3))
+@virtual
+async def test_messages_that_came_early_become_commands_together_or_not_at_all(lab: Lab, writes: int):
+    """Once the first is applied, nothing waits for the key any more, and no process would look for the second."""
+    journal = lab.journal
+    await journal.open()
+    messages = (ArrivedAnswer("m1", result=result("room 12")), ArrivedAnswer("m2", "failed", why="flooded"))
+    for message in messages:
+        await journal.post(Post(arrived_stream("B-7"), message.entry, written(message)))
+    await journal.post(Post(awaited_stream("B-7"), "owner", written(AwaitingOperation("r-ann/book#1", 1, "book"))))
+    left = writes
+
+    class Cut:
+        def __getattr__(self, name: str) -> object:
+            nonlocal left
+            if name in {"post", "post_all"}:
+                if not left:
+                    raise PowerCut
+                left -= 1
+            return getattr(journal, name)
+
+    with contextlib.suppress(PowerCut):
+        assert await forward(Cut(), "B-7") == "r-ann/book#1"  # type: ignore[arg-type]  # the same, but for what it refuses
+    assert len(await journal.entries(command_stream("r-ann"))) == (2 if writes else 0)
+    assert await forward(journal, "B-7") == "r-ann/book#1"
+    assert len(await journal.entries(command_stream("r-ann"))) == 2, "each once"

@@ -150,16 +150,25 @@ async def owner_of(journal: Journal, key: str) -> AwaitingOperation | None:
 async def forward(journal: Journal, key: str) -> str:
     """Send the run that waits for `key` a command for each final message that came for it, once.
 
+    All go in one commit: once the first is applied, nothing waits for the key, and no process would look for others.
     Return the operation that waits; empty if no message came, or no operation waits yet: messages are kept.
     """
-    arrived = await journal.entries(arrived_stream(key))
-    owner = await owner_of(journal, key) if arrived else None
-    if owner is None:
-        return ""
-    for entry, arrival in await readable(journal, arrived, ArrivedAnswer):
-        if (order := _answer_command(owner, key, entry, arrival)) is not None:
-            await journal.post(order)
-    return owner.operation
+    while True:
+        arrived = await journal.entries(arrived_stream(key))
+        owner = await owner_of(journal, key) if arrived else None
+        if owner is None:
+            return ""
+        came = await readable(journal, arrived, ArrivedAnswer)
+        orders = [order for entry, one in came if (order := _answer_command(owner, key, entry, one)) is not None]
+        run = split_operation_id(owner.operation)[0]
+        known = {entry.key for entry in await journal.entries(command_stream(run))} if orders else set[str]()
+        missing = tuple(order for order in orders if order.key not in known)
+        try:
+            if missing:
+                await journal.post_all(missing)
+        except LedgerTaken:
+            continue  # another process sent one of them meanwhile
+        return owner.operation
 
 
 def _answer_command(owner: AwaitingOperation, key: str, entry: LedgerEntry, arrival: ArrivedAnswer) -> Post | None:
