@@ -129,3 +129,22 @@ async def test_a_command_to_a_completed_run_that_somebody_asks_for_is_applied(la
         assert await one.run(desk, "ann") == "ann"
         assert given[0].elsewhere, "its sender relies on the first process"
         assert [record.by for record in lab.of("r-ann", r.CommandApplied)] == ["eve"]
+
+
+@virtual
+async def test_a_command_whose_sender_relied_on_a_process_that_died_is_applied_by_another_one(lab: Lab):
+    """The owner of a stopped run applies commands to it. No process drives such a run, so none would find it abandoned."""
+    desk = poor(lab)
+    owner = lab.make(desk)
+    await owner.open()
+    with pytest.raises(RunStopped):
+        await owner.run(desk, "ann")
+    assert await owner.engine.leases.claim("r-ann") is not None
+    async with lab.app(desk) as sender:
+        given = await sender.service.raise_budget("r-ann", {"model_calls": 1}, by="eve")
+        assert given.elsewhere
+    await lab.bury(owner, lab.processes[0])
+    async with lab.app(desk, recover=True) as app:
+        await lab.pass_time(minutes=1)
+        assert (await app.service.row("r-ann")).status == "completed"
+    assert lab.sent == ["ann"]

@@ -99,11 +99,18 @@ def stands(line: RunRow, which: StatusFilter | None) -> bool:
     return which in (None, line.status)
 
 
+ENDED: Final = ("completed", "stopped", "undone")
+"""The states of a run that goes on only by a command."""
+
+
 def wants_worker(line: RunRow, wall_ms: int, gone: Callable[[str], bool]) -> bool:
     """True if a worker should claim the run: no living worker owns it, and it runs, is due, or lost its owner.
 
-    An owner that died with a waiting run may have claimed it to deliver something to it.
+    An owner that died with a waiting run may have claimed it to deliver something to it. So may one that died with a
+    run that has ended: those who gave it further commands relied on that owner.
     """
+    if line.owner is not None and line.status in ENDED:
+        return gone(line.owner)
     if line.status not in {"running", "suspended"} or line.queue:  # those of queues are found by `take`
         return False
     if line.owner is not None:

@@ -498,8 +498,9 @@ class Journal(Protocol):
     async def due(self, agents: Collection[AgentKey], limit: int, skip: Collection[str] = frozenset()) -> list[RunRow]:
         """Runs of these agents that need a worker, without those named in `skip`: the one due first comes first.
 
-        A run needs one when it runs and has no living owner, or is suspended and due. An abandoned run is due since
-        its listing last changed. Runs of other agents, and of other programs, cost nothing, however many there are.
+        A run needs one when it runs and has no living owner, or is suspended and due. So does one that has ended and
+        whose owner is gone, also in a queue: commands to it may be left. An abandoned run is due since its listing last
+        changed. Runs of other agents, and of other programs, cost nothing, however many there are.
         """
         ...
 

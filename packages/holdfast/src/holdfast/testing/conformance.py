@@ -130,6 +130,7 @@ class ListingConformance(BudgetConformance):
             "later": RunChange("suspended", due_ms=far, release=True),
             "waiting": RunChange("suspended", release=True),
             "taken while it waited": RunChange("suspended"),
+            "taken after its end": RunChange("stopped"),
         }.items():
             await (await start_log(journal, run=run)).append([body(1)], change)
         assert [line.run for line in await journal.runs(wakeable=True)] == ["dropped", "due"]
@@ -139,6 +140,7 @@ class ListingConformance(BudgetConformance):
             "driven",
             "dropped",
             "due",
+            "taken after its end",
             "taken while it waited",
         ]
 
@@ -150,6 +152,7 @@ class ListingConformance(BudgetConformance):
             "d later": RunChange("suspended", due_ms=2**52, release=True),
             "e ended": RunChange("completed", release=True),
             "f waits": RunChange("suspended", release=True),
+            "i taken after its end": RunChange("completed"),
         }
         for run, change in {**changes, **{f"a {n}": changes["c first"] for n in range(30)}}.items():
             new = beginning("n", run, "other" if run.startswith("a ") else "desk", [body(1)], change)
@@ -165,7 +168,7 @@ class ListingConformance(BudgetConformance):
         assert len(await journal.due([("desk", ""), ("other", "")], 99)) == 33
         await journal.beat(ALICE, OVER_MS)
         found = [line.run for line in await journal.due([("desk", "")], 9)]
-        assert sorted(found) == sorted([*first, "g held", "h dropped"])
+        assert sorted(found) == sorted([*first, "g held", "h dropped", "i taken after its end"])
 
     @requirement
     async def test_agents_of_one_name_in_two_programs_are_two_agents(self, journal: Journal) -> None:

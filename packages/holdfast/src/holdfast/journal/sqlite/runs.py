@@ -10,7 +10,7 @@ from typing import Final, cast
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.journal.backend_rules import FOREVER_MS, due_since, first_write, page, wants_look, wants_worker
+from holdfast.journal.backend_rules import ENDED, FOREVER_MS, due_since, first_write, page, wants_look, wants_worker
 from holdfast.journal.host import HostFacts
 from holdfast.journal.port import (
     EVERY_BODY,
@@ -44,14 +44,15 @@ _HALTED = "status = 'stopped' and waits <> '[]'"  # the same
 _WAKEABLE = (  # each part finds its runs in an index, so that those which only wait cost nothing
     f"id in (select id from run where {_OPEN} and status = 'running'"  # noqa: S608 -- constants
     f" union all select id from run where {_OPEN} and status = 'suspended' and due_ms <= ?"
-    f" union all select id from run where owner is not null) and +{_OPEN} and queue = ''"
+    f" union all select id from run where owner is not null)"
+    f" and (+{_OPEN} and queue = '' or owner is not null and status in {ENDED})"
 )
 _FREE = f"owner is null and queue = '' and {_OPEN} and agent = ? and program = ?"
 ABANDONED = f"{_RUN} where {_FREE} and status = 'running' order by due_ms, id limit ?"
 DUE = f"{_RUN} where {_FREE} and status = 'suspended' and due_ms <= ? order by due_ms, id limit ?"
 _NEEDS_A_WORKER = f"select * from ({ABANDONED}) union all select * from ({DUE})"  # noqa: S608 -- constants
 _AGENTS_AT_ONCE = 100  # SQLite joins at most 500 selects
-HELD = f"{_RUN} where owner = ? and +{_OPEN} and queue = ''"
+HELD = f"{_RUN} where owner = ? and (+{_OPEN} and queue = '' or status in {ENDED})"
 COUNTS = "select agent, status, count(*) from run group by agent, status"
 _NO_PLACE: Final = QueuePlace("")
 _Line = tuple[str, int, str, str, RunStatus, str, int | None, bytes, int, str | None, int, int, str, str]
