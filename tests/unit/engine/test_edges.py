@@ -8,7 +8,10 @@ import pytest
 from holdfast import Ambiguous, CannotTell, Operation, Run, Verdict, agent, tool
 from holdfast.engine.exceptions import call_end
 from holdfast.errors import JournalUnavailable, RecordRefused, ResultLost, RunStopped, RunSuspended
+from holdfast.journal.port import Write
+from holdfast.journal.record_codec import decode
 from holdfast.model import records as r
+from holdfast.queues.limits import DeclaredLimits, SharedBudget
 from tests.unit.engine.lab import Lab, virtual
 
 
@@ -32,21 +35,28 @@ async def test_a_result_that_is_too_large_is_lost_and_the_effect_counts(lab: Lab
     assert lab.of("r-ann", r.OperationSettled)[0].status == "succeeded"
 
 
+@pytest.mark.parametrize("how", ["alone", "with a business key", "under a shared budget"])
 @virtual
-async def test_a_record_that_the_journal_refuses_is_an_error_of_that_step(lab: Lab):
-    @tool
+async def test_a_record_that_the_journal_refuses_is_an_error_of_that_step(lab: Lab, how: str):
+    @tool(claim="name" if how == "with a business key" else ())
     async def send(name: str) -> str:
         lab.sent.append(name)
         return name
 
     @agent(run_id="r-{name}")
     async def desk(run: Run, name: str) -> str:
-        lab.journal.fail_next(1, RecordRefused("too large"))
         with pytest.raises(RecordRefused):
             await send(name)
         return "refused"
 
-    async with lab.app(desk) as app:
+    async def append(write: Write) -> None:
+        if any(isinstance(decode(row.body), r.AttemptStarted) for row in write.rows):
+            raise RecordRefused("too large")
+        await lab.journal.append(write)
+
+    shared = DeclaredLimits(budgets={"all": SharedBudget(effects=5)}) if how == "under a shared budget" else None
+    async with lab.app(desk, queues=shared) as app:
+        lab.processes[0].append = append
         assert await app.run(desk, "ann") == "refused"
     assert lab.sent == []
     assert lab.of("r-ann", r.AttemptStarted) == []

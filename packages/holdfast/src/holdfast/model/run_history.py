@@ -384,11 +384,13 @@ class RunHistory:
         return tuple(found)
 
     def withdraw(self, step: str, before: OperationState | None) -> None:
-        """Take back a record that was added and could not be stored, where it began or went on with `step`.
+        """Take back a record that could not be stored, where it was added and began or went on with `step`.
 
         `before` is the operation as it was, None where that record was its first: a contract that came with it is
         then unknown again, unless another operation uses it.
         """
+        if step not in self.operations:
+            return  # one that the ledger may refuse is added once it is stored
         if self.budget is not None:
             self.budget.change(self.operations[step], before)
         if before is not None:
