@@ -44,6 +44,10 @@ def test_the_own_budget_is_compared_after_the_attempts_that_a_reservation_lets_g
     assert not simulate(draw(5_004_763)).violations
 
 
+def test_branches_that_begin_effects_at_once_do_not_both_take_the_last_one_of_their_run():
+    assert not simulate(draw(5_008_358)).violations
+
+
 def test_plans_draw_all_that_budgets_offer():
     plans = [draw(seed) for seed in range(BUDGETED, BUDGETED + 60)]
     own = [one.budget for plan in plans for one in plan.submissions if one.budget is not None]
