@@ -160,6 +160,9 @@ async def forward(journal: Journal, key: str) -> str:
             return ""
         came = await readable(journal, arrived, ArrivedAnswer)
         orders = [order for entry, one in came if (order := _answer_command(owner, key, entry, one)) is not None]
+        if len(orders) == 1:
+            await journal.post(orders[0])
+            return owner.operation
         run = split_operation_id(owner.operation)[0]
         known = {entry.key for entry in await journal.entries(command_stream(run))} if orders else set[str]()
         missing = tuple(order for order in orders if order.key not in known)
