@@ -278,7 +278,8 @@ async def _attempt_now(driver: DrivenOperation, operation: OperationState, now: 
     if unsure and not await may_still_begin(driver, operation, now):
         return
     driver.started, driver.decided_on = started, operation
-    if not await _begin_in_turn(driver, operation, allowed, charge):
+    begin = _begin if charge is None else _begin_in_turn
+    if not await begin(driver, operation, allowed, charge):
         return
     engine.environment.crash.reached("after_intent")
     await _call(driver, started)
@@ -288,12 +289,10 @@ async def _attempt_now(driver: DrivenOperation, operation: OperationState, now: 
 async def _begin_in_turn(
     driver: DrivenOperation, operation: OperationState, allowed: Post | None, charge: SharedCharge | None
 ) -> bool:
-    """Record the attempt; one that a shared budget may refuse in its turn, and only if `decide` still sends it then.
+    """Record an attempt that a shared budget may refuse: in its turn, and only if `decide` still sends it then.
 
     Two branches that were decided at once would both take the last effect of the run's own budget.
     """
-    if charge is None:
-        return await _begin(driver, operation, allowed, None)
     async with driver.log.reserving_turn:
         if type(next_move(driver, operation, driver.log.now())) is not m.Send:
             driver.started = None
