@@ -2,8 +2,8 @@
 under budgets beside those under none.
 
 `make bench-queues`. Figures are processor time, in pairs within one process, so other work on the machine matters
-little. Exit status 0 when all goals are met, 1 when one is missed. There is no goal where a budget adds a commit to
-each step: for calls of models, which reserve before they are sent, and for effects under a budget that runs share.
+little. Exit status 0 when all goals are met, 1 when one is missed. Two figures have no goal, because the budget adds a
+commit to each step: calls of models, which reserve before they are sent, and effects under a budget that runs share.
 """
 
 import argparse

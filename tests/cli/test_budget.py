@@ -220,7 +220,7 @@ def test_the_budget_of_a_tree_is_shown_as_a_whole_and_each_printed_command_raise
     assert "The run itself used 1 effect of that." in whole
     assert "budget ann --raise effects=AMOUNT" in whole
     child = desk("budget", "ann~leaf.1").stdout
-    assert "The budget of run ann, which started it, covers it too." in child
+    assert "The budget of run ann, of which it is a child, covers it too." in child
     assert child.endswith("budget ann\n")
     inbox = desk("inbox").stdout
     assert "budget ann --raise LIMIT=AMOUNT\n" in inbox

@@ -7,6 +7,7 @@ import pytest
 
 from holdfast import Natural, Operation, Run, RunSuspended, TransactionAborted, agent, tool
 from holdfast.errors import BudgetExceeded, OperationFailed, RunStopped
+from holdfast.model import records as r
 from holdfast.model.shared_use import PREFIX
 from holdfast.policies import Budget, RunBudget
 from tests.unit.engine.lab import Lab, virtual
@@ -316,4 +317,30 @@ async def test_a_refused_reservation_of_a_tree_harms_no_other_record_of_its_run(
     async with lab.app(root, leaf, recover=True) as app:
         assert await app.run(root, "ann", budget=RunBudget(effects=7, then="stop")) == 13
     assert len(lab.sent) == 7
+    check_sums(lab)
+
+
+@virtual
+async def test_branches_at_once_do_not_both_begin_the_last_effect_of_their_own_run(lab: Lab):
+    """An attempt under a shared budget is in the history once it is stored, so the second one is decided anew then."""
+
+    @tool
+    async def pay(name: str) -> str:
+        lab.sent.append(name)
+        return "paid"
+
+    @agent(run_id="r-{name}", budget=RunBudget(effects=1, then="stop"))
+    async def desk(run: Run, name: str) -> int:
+        async def one(number: int) -> bool:
+            try:
+                return await pay(f"{name} {number}") == "paid"
+            except BudgetExceeded:
+                return False
+
+        return sum(await run.gather(*(one(number) for number in range(3))))
+
+    lab.lag_s = 0.01
+    async with lab.app(desk, queues=limits(effects=9)) as app:
+        assert await app.run(desk, "ann") == 1
+    assert len(lab.of("r-ann", r.AttemptStarted)) == len(lab.sent) == 1
     check_sums(lab)

@@ -135,7 +135,7 @@ def _show_next(found: BudgetReport, screen: Screen) -> None:
     if found.stopped and found.next_step.startswith("holdfast resume"):
         screen.line("A limit that runs share stopped it: raise that one in queues.yaml (holdfast budget lists it).")
     elif found.above:
-        screen.line(f"The budget of run {safe(found.above)}, which started it, covers it too.")
+        screen.line(f"The budget of run {safe(found.above)}, of which it is a child, covers it too.")
     screen.next(found.next_step)
 
 
@@ -149,7 +149,9 @@ def _report(history: RunHistory, tree: list[BudgetLine]) -> BudgetReport:
         return BudgetReport(run, lifecycle.status, "", [], 0, 0, stopped, step, above=above)
     own = budget_lines(state)
     reached = [one.limit for one in tree or own if one.most is not None and one.used >= one.most]
-    step = f"holdfast resume {run}" if stopped else f"holdfast show {run}"
+    step = f"holdfast show {run}"
+    if stopped:  # unless a limit of its own is reached, by one that runs share
+        step = f"holdfast budget {above}" if above else f"holdfast resume {run}"
     if lifecycle.status == "running":
         step = f"a worker continues it, or: holdfast resume {run}"
     if reached and (stopped or (tree and lifecycle.status in {"running", "suspended"})):

@@ -36,7 +36,7 @@ from holdfast.model.run_budget import BudgetLeft, is_effect, part_left, words_of
 from holdfast.model.shared_use import PREFIX, TREE, SharedUse
 from holdfast.model.system import is_system
 from holdfast.model.waits import SHARED_BUDGET, decode_waits
-from holdfast.queues.limits import OF_MODELS, SharedBudget
+from holdfast.queues.limits import SharedBudget
 from holdfast.queues.zones import Period, day_of
 
 if TYPE_CHECKING:
@@ -45,10 +45,9 @@ if TYPE_CHECKING:
     from holdfast.engine.operation_driver import OperationDriver
     from holdfast.engine.process import Process
     from holdfast.model.operation import OperationState
-    from holdfast.queues.limits import Declaration, DeclaredLimits
+    from holdfast.queues.limits import DeclaredLimits
 
 _MARK: Final = f'"{SHARED_BUDGET}"'.encode()
-EFFECTS: Final = ("effects",)
 
 
 def budgets_of(active: OwnedRun) -> Mapping[str, SharedBudget]:
@@ -70,7 +69,7 @@ async def budget_left(active: ActiveRun, step: str) -> BudgetLeft | None:
     budgets, now = budgets_of(active), active.process.wall_ms()
     days = {name: _period(name, one, now).name for name, one in budgets.items()}
     uses = {(use.budget, use.limit): use for use in await active.process.journal.budget_uses(days)} if days else {}
-    for name, limit in ((name, of) for name, one in budgets.items() for of in (*OF_MODELS, *one.of_costs)):
+    for name, limit in ((name, counter) for name, one in budgets.items() for counter in one.of_models):
         if (most := budgets[name].most(limit)) is None:
             continue
         use = uses.get((name, limit)) or BudgetUse(name, days[name], limit)
@@ -98,14 +97,14 @@ async def reserve(
             return ""
         days = {name: _period(name, one, active.process.wall_ms()) for name, one in budgets.items()}
         made = replace(started, shared=tuple((name, day.name) for name, day in days.items()), **active.log.stamp())
+        limits = SharedLimits(budgets, None if newest is None else newest.entry)
         try:
-            limits = SharedLimits(budgets, None if newest is None else newest.entry)
             async with active.log.reserving_turn:  # two branches at once would both find the last of the run's own
                 reserved = await active.log.reserve(made, limits)
         except LimitsChanged:
             await queues.refresh(active.process.journal)
         except BudgetSpent as spent:
-            if (why := await _refused(active, spent, budgets, days[spent.budget], newest)) is None:
+            if (why := await _refused(active, spent, limits, days[spent.budget])) is None:
                 continue
             if why.budget.then == "stop":
                 return why.reason
@@ -125,7 +124,6 @@ class SharedCharge(msgspec.Struct, frozen=True):
 
     days: Mapping[str, Period]
     limits: SharedLimits
-    newest: Declaration | None
 
     @property
     def shared(self) -> tuple[tuple[str, str], ...]:
@@ -157,7 +155,7 @@ async def charge_for(driver: OperationDriver, operation: OperationState) -> Shar
     newest, now = active.process.queues.newest, active.process.wall_ms()
     free = intent.serves or intent.completes or operation.approval.extra_attempt
     limits = SharedLimits({} if free else budgets, None if newest is None else newest.entry)
-    return SharedCharge({name: _period(name, one, now) for name, one in budgets.items()}, limits, newest)
+    return SharedCharge({name: _period(name, one, now) for name, one in budgets.items()}, limits)
 
 
 async def note_refusal(
@@ -170,7 +168,7 @@ async def note_refusal(
         await active.process.queues.refresh(active.process.journal)
         return
     day = charge.days[refusal.budget]
-    found = await _refused(active, refusal, charge.limits.budgets, day, charge.newest)
+    found = await _refused(active, refusal, charge.limits, day)
     if found is not None:
         driver.found.refusal = found
         driver.found.spent = SpentBudget(found.reason, "stop" if found.budget.then == "stop" else "ask")
@@ -202,14 +200,12 @@ def _is_in_another_currency(driver: OperationDriver, budgets: Mapping[str, Share
 # --- refusals and waits ----------------------------------------------------------------------------------------------
 
 
-async def _refused(
-    active: OwnedRun, spent: BudgetSpent, budgets: Mapping[str, SharedBudget], day: Period, newest: Declaration | None
-) -> BudgetRefusal | None:
+async def _refused(active: OwnedRun, spent: BudgetSpent, limits: SharedLimits, day: Period) -> BudgetRefusal | None:
     """The refusal; None if the limits of the run at the top of a tree are no longer those that were compared."""
-    budget, tree = budgets[spent.budget], spent.budget.removeprefix(PREFIX)
+    budget, tree = limits.budgets[spent.budget], spent.budget.removeprefix(PREFIX)
     if tree != spent.budget and await _limits_changed(active, tree, budget):
         return None
-    return BudgetRefusal(spent, budget, day, None if newest is None or day.name == TREE else newest.entry)
+    return BudgetRefusal(spent, budget, day, None if day.name == TREE else limits.declared)
 
 
 async def _wait(scope: Scope, step: str, refusal: BudgetRefusal) -> None:
@@ -259,7 +255,7 @@ async def uses_now(journal: Journal, limits: DeclaredLimits, now_ms: int) -> dic
 def is_spent(budget: SharedBudget, uses: Iterable[BudgetUse]) -> bool:
     """True if what was used permits no call that it limits: neither a model call nor an effect."""
     full = {use.limit: use.used >= most for use in uses if (most := budget.most(use.limit)) is not None}
-    kinds = ([full[limit] for limit in limits if limit in full] for limits in ((*OF_MODELS, *budget.of_costs), EFFECTS))
+    kinds = ([full[limit] for limit in limits if limit in full] for limits in (budget.of_models, ("effects",)))
     return all(any(kind) for kind in kinds if kind)
 
 

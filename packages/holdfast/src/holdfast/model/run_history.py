@@ -8,7 +8,7 @@ The file is long because one record may change several parts of the fold.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from copy import copy
 from functools import partial
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeGuard, get_args
@@ -364,24 +364,21 @@ class RunHistory:
 
     def check(self, records: Iterable[r.Record]) -> None:
         """Raise `IllegalTransition` if these records do not fit, without taking them."""
-        trial: dict[str, OperationState] = {}
-        for record in records:
-            if is_about_operation(record):
-                before = trial.get(record.step, self.operations.get(record.step))
-                trial[record.step] = apply(before, record, self.ownership.boot)
+        list(self._tried(records))
 
-    def charges(self, records: Iterable[r.Record]) -> tuple[Charge, ...]:
+    def _tried(self, records: Iterable[r.Record]) -> Iterator[tuple[OperationState | None, OperationState]]:
+        """The operations of these records, before and after each of them, without taking them."""
+        trial: dict[str, OperationState] = {}
+        for record in filter(is_about_operation, records):
+            before = trial.get(record.step, self.operations.get(record.step))
+            trial[record.step] = after = apply(before, record, self.ownership.boot)
+            yield before, after
+
+    def charges(self, records: Sequence[r.Record]) -> tuple[Charge, ...]:
         """The charges to shared budgets of records that are about to be added, without taking them."""
         use = SharedUse() if self.shared is None else self.shared.copy()
-        trial, found = dict[str, OperationState](), list[Charge]()
-        for record in records:
-            if is_about_operation(record):
-                before = trial.get(record.step, self.operations.get(record.step))
-                trial[record.step] = after = apply(before, record, self.ownership.boot)
-                found += operation_charges(before, after)
-            else:
-                found += use.take(record)
-        return tuple(found)
+        found = [charge for record in records for charge in use.take(record)]
+        return (*found, *(one for before, after in self._tried(records) for one in operation_charges(before, after)))
 
     def withdraw(self, step: str, before: OperationState | None) -> None:
         """Take back a record that could not be stored, where it was added and began or went on with `step`.

@@ -65,8 +65,7 @@ class TenantLimits(ConcurrencyLimit, frozen=True, forbid_unknown_fields=True, om
     models: dict[str, ModelLimit] = {}
 
 
-OF_MODELS: Final = ("tokens", "model_calls")
-SHARED_LIMITS: Final = (*OF_MODELS, "effects")
+SHARED_LIMITS: Final = ("tokens", "model_calls", "effects")
 
 
 class SharedBudget(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -100,12 +99,12 @@ class SharedBudget(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit
     @property
     def counters(self) -> tuple[str, ...]:
         """The names of its counters; that of the cost has the currency in its name."""
-        return (*OF_MODELS, *(() if self.effects is None else ("effects",)), *self.of_costs)
+        return self.of_models if self.effects is None else (*self.of_models, "effects")
 
     @property
-    def of_costs(self) -> tuple[str, ...]:
-        """The counter of its cost, if that is limited."""
-        return () if (money := self.money) is None else (cost_counter(money.currency),)
+    def of_models(self) -> tuple[str, ...]:
+        """Those that calls of models are charged to."""
+        return ("tokens", "model_calls", *(() if self.money is None else (cost_counter(self.money.currency),)))
 
     def most(self, counter: str) -> int | None:
         """How much of this limit the runs may use together, of a cost in billionths; None if it does not hold."""
