@@ -173,6 +173,9 @@ GROWTHS: Final = (
            lambda s: s.grown("steps")["ratio"], at_least=0.95),
     Growth("idle", "an idle process with 1,000 waiting runs", "statements/s",
            lambda s: s.grown("idle")["statements_per_s"], at_most=3),
+    Growth("monitors", "a worker's look for silent failures, with 10,000 new records", "s",
+           lambda s: s.grown("monitors")["seconds"], at_most=1),
+    Growth("effect", "an effect found by its business key", "ms", lambda s: s.grown("effect")["ms"], at_most=50),
 )  # fmt: skip
 
 

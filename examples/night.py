@@ -24,7 +24,7 @@ from holdfast import DidNotHappen, Happened, Holdfast, Operation, Rejected, Run,
 from holdfast.agent.agent import Agent
 from holdfast.control.schedules import declare_schedules
 from holdfast.engine.settings import Settings
-from holdfast.inspect.monitors.passes import monitor_pass, present
+from holdfast.inspect.monitors.passes import Readings, monitor_pass, present
 from holdfast.inspect.monitors.rules import RULES, MonitorSettings, Rule
 from holdfast.journal.memory import MemoryJournal
 from holdfast.queues.firing_times import Schedule
@@ -234,7 +234,8 @@ async def _night(seed: int, runs: int) -> Night:
                     start(app, old, PLANTED_IN[what], task)
         await asyncio.sleep(hours * HOUR_S - loop.time())
         now = EPOCH_MS + ticks_ms(loop)
-        while await monitor_pass(reader, now, MonitorSettings()):
+        readings = Readings()
+        while await monitor_pass(reader, now, MonitorSettings(), readings):
             pass
         report = await present(reader, now, MonitorSettings())
         for one in tasks:

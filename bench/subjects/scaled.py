@@ -20,8 +20,13 @@ from typing import Any, Final, TypeVar
 from measure import payload, report, settled_size
 
 from holdfast import Deferred, Holdfast, Key, Run, RunSuspended, agent, current_operation, tool
+from holdfast.cli.config import existing_journal
 from holdfast.engine.deferred import ArrivedAnswer
 from holdfast.engine.settings import Settings
+from holdfast.inspect.effects import EffectQuery, find_effects
+from holdfast.inspect.monitors.passes import A_PASS, Readings, monitor_pass, watch
+from holdfast.inspect.monitors.rules import MonitorSettings
+from holdfast.inspect.reader import JournalReader
 from holdfast.journal.port import LeaseGranted, RunChange
 from holdfast.journal.run_log import beginning
 from holdfast.journal.sqlite.driver import StandardDatabase
@@ -40,6 +45,8 @@ IDLE_S: Final = 20
 LONG: Final = 5_000
 PAIRS: Final = 12
 STEPS_A_PAIR: Final = 100
+LOOKED_FOR: Final = 50
+PROBES: Final = "build", "answers", "behind", "steps", "idle", "approval", "monitors", "effect"
 
 
 class Reached:
@@ -77,6 +84,18 @@ async def look(index: int) -> int:
 @tool(gate=Gate("true", within=timedelta(days=1)))
 async def pay(cents: int) -> int:
     return cents
+
+
+@tool(claim="number")
+async def refund(number: str) -> str:
+    return f"refunded {number}"
+
+
+@agent(run_id="refunds-{many}")
+async def refunds(_run: Run, many: int) -> int:
+    for number in range(many):
+        await refund(f"ORDER-{number}")
+    return many
 
 
 @agent(run_id="order-{steps}")
@@ -120,7 +139,7 @@ def app(path: Path, *agents: Any, settings: Settings = QUIET, recover: bool = Fa
     return Holdfast(path, agents=agents or ALL, settings=settings, recover=recover)
 
 
-ALL: Final = [order, waits, deferred, due, approved, idle]
+ALL: Final = [order, waits, deferred, due, approved, idle, refunds]
 
 
 # --- building ----------------------------------------------------------------------------------------------------
@@ -290,9 +309,41 @@ async def approving(path: Path, steps: int) -> dict[str, float]:
     return {"ratio": statistics.median(times[steps]) / statistics.median(times[0])}
 
 
+async def monitored(path: Path, operations: int) -> dict[str, float]:
+    """Seconds of a worker's look for silent failures, once all is counted: the slowest of some with a full pass."""
+    settings, readings, looks = MonitorSettings(), Readings(), list[float]()
+    async with app(path) as desk:
+        reader, start = desk.service.reader, time.perf_counter()
+        while await monitor_pass(reader, int(time.time() * 1000), settings, readings):
+            pass
+        counted = time.perf_counter() - start
+        for turn in range(5):
+            await desk.run(order, min(operations, A_PASS // 2 - 100), run_id=f"watched-{turn}")
+            start = time.perf_counter()
+            await watch(reader, int(time.time() * 1000), settings, readings)
+            looks.append(time.perf_counter() - start)
+    return {"seconds": max(looks), "counting_s": counted}
+
+
+async def found(path: Path) -> dict[str, float]:
+    """Milliseconds until an effect is found by its business key: the slowest of many, each looked for once."""
+    spent: list[float] = []
+    async with app(path) as desk:
+        await desk.run(refunds, LOOKED_FOR)
+    journal = existing_journal(str(path)).reader()
+    reader = JournalReader(journal, await journal.open())
+    for number in range(LOOKED_FOR):
+        start = time.perf_counter()
+        effects = await find_effects(reader, journal, EffectQuery(key=f"ORDER-{number}"), 20)
+        spent.append((time.perf_counter() - start) * 1000)
+        assert [one.key for one in effects.effects], number
+    await journal.close()
+    return {"ms": max(spent), "median_ms": statistics.median(spent)}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["build", "answers", "behind", "steps", "idle", "approval"])
+    parser.add_argument("what", choices=list(PROBES))
     parser.add_argument("--directory", type=Path, required=True)
     parser.add_argument("--operations", type=int, default=1_000_000)
     parser.add_argument("--runs", type=int, default=100_000)
@@ -312,6 +363,10 @@ def main() -> None:
             story = stepping(path, options.directory / f"empty-{time.time_ns()}.db")
         case "idle":
             story = idling(options.directory / f"idle-{time.time_ns()}.db", min(IDLE, small), options.seconds)
+        case "monitors":
+            story = monitored(path, options.operations)
+        case "effect":
+            story = found(path)
         case _:
             story = approving(path, min(LONG, options.operations // 20))
     report(**asyncio.run(story))

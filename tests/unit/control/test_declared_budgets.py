@@ -23,7 +23,8 @@ def read(**budgets: Any) -> DeclaredLimits:
 def test_a_budget_is_read_with_its_defaults():
     limits = read(support={"agent": "desk", "tokens": 5}, acme={"tenant": "acme", "model_calls": 0, "then": "stop"})
     assert limits.budgets["support"] == SharedBudget(agent="desk", tokens=5)
-    assert limits.budgets["support"].per == "day" and limits.budgets["support"].then == "wait"
+    assert limits.budgets["support"].per == "day"
+    assert limits.budgets["support"].then == "wait"
     assert limits.budgets["support"].zone == "UTC"
     assert limits.budgets_of("desk", "acme") == limits.budgets
     assert list(limits.budgets_of("other", "acme")) == ["acme"]

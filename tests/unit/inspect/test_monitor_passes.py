@@ -3,6 +3,7 @@
 import asyncio
 import random
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 import pytest
@@ -12,10 +13,11 @@ from hypothesis import strategies as st
 from holdfast import Rejected, Run, agent, tool
 from holdfast.errors import JournalUnavailable
 from holdfast.inspect.monitors import FINDINGS, passes
-from holdfast.inspect.monitors.observations import Observation
+from holdfast.inspect.monitors.observations import Observation, RunReading
 from holdfast.inspect.monitors.passes import (
     Acknowledgement,
     JudgedFindings,
+    Readings,
     StoredTallies,
     acknowledge,
     catch_up,
@@ -68,7 +70,7 @@ async def history(lab: Lab, seed: int, runs: int = 12) -> None:
 
 async def whole(reader: JournalReader) -> StoredTallies:
     tallies = StoredTallies(reader.identity.incarnation)
-    await catch_up(reader, tallies)
+    await catch_up(reader, tallies, Readings())
     return tallies
 
 
@@ -76,18 +78,25 @@ def plain(agents: dict[str, AgentTallies]) -> object:
     return msgspec.to_builtins({name: dict(sorted(one.hours.items())) for name, one in agents.items()})
 
 
+@pytest.mark.parametrize("processes", [0, 1, 2], ids=["none kept", "kept", "by turns"])
 @pytest.mark.parametrize("at_once", [1, 3, 17, 2000])
 @virtual
-async def test_tallies_do_not_depend_on_the_portions(lab: Lab, monkeypatch: pytest.MonkeyPatch, at_once: int):
+async def test_tallies_do_not_depend_on_the_portions(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, at_once: int, processes: int
+):
+    """Nor on the readings that processes keep, and on which of them makes a pass."""
     await history(lab, at_once)
+    kept = [Readings() for _ in range(processes)]
     async with lab.app(desk) as app:
         reader = app.service.reader
         expected = await whole(reader)
         assert expected.through > 100
         monkeypatch.setattr(passes, "AT_ONCE", at_once)
         portions = await whole(reader)
-        now, read = lab.clock.wall_ms(), 0
-        while more := await monitor_pass(reader, now, SETTINGS, most=at_once):
+        now, read, turn = lab.clock.wall_ms(), 0, random.Random(at_once)
+        while more := await monitor_pass(
+            reader, now, SETTINGS, turn.choice(kept) if kept else Readings(), most=at_once
+        ):
             read += more
         stored, _ = await stored_tallies(reader)
     assert plain(portions.agents) == plain(expected.agents)
@@ -98,12 +107,20 @@ async def test_tallies_do_not_depend_on_the_portions(lab: Lab, monkeypatch: pyte
     assert sum(one.number for one in topics["writes"].values()) == 12
 
 
+class Forgetful(Readings):
+    """Readings that keep two of three, so that some runs go on beside others that are read from the start."""
+
+    def keep(self, reading: RunReading) -> None:
+        if reading.length % 3:
+            super().keep(reading)
+
+
 @pytest.mark.parametrize("stored", [False, True])
 @virtual
 async def test_a_pass_that_fails_at_any_call_neither_loses_nor_doubles(lab: Lab, stored: bool):
-    await history(lab, 5, runs=4)
+    await history(lab, 5, runs=6)
     async with lab.app(desk) as app:
-        reader, now, call = app.service.reader, lab.clock.wall_ms(), 0
+        reader, now, call, readings = app.service.reader, lab.clock.wall_ms(), 0, Forgetful()
         expected = await whole(reader)
         failed = 1
         while failed:
@@ -112,7 +129,7 @@ async def test_a_pass_that_fails_at_any_call_neither_loses_nor_doubles(lab: Lab,
             lab.journal.fail_next(call, JournalUnavailable("the disk"), stored=stored)
             while True:
                 try:
-                    if await monitor_pass(reader, now, SETTINGS, most=40) == 0:
+                    if await monitor_pass(reader, now, SETTINGS, readings, most=11) == 0:
                         break
                 except JournalUnavailable:
                     failed += 1
@@ -130,7 +147,7 @@ async def test_of_two_passes_at_once_one_counts(lab: Lab):
         now = lab.clock.wall_ms()
         expected = await whole(app.service.reader)
         counted = await asyncio.gather(*(
-            monitor_pass(one.service.reader, now, SETTINGS, most=10**6) for one in (app, other)
+            monitor_pass(one.service.reader, now, SETTINGS, Readings(), most=10**6) for one in (app, other)
         ))  # fmt: skip
         assert sorted(counted, key=str) == sorted([expected.through, None], key=str)
         found, _ = await stored_tallies(app.service.reader)
@@ -144,7 +161,7 @@ async def test_a_note_that_cannot_be_used_is_counted_again(lab: Lab, note: bytes
     async with lab.app(desk) as app:
         reader, expected = app.service.reader, await whole(app.service.reader)
         lab.journal._hints[passes.NOTE] = note
-        assert await monitor_pass(reader, lab.clock.wall_ms(), SETTINGS, most=10**6) == expected.through
+        assert await monitor_pass(reader, lab.clock.wall_ms(), SETTINGS, Readings(), most=10**6) == expected.through
         found, _ = await stored_tallies(reader)
     assert plain(found.agents) == plain(expected.agents)
 
@@ -181,21 +198,21 @@ async def test_what_is_acknowledged_is_shown_again_with_new_evidence(lab: Lab):
 
     tuned = MonitorSettings(chance=0.01)
     async with lab.app(desk, recover=True, poll_ms=600_000) as app:
-        reader = app.service.reader
+        reader, readings = app.service.reader, Readings()
         await ran([f"n{number}" for number in range(30)])
         await asyncio.sleep(DAY_MS / 1000)
         await ran([f"dear{number}" for number in range(5)])
         (found,) = (await present(reader, lab.clock.wall_ms(), tuned)).findings
-        await watch(reader, lab.clock.wall_ms(), tuned)
+        await watch(reader, lab.clock.wall_ms(), tuned, readings)
         began = lab.clock.wall_ms()
         assert await watched(reader, began) == JudgedFindings(began, [found], {found.id: began})
         await asyncio.sleep(60)
-        await watch(reader, lab.clock.wall_ms(), tuned)
+        await watch(reader, lab.clock.wall_ms(), tuned, readings)
         assert (await watched(reader, began + 60_000)).since == {found.id: began}
         lab.journal._hints[FINDINGS] = b"{"
         assert (await watched(reader, began)).findings == []
         await acknowledge(lab.journal, Acknowledgement(found.id, found.newest_ms, "ann", "known", began + DAY_MS))
-        await watch(reader, lab.clock.wall_ms(), tuned)
+        await watch(reader, lab.clock.wall_ms(), tuned, readings)
         assert (await watched(reader, began + DAY_MS - 1)).findings == []
         ended = await watched(reader, began + DAY_MS)
         assert ([one.id for one in ended.findings], ended.since) == ([found.id], {found.id: began + DAY_MS})
@@ -207,3 +224,41 @@ async def test_what_is_acknowledged_is_shown_again_with_new_evidence(lab: Lab):
         await ran(["dear-again"])
         (again,) = (await present(reader, lab.clock.wall_ms(), tuned)).findings
     assert (again.id, again.rule) == (found.id, "refusals")
+
+
+@virtual
+async def test_a_run_that_goes_on_is_read_once(lab: Lab, monkeypatch: pytest.MonkeyPatch):
+    """However long it is; without what is kept, each pass would read it from the start."""
+    await history(lab, 8, runs=3)
+    async with lab.app(desk) as app:
+        reader, read = app.service.reader, list[str]()
+        records = JournalReader.records
+
+        def noted(self: JournalReader, run: str) -> Any:
+            read.append(run)
+            return records(self, run)
+
+        monkeypatch.setattr(JournalReader, "records", noted)
+        readings = Readings()
+        while await monitor_pass(reader, lab.clock.wall_ms(), SETTINGS, readings, most=1):
+            pass
+        assert read == []
+        monkeypatch.setattr(passes, "KEPT_RECORDS", 0)
+        lab.journal._hints.pop(passes.NOTE)
+        while await monitor_pass(reader, lab.clock.wall_ms(), SETTINGS, readings, most=1):
+            pass
+        assert len(read) > 20
+
+
+@virtual
+async def test_a_full_pass_is_followed_by_another(lab: Lab, monkeypatch: pytest.MonkeyPatch):
+    await history(lab, 9, runs=3)
+    async with lab.app(desk) as app:
+        reader, readings = app.service.reader, Readings()
+        total_read = (await whole(reader)).through
+        monkeypatch.setattr(passes, "A_PASS", total_read - 1)
+        monkeypatch.setattr(monitor_pass, "__defaults__", (total_read - 1,))
+        assert not await watch(reader, lab.clock.wall_ms(), SETTINGS, readings)
+        assert (await watched(reader, lab.clock.wall_ms())).at_ms == 0, "much is uncounted"
+        assert await watch(reader, lab.clock.wall_ms(), SETTINGS, readings)
+        assert (await watched(reader, lab.clock.wall_ms())).at_ms == lab.clock.wall_ms()

@@ -18,6 +18,7 @@ from holdfast.inspect.monitors.passes import (
     FINE_MS,
     Acknowledgement,
     MonitorReport,
+    Readings,
     acknowledge,
     monitor_pass,
     present,
@@ -115,9 +116,9 @@ def show_finding(screen: Screen, one: SilentFailure, *, dated: bool = False, evi
 
 async def _pass(call: CommandCall, now_ms: int, settings: MonitorSettings) -> int:
     """Passes until everything is counted."""
-    read = 0
+    read, readings = 0, Readings()
     async with call.serving() as service:
-        while (more := await monitor_pass(service.reader, now_ms, settings)) != 0:
+        while (more := await monitor_pass(service.reader, now_ms, settings, readings)) != 0:
             read += more or 0
     if call.screen.as_json:
         call.screen.document({"records": read})

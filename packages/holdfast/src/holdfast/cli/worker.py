@@ -17,7 +17,7 @@ from holdfast.engine.queueing import take_slots
 from holdfast.engine.recovery import StoppedRunVerified, verify_stopped_run
 from holdfast.engine.run_driver import Conclusion, drive_run
 from holdfast.errors import ChainBroken, HoldfastError, JournalError, JournalLocked, RunBusy, Unreadable
-from holdfast.inspect.monitors.passes import watch
+from holdfast.inspect.monitors.passes import Readings, watch
 from holdfast.inspect.text import count
 from holdfast.journal.backend_rules import due_since
 from holdfast.journal.port import AgentKey, RunRow, RunStatus
@@ -28,6 +28,7 @@ HELD: Final = 25
 """Runs that are held at once for each one that may be at work: most of them wait."""
 _AGAIN_MS: Final = 30_000  # a run that cannot even be begun is not tried in a tight loop
 _WATCH_EVERY_MS: Final = 60_000  # how often the monitors look for silent failures
+_BEHIND_MS: Final = 1_000  # and how soon again while much is uncounted
 _STOPPED_EVERY_MS: Final = 60_000  # how often to ask which stopped runs are due to be looked at again
 
 
@@ -54,8 +55,9 @@ class WorkerLoop:
         self._not_before: dict[str, int] = {}
         self._looked_up: int | None = None
         self._errands_done: int | None = None
-        self._watched = app.engine.journal.now().ms
+        self._watch_at = app.engine.journal.now().ms + _WATCH_EVERY_MS
         self._monitors = declared_settings()
+        self._readings = Readings()
 
     async def look(self, seen: set[str]) -> None:
         """Start what is due and not in `seen`, as far as there is room; now and then also looks at stopped runs."""
@@ -63,8 +65,8 @@ class WorkerLoop:
         if self._errands_done is None or now - self._errands_done >= self._app.engine.settings.poll_ms:
             self._errands_done = now  # also if places become free more often
             await self._app.run_housekeeping()
-        if now - self._watched >= _WATCH_EVERY_MS:
-            self._watched = now
+        if now >= self._watch_at:
+            self._watch_at = now + _WATCH_EVERY_MS
             await self._app.engine.housekeeping.round("the monitors could not judge", self._watch)
         self._not_before = {run: until for run, until in self._not_before.items() if until > now}
         if self._looked_up is None or now - self._looked_up >= _STOPPED_EVERY_MS:
@@ -78,7 +80,8 @@ class WorkerLoop:
     async def _watch(self) -> None:
         """Look for silent failures. Of several workers at once, one counts."""
         now_ms = self._app.engine.environment.clock.wall_ms()
-        await watch(self._app.service.reader, now_ms, self._monitors)
+        if not await watch(self._app.service.reader, now_ms, self._monitors, self._readings):
+            self._watch_at = self._app.engine.journal.now().ms + _BEHIND_MS
 
     async def _begin_due(self, seen: set[str]) -> None:
         """Start what is due, the one due first first. Notices take a quarter of the room at most."""

@@ -16,7 +16,8 @@ from holdfast.model import records as r
 from holdfast.model.ids import operation_id
 from holdfast.model.records import Intent, Raw
 
-RESTS: Final = (r.RunSuspendedRecord, r.RunCompleted, r.RunStoppedRecord, r.RunUndone)
+ENDS: Final = (r.RunCompleted, r.RunStoppedRecord, r.RunUndone)
+RESTS: Final = (r.RunSuspendedRecord, *ENDS)
 """The records after which no process drives a run."""
 STEPS: Final = {"tokens": 1000, "driven": 10_000, "repeats": 4}
 """The sizes of a run that are observed, from these values on and each time that they double: the tokens of its models,
@@ -35,23 +36,16 @@ class Observation(msgspec.Struct, frozen=True, array_like=True, gc=False):
     at_ms: int
 
 
-def observations(run: str, records: Iterable[tuple[r.Record, bool]]) -> Iterator[Observation]:
-    """The observations that belong to the marked records. `records` are those of a run, from the first one on."""
-    reading = _Reading(run)
-    for record, wanted in records:
-        made = reading.read(record)
-        if wanted:
-            yield from made
-        else:
-            for _ in made:  # read all the same: what follows depends on it
-                pass
+class RunReading:
+    """A reading of the records of one run from the first one on, as far as it has come.
 
-
-class _Reading:
-    """A reading of the records of one run, as far as it has come."""
+    `agent` is empty until the first record is read; `length` is the number of records that were read.
+    """
 
     def __init__(self, run: str) -> None:
         self.run: Final = run
+        self.agent = ""
+        self.length = 0
         self._tools: dict[str, str] = {}
         self._settled: set[str] = set()
         self._landed: dict[str, str] = {}
@@ -59,8 +53,17 @@ class _Reading:
         self._sizes = dict.fromkeys(STEPS, 0)
         self._last: r.Record | None = None
 
-    def read(self, record: r.Record) -> Iterator[Observation]:
+    @property
+    def ended(self) -> bool:
+        """True if the last record ended the run."""
+        return isinstance(self._last, ENDS)
+
+    def read(self, record: r.Record) -> list[Observation]:
         """Take in the next record; the observations that belong to it."""
+        self.length += 1
+        return list(self._read(record))
+
+    def _read(self, record: r.Record) -> Iterator[Observation]:
         intent = getattr(record, "intent", None)
         if (
             isinstance(intent, Intent)
@@ -71,6 +74,7 @@ class _Reading:
             yield from self._called(intent.tool, intent.digest, record.at)
         match record:
             case r.RunStarted():
+                self.agent = record.agent
                 yield self._seen("versions", record.version, record.at)
             case r.ReadRecorded():
                 yield from self._called(record.tool, record.digest, record.at)

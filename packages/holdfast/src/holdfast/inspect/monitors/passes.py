@@ -16,7 +16,7 @@ import msgspec
 from holdfast.engine.process import newest_limits
 from holdfast.errors import ChainBroken, Unreadable
 from holdfast.inspect.monitors import FINDINGS
-from holdfast.inspect.monitors.observations import observations
+from holdfast.inspect.monitors.observations import RunReading
 from holdfast.inspect.monitors.rules import (
     DueRun,
     MissedFiring,
@@ -49,7 +49,9 @@ STREAM: Final = "monitors"
 AT_ONCE: Final = 2000
 """How many records are read at once."""
 A_PASS: Final = 5 * AT_ONCE
-"""How many records a pass reads at most: it takes a fifth of a second. The next one goes on where it ended."""
+"""How many new records a pass counts at most: it takes a fifth of a second. The next one goes on where it ended."""
+KEPT_RECORDS: Final = 200_000
+"""The records behind the readings that a process keeps between passes, at most: about 40 MB."""
 FINE_MS: Final = 2 * DAY_MS
 """The time up to now of which the tallies are kept by the hour; before, by the day."""
 _VERSION: Final = 1
@@ -126,49 +128,94 @@ async def _newest(reader: JournalReader) -> int:
     return newest[0].number if newest else 0
 
 
-async def catch_up(reader: JournalReader, tallies: StoredTallies, most: int | None = None) -> int:
+class Readings:
+    """The readings of the runs that have not ended, kept between passes, up to the record with the number `through`.
+
+    What a record means follows from those of its run before it. Without its reading, a run is read from the start.
+    `through` is None while records are added: a pass that ends in the middle leaves readings that cannot be used.
+    """
+
+    def __init__(self) -> None:
+        self.through: int | None = 0
+        self._runs: dict[str, RunReading] = {}
+        self._records = 0
+
+    def usable_from(self, through: int) -> int:
+        """The number of the record up to which they go, for a pass that counts what comes after that number.
+
+        They are forgotten where they go further or end in the middle, and where they are far behind.
+        """
+        if self.through is None or not 0 <= through - self.through <= A_PASS:
+            self.through, self._records = through, 0
+            self._runs.clear()
+        return self.through
+
+    def taken(self, run: str) -> RunReading | None:
+        """The reading of a run, which the caller goes on with. None: there is none."""
+        reading = self._runs.pop(run, None)
+        self._records -= reading.length if reading is not None else 0
+        return reading
+
+    def keep(self, reading: RunReading) -> None:
+        """Keep a reading. Those that were kept first make room for it."""
+        if reading.ended:
+            return
+        self._runs[reading.run] = reading
+        self._records += reading.length
+        while self._records > KEPT_RECORDS:
+            self.taken(next(iter(self._runs)))
+
+
+async def catch_up(reader: JournalReader, tallies: StoredTallies, readings: Readings, most: int | None = None) -> int:
     """Count the records that came since, at most so many; the number of those that were counted."""
     before, newest = tallies.through, await _newest(reader)
+    behind = StoredTallies(through=readings.usable_from(before))
+    while behind.through < before:  # another process counted these
+        await _count(reader, behind, readings, min(before, behind.through + AT_ONCE))
     last = newest if most is None else min(newest, before + most)
     while tallies.through < last:
-        await _count(reader, tallies, min(last, tallies.through + AT_ONCE))
+        await _count(reader, tallies, readings, min(last, tallies.through + AT_ONCE))
     return tallies.through - before
 
 
-async def _count(reader: JournalReader, tallies: StoredTallies, last: int) -> None:
+async def _count(reader: JournalReader, tallies: StoredTallies, readings: Readings, last: int) -> None:
     numbers = range(tallies.through + 1, last + 1)
+    readings.through = None
     by_run: dict[str, list[bytes]] = {}
     for one in reversed(await reader.journal.search("", numbers, len(numbers))):
         by_run.setdefault(one.run, []).append(one.body)
     for run, bodies in by_run.items():
+        reading = readings.taken(run)
         try:
-            if bodies[0].startswith(_BEGUN):
-                records = [(decode(body), True) for body in bodies]
-            else:  # it began before: what these records mean follows from those before them
-                wanted = set(bodies)
+            if reading is not None or bodies[0].startswith(_BEGUN):
+                reading = reading or RunReading(run)
+                add_records(tallies.agents, reading, [(decode(body), True) for body in bodies])
+            else:
+                reading, wanted = RunReading(run), set(bodies)
                 records = [(record, row.body in wanted) async for row, record in reader.records(run)]
+                add_records(tallies.agents, reading, records)
         except (ChainBroken, Unreadable):
             tallies.unreadable = sorted({*tallies.unreadable, run})[:_MOST]
-            continue
-        add_run(tallies.agents, run, records)
-    tallies.through = last
+        else:
+            readings.keep(reading)
+    tallies.through = readings.through = last
 
 
-def add_run(agents: dict[str, AgentTallies], run: str, records: list[tuple[r.Record, bool]]) -> None:
-    """Count the marked records of a run. Runs of the runtime itself are not counted."""
-    begun = records[0][0] if records else None
-    if not isinstance(begun, r.RunStarted) or is_system(begun.agent):
+def add_records(agents: dict[str, AgentTallies], reading: RunReading, records: list[tuple[r.Record, bool]]) -> None:
+    """Go on with the reading of a run, and count the marked records. Runs of the runtime itself are not counted."""
+    made = [one for record, wanted in records for one in reading.read(record) if wanted]
+    if not reading.agent or is_system(reading.agent):
         return
-    mine = agents.get(begun.agent) or AgentTallies()
-    for one in observations(run, records):
-        mine.add(one)
-        agents[begun.agent] = mine
+    for one in made:
+        agents.setdefault(reading.agent, AgentTallies()).add(one)
 
 
-async def monitor_pass(reader: JournalReader, now_ms: int, settings: MonitorSettings, most: int = A_PASS) -> int | None:
+async def monitor_pass(
+    reader: JournalReader, now_ms: int, settings: MonitorSettings, readings: Readings, most: int = A_PASS
+) -> int | None:
     """Count what came since the last pass and store that; the number of records. None: another process was faster."""
     tallies, note = await stored_tallies(reader)
-    read = await catch_up(reader, tallies, most)
+    read = await catch_up(reader, tallies, readings, most)
     if not read:
         return 0
     first = (now_ms - settings.recent_ms - settings.past_ms) // DAY_MS * (DAY_MS // HOUR_MS)
@@ -177,15 +224,20 @@ async def monitor_pass(reader: JournalReader, now_ms: int, settings: MonitorSett
     return read if await reader.journal.put_hint(NOTE, msgspec.json.encode(tallies), note) else None
 
 
-async def watch(reader: JournalReader, now_ms: int, settings: MonitorSettings) -> None:
-    """One round of a worker: a pass, and what the rules find then. While much is uncounted, nothing is judged."""
-    read = await monitor_pass(reader, now_ms, settings)
+async def watch(reader: JournalReader, now_ms: int, settings: MonitorSettings, readings: Readings) -> bool:
+    """One round of a worker: a pass, and what the rules find then. While much is uncounted, nothing is judged.
+
+    False where the pass was full: the next round should follow soon.
+    """
+    read = await monitor_pass(reader, now_ms, settings, readings)
     if read is None or read == A_PASS:
-        return
+        return read is None
     note = await reader.journal.hint(FINDINGS)
-    before, found = _judged_findings(note).since, (await with_acknowledged(reader, now_ms, settings)).findings
+    tallies, _ = await stored_tallies(reader)
+    before, found = _judged_findings(note).since, await _judged(reader, tallies, now_ms, settings)
     judged_now = JudgedFindings(now_ms, found, {one.id: before.get(one.id, now_ms) for one in found})
     await reader.journal.put_hint(FINDINGS, msgspec.json.encode(judged_now), note)
+    return True
 
 
 async def watched(reader: JournalReader, now_ms: int) -> JudgedFindings:
@@ -220,9 +272,15 @@ async def present(reader: JournalReader, now_ms: int, settings: MonitorSettings)
 async def with_acknowledged(reader: JournalReader, now_ms: int, settings: MonitorSettings) -> MonitorReport:
     """The findings of all rules now, those included that are acknowledged."""
     tallies, _ = await stored_tallies(reader)
-    await catch_up(reader, tallies)
-    found = [*await _of_now(reader, now_ms, settings), *judged(tallies.agents, now_ms, settings)]
+    await catch_up(reader, tallies, Readings())
+    found = await _judged(reader, tallies, now_ms, settings)
     return MonitorReport(found, _runs_in(tallies.agents), tallies.unreadable)
+
+
+async def _judged(
+    reader: JournalReader, tallies: StoredTallies, now_ms: int, settings: MonitorSettings
+) -> list[SilentFailure]:
+    return [*await _of_now(reader, now_ms, settings), *judged(tallies.agents, now_ms, settings)]
 
 
 async def acknowledge(journal: Journal, seen: Acknowledgement) -> None:
@@ -255,7 +313,7 @@ async def recorded(reader: JournalReader, since_ms: int, now_ms: int, settings: 
     """
     report, agents, silences = MonitorReport(), dict[str, AgentTallies](), list[Silence]()
     async for row, records in _changed_since(reader, since_ms - settings.recent_ms - settings.past_ms, report):
-        add_run(agents, row.run, [(one, True) for one in records])
+        add_records(agents, RunReading(row.run), [(one, True) for one in records])
         silences += silences_in(row, records, settings.of(row.agent).silent_ms)
     found = [one for one in without_progress(silences, settings) if one.at_ms >= since_ms]
     found += await _of_now(reader, now_ms, settings)
