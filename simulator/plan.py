@@ -91,11 +91,15 @@ class HostCall(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ChildPlan(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One child run that a step starts: what it does, whether its parent joins it, and whether it may outlive it."""
+    """One child run that a step starts: what it does, whether its parent joins it, and whether it may outlive it.
+
+    It may have a `budget` of its own, beside those of the runs above it.
+    """
 
     steps: tuple[Step, ...]
     joined: bool = True
     outlives: bool = False
+    budget: RunBudget | None = None
 
 
 class Step(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -194,11 +198,12 @@ class Declaration(msgspec.Struct, frozen=True):
 
 
 class QueueOrder(msgspec.Struct, frozen=True):
-    """A command to a submitted run, given after `at_ms`."""
+    """A command to a run, given after `at_ms`. One to `raise` its budget adds `more` times what people usually add."""
 
     run: str
-    word: Literal["cancel", "pause", "unpause"]
+    word: Literal["cancel", "pause", "unpause", "raise"]
     at_ms: int
+    more: int = 1
 
 
 class Timetable(msgspec.Struct, frozen=True):
@@ -245,6 +250,8 @@ class Plan(msgspec.Struct, frozen=True):
     timetables: tuple[Timetable, ...] = ()
     """Schedules, the first of them from the beginning: see `generator/schedules.py`."""
     schedule_orders: tuple[ScheduleOrder, ...] = ()
+    budgets: dict[str, RunBudget] = {}
+    """The budgets of runs that are started, by run."""
     generous: int = 1
     """How much people add to the budget of a run that stopped at it: see `agents/budgets.py`."""
 

@@ -23,7 +23,7 @@ async def start_and_join(run: Run, step: Step, helper: Agent[Script, list[str]])
     for name, child in zip(names_of(step), step.children, strict=True):
         when: WhenParentEnds = "continue" if child.outlives else "cancel"
         script = Script(name, child.steps)
-        started.append(await run.start(helper, script, when_parent_ends=when, step=name))
+        started.append(await run.start(helper, script, when_parent_ends=when, step=name, budget=child.budget))
     told = [
         f"{name} {await _joined(run, child)}" if plan.joined else f"{name} was started"
         for name, child, plan in zip(names_of(step), started, step.children, strict=True)

@@ -20,6 +20,7 @@ from holdfast.journal.record_codec import decode
 from holdfast.model import records as r
 from holdfast.model.ids import operation_id
 from holdfast.model.run_history import RunHistory
+from holdfast.model.shared_use import PREFIX, TREE
 from holdfast.model.usage import Usage
 from holdfast.policies import RunBudget
 from holdfast.testing.world.loop import Actor
@@ -63,6 +64,10 @@ class Account(msgspec.Struct):
     raises: int = 0
     stopped: str = ""
     """Why it has stopped, if it has."""
+    above: tuple[str, ...] = ()
+    """The runs above it that have a budget."""
+    begun: bool = False
+    """Whether it has a child: from then on the runs below it share its budget."""
 
     def most(self, limit: str) -> int | None:
         """The limit with what people added."""
@@ -81,8 +86,8 @@ class Budgets:
     def __init__(self, world: World, broken: Callable[[int, str], None]) -> None:
         self._world = world
         self._broken = broken
-        self._on = any(one.limits.budgets for one in world.plan.declarations) or any(
-            one.budget for one in world.plan.submissions
+        self._on = bool(world.plan.budgets) or any(
+            [one.budget for one in world.plan.submissions] + [one.limits.budgets for one in world.plan.declarations]
         )
         self._accounts: dict[str, Account] = {}
         self._shared: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
@@ -100,8 +105,8 @@ class Budgets:
         account = self._accounts.get(run)
         if account is None or not actor.alive:
             return
-        limited = any(account.most(name) is not None for name in OF_MODELS) or (
-            bool(self._covering(account)) and not self._unseen()
+        limited = any(account.most(name) is not None for name in OF_MODELS) or bool(
+            account.above or (self._covering(account) and not self._unseen())
         )
         if limited and not account.unasked[name]:
             self._broken(SUMS, f"{name} of {run} calls the model, and this call is not on record")
@@ -120,7 +125,7 @@ class Budgets:
         if not self._on:
             return
         if isinstance(record, r.RunStarted):
-            self._accounts[run] = Account(record.budget, record.agent, record.tenant)
+            self._begin(run, record)
         if (account := self._accounts.get(run)) is None:
             return
         self._charge_effects(run, record)
@@ -147,7 +152,32 @@ class Budgets:
             case _:
                 self._of_run(run, account, record)
 
+    def _begin(self, run: str, record: r.RunStarted) -> None:
+        """A run begins. The runs above it are those of its parent, and that one if it has a budget."""
+        above: tuple[str, ...] = ()
+        if record.parent is not None:
+            parent = self._accounts[record.parent.run]
+            above = parent.above if parent.limits is None else (*parent.above, record.parent.run)
+            if record.parent.budgets != above:
+                self._broken(LIMITS, f"{run} shares the budgets of {record.parent.budgets}, and {above} are above it")
+        self._accounts[run] = Account(record.budget, record.agent, record.tenant, above=above)
+
+    def _begin_tree(self, run: str, account: Account) -> None:
+        """The tree of a run counts what that has used and reserved before its first child."""
+        if account.limits is None or account.begun:
+            return
+        account.begun, place = True, (PREFIX + run, TREE)
+        self._shared[place].update({limit: account.used[limit] for limit in OF_MODELS})
+        for step, call in account.open.items():
+            known = account.sharing.get(step)
+            account.sharing[step] = Call(call.reserved, (place,) if known is None else (*known.shared, place))
+        known_here = self._world.checker.operations.items()
+        self._effects[place].update(dict.fromkeys(name for name, one in known_here if one.run == run and one.attempts))
+        self._reached("a tree")
+
     def _of_run(self, run: str, account: Account, record: r.Record) -> None:
+        if isinstance(record, r.ChildStarted):
+            self._begin_tree(run, account)
         if isinstance(record, r.Claimed):
             for step in list(account.open):
                 self._reached("a lost call")
@@ -176,22 +206,40 @@ class Budgets:
             most, taken = account.most(limit), account.taken(limit)
             if most is not None and taken >= most:
                 self._broken(LIMITS, f"{run}/{record.step} asks a model, and {taken} of {most} {limit} are taken")
-        budgets, covering = self._world.checker.queues.limits.budgets, self._covering(account)
-        if not record.shared and self._unseen():
-            return  # the process knew of no shared budget yet, and compares nothing
-        if {name for name, _ in record.shared} != covering:
+        trees, names = self._trees(run, account), {name for name, _ in record.shared}
+        # A process that knew of no declared budget yet compares those of trees alone.
+        covering = trees if self._unseen() and names <= trees else {*trees, *self._covering(account)}
+        if names != covering:
             self._broken(LIMITS, f"{run}/{record.step} is charged to {record.shared}, and {covering} cover it")
             return
         for name, period in record.shared:
-            day = datetime.fromtimestamp(record.at / 1000, UTC).astimezone(ZoneInfo(budgets[name].zone)).date()
-            if period != day.isoformat():
+            if period != (day := self._period(name, record.at)):
                 self._broken(LIMITS, f"{run}/{record.step} is charged to {name} for {period} on {day}")
             for limit in OF_MODELS:
-                most, taken = budgets[name].most(limit), self._taken(name, period, limit)
+                most, taken = self._most(name, limit), self._taken(name, period, limit)
                 if most is not None and taken >= most:
                     what = f"{taken} of {most} {limit} of {name} are taken"
                     self._broken(LIMITS, f"{run}/{record.step} asks a model, and {what}")
             self._reached("a call under a shared limit")
+
+    def _trees(self, run: str, account: Account) -> set[str]:
+        """The budgets of the trees that the run is in."""
+        tops = (*account.above, run) if account.begun else account.above
+        return {PREFIX + top for top in tops}
+
+    def _most(self, name: str, limit: str) -> int | None:
+        """The limit of a shared budget, or of the run at the top of a tree. None: it has none, or is not declared."""
+        if name.startswith(PREFIX):
+            return self._accounts[name.removeprefix(PREFIX)].most(limit)
+        declared = self._world.checker.queues.limits.budgets.get(name)
+        return None if declared is None else declared.most(limit)
+
+    def _period(self, name: str, at_ms: int) -> str:
+        """The period of a budget at that wall clock."""
+        if name.startswith(PREFIX):
+            return TREE
+        zone = ZoneInfo(self._world.checker.queues.limits.budgets[name].zone)
+        return datetime.fromtimestamp(at_ms / 1000, UTC).astimezone(zone).date().isoformat()
 
     def _covering(self, account: Account) -> set[str]:
         """The shared budgets that cover the run now."""
@@ -217,16 +265,17 @@ class Budgets:
 
     def _check_shared_effect(self, run: str, account: Account, record: r.AttemptStarted) -> None:
         """No effect begins where as many of those that share a budget happened, or are under way, as may."""
-        budgets, own = self._world.checker.queues.limits.budgets, operation_id(run, record.step)
-        limited = {name for name in self._covering(account) if budgets[name].effects is not None}
-        names = {name for name, _ in record.shared}
-        if (names or record.number == 1) and names != limited and not self._unseen():
+        own, names = operation_id(run, record.step), {name for name, _ in record.shared}
+        trees = self._trees(run, account)
+        covering = trees if self._unseen() and names <= trees else {*trees, *self._covering(account)}
+        limited = {name for name in covering if self._most(name, "effects") is not None}
+        if (names or record.number == 1) and names != limited:
             self._broken(LIMITS, f"{own} is charged to {record.shared}, and {limited} limit effects")
             return
         for place in [place for place, charged in self._effects.items() if record.shared and own in charged]:
             del self._effects[place][own]  # it was proven that nothing happened: another day counts it
         for place in record.shared:
-            most = budgets[place[0]].effects if place[0] in budgets else None
+            most = self._most(place[0], "effects")
             others = [name for name in self._effects[place] if name != own]
             if most is not None and (found := sum(map(self._happens, others))) >= most:
                 self._broken(

@@ -131,8 +131,13 @@ class Families:
 
     def behind(self, run: str, resting: Collection[str]) -> bool:
         """True if a run below this one waits for a person, so that this one may wait for it as long."""
-        below = [child for child, known in self.runs.items() if known.parent == run and child not in self._ends]
-        return any(child in resting or self.behind(child, resting) for child in below)
+        below = [child for child, known in self.runs.items() if known.parent == run and not self._has_ended(child)]
+        return any(child in resting or child in self._ends or self.behind(child, resting) for child in below)
+
+    def _has_ended(self, run: str) -> bool:
+        """True unless a run goes on, or its budget has stopped it: then it goes on once a person raises that."""
+        end = self._ends.get(run)
+        return end is not None and not (isinstance(end, r.RunStoppedRecord) and end.reason == "budget")
 
     async def at_the_end(self) -> None:
         """Each child is stored, unless its parent ended before that, and none goes on whose parent has left it."""

@@ -75,8 +75,11 @@ def _script(chance: random.Random, name: str) -> Script:
 
 def _limited(chance: random.Random, one: Submission) -> Submission:
     """Most runs have a budget of their own."""
-    if chance.random() < 0.35:
-        return one
+    return one if chance.random() < 0.35 else replace(one, budget=own_budget(chance))
+
+
+def own_budget(chance: random.Random) -> RunBudget:
+    """The budget of one run: one to three limits."""
     given = {
         "tokens": chance.choice((200, 500, 1_500)), "model_calls": chance.randrange(0, 4),
         "effects": chance.randrange(0, 3),
@@ -84,7 +87,7 @@ def _limited(chance: random.Random, one: Submission) -> Submission:
     limits = {name: given[name] for name in chance.sample(sorted(given), chance.choice((1, 1, 2, 3)))}
     then: Literal["ask", "stop"] = "ask" if chance.random() < 0.6 else "stop"
     tokens, calls, effects = (limits.get(name) for name in ("tokens", "model_calls", "effects"))
-    return replace(one, budget=RunBudget(tokens=tokens, model_calls=calls, effects=effects, then=then))
+    return RunBudget(tokens=tokens, model_calls=calls, effects=effects, then=then)
 
 
 def _declarations(chance: random.Random, found: tuple[Declaration, ...], zone: str) -> tuple[Declaration, ...]:

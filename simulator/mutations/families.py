@@ -42,7 +42,30 @@ def own_time(original: Any) -> Any:
     return deadline_of
 
 
+def uncounted_in_flight(original: Any) -> Any:
+    """The tree of a run is not charged with the model calls that are in flight when its first child starts."""
+
+    def join(self: Any, place: Any, _calls: Any) -> Any:
+        return original(self, place, {})
+
+    return join
+
+
 FAMILY_BUGS: Final = (
+    Mutant(
+        "a budget of its own alone",
+        "a child run uses up no budget of the runs above it",
+        "holdfast.engine.tree_budgets:tree_budgets_of",
+        always({}),
+        from_seed=FAMILIES,
+    ),
+    Mutant(
+        "in flight at the first child",
+        "a tree of runs does not count the model calls that were in flight when it began",
+        "holdfast.model.shared_use:SharedUse.join",
+        uncounted_in_flight,
+        from_seed=FAMILIES,
+    ),
     Mutant(
         "time of its own",
         "a child goes on after the deadline of the run that started it",

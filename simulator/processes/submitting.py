@@ -18,6 +18,7 @@ from holdfast.errors import HoldfastError, JournalUnavailable, ParameterMismatch
 from holdfast.queues.limits import DeclaredLimits
 from holdfast.queues.schedules import QueuesAndSchedules
 from holdfast.testing.clock import EPOCH_MS
+from simulator.agents.budgets import amounts
 from simulator.agents.queued import agent_named, job_of
 from simulator.plan import Declaration, QueueOrder, Submission
 from simulator.processes.operators import set_out
@@ -126,14 +127,14 @@ def _order(world: World, orders: list[QueueOrder], given: set[str]) -> None:
         _order(world, others, given)
 
     wait_ms = max(0, first.at_ms - world.now_ms())
-    set_out(world, f"says {first.word} to {first.run}", functools.partial(_give, first, given), wait_ms, then)
+    set_out(world, f"says {first.word} to {first.run}", functools.partial(_give, world, first, given), wait_ms, then)
 
 
 async def _declare(declaration: Declaration, service: ControlService) -> None:
     await service.engine.queues.declare(service.engine.journal, declaration.limits)
 
 
-async def _give(order: QueueOrder, given: set[str], service: ControlService) -> None:
+async def _give(world: World, order: QueueOrder, given: set[str], service: ControlService) -> None:
     """Give the command, if the run is stored by then. `given`: the commands to this run that were taken before."""
     if not await service.engine.journal.runs(run=order.run):
         return
@@ -146,3 +147,5 @@ async def _give(order: QueueOrder, given: set[str], service: ControlService) -> 
                 await service.unpause(order.run, by="ann")
         case "unpause":
             await service.unpause(order.run, by="ann")
+        case "raise":
+            await service.raise_budget(order.run, amounts(world.plan.budgets[order.run], order.more), by="ann")

@@ -147,7 +147,7 @@ class Life:
         world = self.world
         while True:
             try:
-                result = await app.run(agent, given)
+                result = await app.run(agent, given, budget=world.plan.budgets.get(script.id))
             except RunSuspended as waits:
                 world.tell(self.actor, f"run {script.id} waits: {waits.message}")
                 return  # the process that recovers it goes on with it

@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from holdfast import Holdfast, RunSuspended, tool
+from holdfast.engine.settings import Settings
 from holdfast.errors import UsageError
 from holdfast.inspect.prices import Prices
 from holdfast.inspect.shadows import compare_shadows
 from holdfast.model.records import DecisionRecorded
 from holdfast.model.usage import Usage
+from holdfast.queues.call_limits import ModelLimit
+from holdfast.queues.limits import DeclaredLimits
 
 CASE, DIRECTORY = sys.argv[1], Path(sys.argv[2])
 SENT: list[str] = []
@@ -44,11 +47,25 @@ async def run(desk: Any, then: Act | None = None) -> Any:
             return f"waits: {waits.message}"
 
 
-async def used(desk: Any) -> list[Usage]:
-    """The usage on record of each answer of a model."""
+async def used(desk: Any, model: str) -> list[Usage]:
+    """The usage on record of each answer of a model. Checks that a limit of this model holds for the agent, too."""
+    await _limited(desk, model)
     async with Holdfast(DIRECTORY / "desk.db", agents=[desk], recover=False) as app:
         rows = app.service.reader.records("r1", 0, DecisionRecorded)
         return [record.usage async for _, record in rows if isinstance(record, DecisionRecorded)]
+
+
+async def _limited(desk: Any, model: str) -> None:
+    """Check that a limit of the model holds for what this agent asks: another run has to wait for its first question."""
+    limits, ended = DeclaredLimits(models={model: ModelLimit(rate="1/day")}), ""
+    options: dict[str, Any] = {"queues": limits, "settings": Settings(hold_ms=0), "recover": False}
+    async with Holdfast(DIRECTORY / "limited.db", agents=[desk], **options) as app:
+        for name in ("first", "limited"):
+            try:
+                ended = str(await asyncio.wait_for(app.run(desk, "go", run_id=name), 60))
+            except RunSuspended as waits:
+                ended = waits.message
+    assert f"the limit of model {model} is reached" in ended, ended
 
 
 async def routed(desk: Any) -> None:

@@ -226,7 +226,7 @@ async def main() -> None:
             if COUNTED:
                 each: Any = {"input_tokens": 100, "output_tokens": 20, "cached_tokens": 60, "reasoning_tokens": 8}
                 each |= {"model": "gpt-4o", "service": "openai"}
-                found = await casework.used(desk)
+                found = await casework.used(desk, "gpt-4o")
                 assert found == [Usage(**each, request="chat-1"), Usage(**each, request="chat-2")], found
                 assert COUNTED[0] == COUNTED[1], COUNTED  # a recorded answer counts as the answer did
                 assert COUNTED[0]["total_tokens"] == 240, COUNTED

@@ -285,7 +285,7 @@ async def main() -> None:
         case "confirmation":
             assert 'may pay {"cents":5} be sent?' in await run(approve)
             assert [await run(), SENT] == ["paid 5", ["5"]]
-            assert (await casework.used(desk))[0] == Usage(100, 20, 0.0, 60, 0, 8, model="m-1")
+            assert (await casework.used(desk, "desk"))[0] == Usage(100, 20, 0.0, 60, 0, 8, model="m-1")
         case "confirmation of a declared tool":
             assert 'may mail {"to":"ann"} be sent?' in await run(approve)
             said_now = await run()

@@ -37,6 +37,7 @@ class Model(BaseChatModel):
 
     turns: Any
     down: bool = False
+    model_name: str = "m-1"  # as the models of the host have it
 
     @property
     def _llm_type(self) -> str:
@@ -267,7 +268,7 @@ async def main() -> None:
         case "what was used":
             assert [await run(), await run()] == ["paid 5"] * 2
             stated = Usage(100, 20, 0.0, 60, 0, 8, model="m-1", service="openai", request="r-1")
-            assert await casework.used(desk) == [stated] * 2
+            assert await casework.used(desk, "m-1") == [stated] * 2
         case "a command":
             assert [await run(), await run()] == [["paid 5", 5]] * 2
             assert SENT == ["5"]

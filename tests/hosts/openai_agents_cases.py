@@ -31,6 +31,7 @@ from holdfast import Key, Run, agent, current_operation, tool
 from holdfast.errors import ReplayDiverged, UsageError
 from holdfast.hosts.openai_agents import durable
 from holdfast.loop import Route, RouteModel
+from holdfast.model.usage import Usage as Recorded
 from tests.hosts import casework
 from tests.hosts.casework import CASE, DIRECTORY, SENT, approve, resolve
 from tests.hosts.openai_agents import Following
@@ -234,10 +235,11 @@ async def main() -> None:
         case "a stream" | "an id that cannot name a step" | "a stream with such an id":
             assert [await run(), await run(), SENT] == ["paid 5", "paid 5", ["5"]]
         case "what was used":
-            from holdfast.model.usage import Usage as Recorded
-
             assert [await run(), await run()] == ["paid 5"] * 2
-            assert await casework.used(desk) == [Recorded(100, 20, 0.0, 60, 0, 8, model="m-1", request="resp_1")] * 2
+            assert (
+                await casework.used(desk, "m-1")
+                == [Recorded(100, 20, 0.0, 60, 0, 8, model="m-1", request="resp_1")] * 2
+            )
         case "explored":
             from holdfast.testing import World
 

@@ -33,7 +33,9 @@ from pydantic_ai.messages import (
     ToolCallPart,
     ToolReturnPart,
 )
+from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
+from pydantic_ai.models.wrapper import WrapperModel
 from pydantic_ai.toolsets import DynamicToolset
 from pydantic_ai.usage import RequestUsage, UsageLimits
 
@@ -45,8 +47,12 @@ from holdfast.loop import Route, RouteModel
 from holdfast.model import records as r
 from holdfast.model.shadow_calls import ANSWERS, ShadowAnswered
 from holdfast.model.usage import Usage
+from holdfast.policies import RunBudget
+from holdfast.queues.call_limits import ModelLimit
+from holdfast.queues.limits import DeclaredLimits
 from holdfast.testing import run_virtual
 from tests.unit.engine.lab import Lab
+from tests.unit.engine.test_money_budgets import priced
 
 Calls = list[tuple[str, dict[str, Any]]]
 
@@ -545,6 +551,47 @@ def test_a_route_of_the_hosts_models_has_shadows():
     assert (shadow.model, shadow.usage.model) == ("cheap", "cheap")
     assert b"cheap says" in bytes(shadow.answer)
     assert shadow.usage.known
+
+
+@pytest.mark.parametrize("limited", ["big", "small"])
+@pytest.mark.parametrize("wrapped", ["alone", "wrapped", "fallback", "route"])
+def test_a_limit_holds_for_the_models_of_the_host(wrapped: str, limited: str):
+    """For each that a question may ask: a fallback and a route may ask the second one, too."""
+    big, small = saying("big"), saying("small")
+    several = {"fallback": FallbackModel(big, small), "route": RoutedModel(Route([big, small]))}
+    model = {"alone": big, "wrapped": WrapperModel(big), **several}[wrapped]
+    desk: Agent[None, str] = Agent(model, capabilities=[HoldfastDurability()])
+
+    @agent(run_id="{text}")
+    async def asking(run: Run, text: str) -> str:
+        return (await desk.run(text)).output
+
+    async def run() -> str:
+        async with Lab().app(asking, queues=DeclaredLimits(models={limited: ModelLimit(rate="1/minute")})) as app:
+            assert await app.run(asking, "one") == "big says"
+            try:
+                return await app.run(asking, "two")
+            except RunSuspended as waits:
+                return waits.message
+
+    waits = limited == "big" or wrapped in several
+    assert run_virtual(run()) == (
+        f"run two waits: two/turn-1/model#1: the limit of model {limited} is reached" if waits else "big says"
+    )
+
+
+def test_a_budget_in_a_currency_knows_the_price_of_the_hosts_model():
+    desk: Agent[None, str] = Agent(saying("large"), capabilities=[HoldfastDurability()])
+
+    @agent(run_id="{text}", budget=RunBudget(cost="1000 EUR", then="stop"))
+    async def asking(run: Run, text: str) -> str:
+        return (await desk.run(text)).output
+
+    async def run() -> str:
+        async with Lab().app(asking, prices=priced()) as app:
+            return await app.run(asking, "one")
+
+    assert run_virtual(run()) == "large says"
 
 
 def test_a_routed_model_outside_a_run_asks_the_first():

@@ -1,12 +1,15 @@
 """Child runs in the simulator: families hold together over crashes and cancellations, and planted bugs are found."""
 
+from collections.abc import Iterable
+
 import pytest
 
 from simulator.agents.families import FAMILY
-from simulator.generator.families import FAMILIES
+from simulator.generator.families import BUDGETED_TREES, FAMILIES
 from simulator.generator.plans import draw
 from simulator.mutations.families import FAMILY_BUGS
 from simulator.mutations.planting import hunt
+from simulator.plan import Plan, Step
 from simulator.world import simulate
 
 
@@ -25,14 +28,14 @@ def test_no_invariant_breaks_on_real_files(seed: int):
 
 def test_plans_draw_all_that_families_do():
     plans = [draw(seed) for seed in range(FAMILIES, FAMILIES + 40)]
-    steps = [step for plan in plans for script in plan.scripts for step in script.steps if step.kind == FAMILY]
+    steps = _families(plans)
     children = [child for step in steps for child in step.children]
     assert {(child.joined, child.outlives) for child in children} == {
         (a, b) for a in (True, False) for b in (True, False)
     }
     assert any(step.kind == FAMILY for child in children for step in child.steps), "a child of a child"
     assert any(step.group for step in steps), "beside other steps"
-    assert {order.word for plan in plans for order in plan.orders} == {"cancel", "pause", "unpause"}
+    assert {order.word for plan in plans for order in plan.orders} == {"cancel", "pause", "unpause", "raise"}
     assert any("~" in order.run for plan in plans for order in plan.orders), "a command to a child"
 
 
@@ -47,6 +50,25 @@ def test_simulations_reach_what_the_invariant_is_about():
     }  # fmt: skip
 
 
+def test_trees_have_budgets():
+    seeds = range(FAMILIES + BUDGETED_TREES, FAMILIES + 200, 5)
+    assert any(child.budget for step in _families(draw(seed) for seed in seeds) for child in step.children)
+    reached = set()
+    for seed in seeds:
+        report = simulate(draw(seed))
+        assert not report.violations, f"make sim SEED={seed}: {report.violations[0]}"
+        reached |= {name for name in report.reach.endings if name.startswith("budget: ")}
+    assert reached == {
+        "budget: a tree", "budget: a call under a limit", "budget: a call under a shared limit",
+        "budget: a call under none", "budget: an effect under a limit", "budget: an effect under a shared limit",
+        "budget: a lost call", "budget: raised", "budget: stopped",
+    }  # fmt: skip
+
+
+def _families(plans: Iterable[Plan]) -> list[Step]:
+    return [step for plan in plans for script in plan.scripts for step in script.steps if step.kind == FAMILY]
+
+
 def test_the_same_seed_does_the_same_to_the_last_byte():
     first, second = (simulate(draw(FAMILIES), story=True) for _ in range(2))
     assert first.log == second.log
@@ -55,5 +77,5 @@ def test_the_same_seed_does_the_same_to_the_last_byte():
 
 @pytest.mark.parametrize("mutant", FAMILY_BUGS, ids=lambda mutant: mutant.name)
 def test_a_planted_bug_is_found(mutant):
-    first = 70 if mutant.name == "time of its own" else 0
+    first = {"time of its own": 70, "in flight at the first child": 90}.get(mutant.name, 0)
     assert hunt(mutant, first + 40, first=first).invariant, f"none of the seeds from {first} on finds {mutant.name!r}"

@@ -24,7 +24,7 @@ from holdfast import (
     tool,
     tool_from_schema,
 )
-from holdfast.agent.hosted import HostControl, HostedRun, in_hosted_run
+from holdfast.agent.hosted import HostControl, HostedRun, TurnSettings, in_hosted_run
 from holdfast.errors import AmbiguousStep, ArgumentError, OutsideRun, ReplayDiverged, RunSuspended, UsageError
 from holdfast.model import records as r
 from holdfast.policies import Gate
@@ -582,7 +582,9 @@ async def test_a_turn_is_asked_once_and_a_difference_diverges_or_is_noted(lab: L
                 return {"text": "hello"}
 
             seen = {"messages": [1, 2, 3 if lab.changed else 0]}
-            answer = await in_host_tasks(lambda: in_hosted_run("a model").turn("turn-1", seen, model, differs=differs))
+            answer = await in_host_tasks(
+                lambda: in_hosted_run("a model").turn("turn-1", seen, model, TurnSettings(differs))
+            )
             await run.sleep(timedelta(hours=1))
             return answer["text"]
 

@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from holdfast import Run, RunSuspended, agent
-from holdfast.errors import BudgetExceeded, ModelError, RunStopped
+from holdfast.errors import BudgetExceeded, ModelError, RunStopped, UsageError
 from holdfast.journal.record_codec import decode_all
 from holdfast.model.records import DecisionRecorded
 from holdfast.model.usage import Usage
 from holdfast.policies import RunBudget
-from holdfast.queues.call_limits import ModelLimit
+from holdfast.queues.call_limits import CallLimit, ModelLimit
 from holdfast.queues.limits import DeclaredLimits, SharedBudget, TenantLimits
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.engine.test_call_limits import gaps, known_to_all
@@ -286,3 +286,43 @@ async def test_retry_after_of_a_model_with_shares_alone_holds_for_calls_that_may
         await lab.pass_time(seconds=1)
         assert [await app.run(second, "bob"), await first.result()] == ["bob", "ann"]
     assert min(server.began[1:]) >= 20
+
+
+@pytest.mark.parametrize(
+    ("model", "remark"),
+    [
+        ("acme/bigg", "calls of the model acme/bigg are under no limit; the nearest limit is of acme/big"),
+        ((), "r-a/ask#1 names no model, so limits of models do not hold for it; name it: run.options(model=...)"),
+        ("other", None),
+        (("acme/big", "acme/bigg"), None),
+    ],
+)
+@virtual
+async def test_a_call_that_a_limit_may_have_meant_is_named_once(
+    lab: Lab, caplog: pytest.LogCaptureFixture, model: str | tuple[str, ...], remark: str | None
+):
+    desk, limits = asking(ModelServer(lab), model), DeclaredLimits(models={"acme/big": ModelLimit()})
+    async with lab.app(desk, queues=limits) as app:
+        await app.run(desk, "a")
+        await app.run(desk, "b")
+    assert caplog.messages == ([] if remark is None else [f"queues: {remark}"])
+
+
+@virtual
+async def test_without_limits_of_models_nothing_is_remarked(lab: Lab, caplog: pytest.LogCaptureFixture):
+    desk = asking(ModelServer(lab), ())
+    async with lab.app(desk, queues=DeclaredLimits(tools={"charge": CallLimit()})) as app:
+        await app.run(desk, "a")
+    assert caplog.messages == []
+
+
+@pytest.mark.parametrize("wrong", ["", 5, object()])
+@virtual
+async def test_a_model_without_a_name_is_refused(lab: Lab, wrong: object):
+    @agent(run_id="{name}")
+    async def desk(run: Run, name: str) -> None:
+        run.options(model=wrong)  # type: ignore[arg-type]  # the mistake that is tested
+
+    async with lab.app(desk) as app:
+        with pytest.raises(UsageError, match=r"names no model\. Known: no model was asked\. Next: give its name"):
+            await app.run(desk, "a")

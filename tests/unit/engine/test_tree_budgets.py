@@ -1,14 +1,15 @@
 """The budget of a run is that of its whole tree: compared in one place, over processes and crashes, and never copied."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
-from holdfast import Run, agent
+from holdfast import Natural, NotSent, Run, agent, tool
 from holdfast.errors import BudgetExceeded, ChildStopped, RunStopped
 from holdfast.journal.port import BudgetUse
 from holdfast.model.shared_use import PREFIX, TREE
-from holdfast.policies import RunBudget
+from holdfast.policies import Budget, RunBudget
 from tests.unit.engine.lab import Lab, charges_in, virtual
 from tests.unit.engine.test_run_budgets import model_of
 
@@ -133,3 +134,45 @@ async def test_a_child_has_its_own_limits_beside_those_of_its_tree(lab: Lab):
 
     async with lab.app(root, leaf, recover=True) as app:
         assert await app.run(root, "ann", budget=RunBudget(model_calls=5, then="stop")) == [2, 3]
+
+
+@pytest.mark.parametrize(("lands", "effects"), [(True, (1, 0)), (False, (0, 0))], ids=["it happens", "it does not"])
+@virtual
+async def test_what_is_in_flight_when_the_first_child_starts_is_settled_by_its_end(
+    lab: Lab, lands: bool, effects: tuple[int, int]
+):
+    """It is reserved meanwhile: neither lost to the tree, nor counted for ever."""
+    answered, seen = asyncio.Event(), dict[str, tuple[int, int]]()
+
+    async def ask(question: str) -> dict[str, Any]:
+        await answered.wait()
+        return {"answer": question, "usage": {"input_tokens": 3, "output_tokens": 4}}
+
+    @tool(idempotency=Natural(), budget=Budget(call="2 EUR"))
+    async def pay() -> str:
+        await answered.wait()
+        if not lands:
+            raise NotSent("no")
+        return "paid"
+
+    @agent(name="leaf")
+    async def leaf(run: Run, name: str) -> str:
+        seen.update(await counted(lab))
+        answered.set()
+        return name
+
+    @agent(name="root", run_id="tree-{name}")
+    async def root(run: Run, name: str) -> None:
+        async def child() -> str:
+            await asyncio.sleep(1)
+            return await run.join(await run.start(leaf, "a"))
+
+        await run.gather(run.decide(ask, "how much?"), pay.outcome(), child())
+
+    async with lab.app(root, leaf, recover=True) as app:
+        await app.run(root, "ann", budget=RunBudget(tokens=10_000, effects=5, cost="9 EUR", unpriced="0.05 EUR"))
+    assert (seen["model_calls"], seen["effects"], seen["cost EUR"]) == ((0, 1), (0, 1), (0, 2_050_000_000))
+    assert seen["tokens"][1] > 0
+    left = await counted(lab)
+    assert (left["model_calls"], left["tokens"], left["effects"]) == ((1, 0), (7, 0), effects)
+    assert left["cost EUR"] == (2_050_000_000 if lands else 50_000_000, 0)

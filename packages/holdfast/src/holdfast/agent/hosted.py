@@ -23,6 +23,7 @@ import msgspec
 
 from holdfast.agent.call import outcome_of, outcome_of_left
 from holdfast.agent.model_decisions import DecisionSettings, decide
+from holdfast.agent.model_prices import named_model
 from holdfast.agent.questions import AnswerLimit, ask, question_of
 from holdfast.agent.signatures import KNOWN_SHAPE, Shape, is_async
 from holdfast.agent.tool import Tool, tool
@@ -44,6 +45,7 @@ from holdfast.errors import (
 from holdfast.model.ids import NAME_LIMIT, can_name
 from holdfast.model.outcome import Outcome
 from holdfast.model.parameters import parse_arguments
+from holdfast.model.usage import own_name
 from holdfast.policies import Gate
 
 if TYPE_CHECKING:
@@ -68,6 +70,17 @@ class HostControl(Rejected):
     def __init__(self, kind: str, message: str, payload: Any) -> None:
         super().__init__(message or kind, code=CONTROL + kind)
         self.payload = payload
+
+
+class TurnSettings(msgspec.Struct, frozen=True):
+    """Settings of the model calls of a host: `timeout` and `retry` apply to one call.
+
+    With `differs="note"` a question that differs from the recorded one is logged, and the recorded answer counts.
+    """
+
+    differs: Literal["diverge", "note"] = "diverge"
+    timeout: timedelta | None = None
+    retry: Retry | None = None
 
 
 class HostedRun:
@@ -215,15 +228,14 @@ class HostedRun:
         name: str,
         seen: Any,
         model: Callable[[], Awaitable[Any]],
-        *,
-        differs: Literal["diverge", "note"] = "diverge",
-        timeout: timedelta | None = None,  # noqa: ASYNC109 - a recorded one
-        retry: Retry | None = None,
+        settings: TurnSettings | None = None,
+        models: Iterable[object] = (),
     ) -> Any:
         """The answer of a model, from the record where it is there. `seen` is what the model is shown, as plain JSON.
 
+        `models` are those that may be asked, for limits and budgets: names, or objects that state theirs.
         Leave clocks and ids of this process out of `seen`: a question that differs from the recorded one ends the run
-        as diverged. With `differs="note"` it is logged, and the recorded answer counts.
+        as diverged.
         """
 
         async def ask() -> Any:
@@ -235,11 +247,13 @@ class HostedRun:
                 raise
 
         ask.__name__ = "model"
-        settings = DecisionSettings(
-            None, timeout, retry, msgspec.json.encode(seen, order="deterministic"), noted=differs == "note"
-        )
+        given = settings or TurnSettings()
+        decision = DecisionSettings(
+            None, given.timeout, given.retry, msgspec.json.encode(seen, order="deterministic"),
+            noted=given.differs == "note", models=tuple(named_model(one) for one in models if own_name(one)),
+        )  # fmt: skip
         with self.step(name) as scope:
-            return await decide(scope, settings, ask, (), {})
+            return await decide(scope, decision, ask, (), {})
 
 
 async def _outcome_of_call(scope: Scope, tool: Tool[..., Any], arguments: dict[str, Any]) -> Outcome[Any]:

@@ -8,8 +8,10 @@ from functools import partial
 from typing import TYPE_CHECKING, Self
 
 from holdfast.engine.call_limits import limited_call
+from holdfast.engine.engine import LOG
 from holdfast.engine.suspension import Pause
 from holdfast.engine.tool_protocol import wake
+from holdfast.model.alike import nearest
 from holdfast.model.decision.situation import LimitWait
 from holdfast.model.ids import operation_id
 from holdfast.model.run_budget import reservation
@@ -18,6 +20,7 @@ from holdfast.queues.call_limits import LimitedCall
 
 if TYPE_CHECKING:
     from holdfast.engine.active_run.scopes import Scope
+    from holdfast.engine.process import Queues
     from holdfast.journal.port import Permit
 
 
@@ -35,6 +38,8 @@ class LimitedModelCall:
         self._step = step
         process, history = scope.active.process, scope.active.history
         limited = tuple(name for name in models if name in process.queues.limited_models)
+        if process.queues.limited_models and not limited:
+            _remark(process.queues, operation_id(scope.active.run, step), models)
         tokens = reservation(process.limits.largest_answer, question)
         self._call = LimitedCall("", limited_call(history, "").tenant, limited, tokens)
         self._permit: Permit | None = None
@@ -80,6 +85,18 @@ class WithoutPermit:
     async def __aexit__(self, error: type[BaseException] | None, *_more: object) -> None:
         if error is None:
             await self._call.take()
+
+
+def _remark(queues: Queues, call: str, models: Collection[str]) -> None:
+    """Log, once in this process, that a call is under no limit where models have limits, and its name may be why."""
+    for model in {*models} - queues.remarked:
+        queues.remarked.add(model)
+        if near := nearest(model, queues.limited_models):
+            LOG.warning("queues: calls of the model %s are under no limit; the nearest limit is of %s", model, near)
+    if not models and "" not in queues.remarked:
+        queues.remarked.add("")
+        text = "queues: %s names no model, so limits of models do not hold for it; name it: run.options(model=...)"
+        LOG.warning(text, call)
 
 
 async def _await_model(scope: Scope, step: str, call: LimitedCall) -> Permit | None:

@@ -13,8 +13,9 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.engine.engine import LOG
+from holdfast.errors import UsageError
 from holdfast.model.money import Money, amount_of, counted, units_of, written_money
-from holdfast.model.usage import CallCost, Usage
+from holdfast.model.usage import CallCost, Usage, own_name
 
 if TYPE_CHECKING:
     from holdfast.engine.active_run.run import ActiveRun
@@ -40,9 +41,16 @@ class Named(Protocol):
         ...
 
 
-def named_model(model: str | Named) -> NamedModel:
-    """The name of a model, and its service if the object knows it."""
-    return NamedModel(model) if isinstance(model, str) else NamedModel(model.name, str(getattr(model, "service", "")))
+def named_model(model: object) -> NamedModel:
+    """The name of a model, and its service if the object knows it. Raises `UsageError` for one without a name."""
+    name, service = own_name(model), getattr(model, "service", "")
+    if not name:
+        raise UsageError(
+            f"model={model!r} names no model",
+            known="no model was asked",
+            next_step="give its name, such as model='MODEL', or an object with a name",
+        )
+    return NamedModel(name, service if isinstance(service, str) else "")
 
 
 class _Terms(msgspec.Struct, frozen=True):

@@ -25,7 +25,7 @@ from holdfast.engine.run_start import first_records
 from holdfast.engine.sealing import answering, refuse, replay_timeout, sealing, take_answer
 from holdfast.engine.suspension import Pause
 from holdfast.engine.transactions import may_begin
-from holdfast.engine.tree_budgets import charged_before, trees_of
+from holdfast.engine.tree_budgets import trees_of
 from holdfast.errors import LimitsChanged, ParameterMismatch, UsageError
 from holdfast.journal.port import BodyFilter, LeaseGranted, QueuePlace, RunChange
 from holdfast.journal.record_codec import decode, encode, prefixes_of
@@ -106,7 +106,7 @@ async def _start_now(
     record = r.ChildStarted(
         step=name, run=child, agent=agent.name, digest=given.digest, version=agent.version, outlives=terms.outlives,
         queue="" if place is None else place.queue, tenant=given.tenant,
-        priority=0 if place is None else place.priority, charged=charged_before(active), **active.log.stamp(),
+        priority=0 if place is None else place.priority, **active.log.stamp(),
     )  # fmt: skip
     crash = active.process.environment.crash
     crash.reached("before_start")

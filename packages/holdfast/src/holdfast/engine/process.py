@@ -243,13 +243,15 @@ class Queues:
     """The limits of the queues, as the journal declares them, and the slots that this process has and does not use yet.
 
     Without limits no run was ever submitted, and no process looks for one. `limited_tools` and `limited_models` are
-    those of which calls need a permit. `in_doubt`: the last look failed, and may have taken slots.
+    those of which calls need a permit. `remarked` are the models that were found to have no limit.
+    `in_doubt`: the last look failed, and may have taken slots.
     """
 
     def __init__(self) -> None:
         self.newest: Declaration | None = None
         self.limited_tools: frozenset[str] = frozenset()
         self.limited_models: frozenset[str] = frozenset()
+        self.remarked: set[str] = set()
         self.slots: dict[str, LeaseGranted] = {}
         self.taking = asyncio.Lock()
         self.in_doubt = False

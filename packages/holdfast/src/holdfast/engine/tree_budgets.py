@@ -2,8 +2,8 @@
 
 From its first child on, a run with limits charges its calls of models and its effects to counters in the journal, as
 the runs below it do: those that shared budgets have (`engine/shared_budgets.py`). So the comparison is made in one
-place, whichever processes drive the tree, and no child has limits that were copied. What the run had used before, its
-record of the first child charges.
+place, whichever processes drive the tree, and no child has limits that were copied. The record of the first child
+charges what the run has used and reserved before.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 from holdfast.journal.port import BodyFilter
 from holdfast.journal.record_codec import decode_all, prefixes_of
 from holdfast.model import records as r
-from holdfast.model.money import cost_counter
 from holdfast.model.run_budget import BudgetState
 from holdfast.model.shared_use import PREFIX
-from holdfast.policies import COUNTED_LIMITS, RunBudget
+from holdfast.policies import RunBudget
 from holdfast.queues.limits import SharedBudget
 
 if TYPE_CHECKING:
@@ -79,14 +78,3 @@ async def refresh_limits(process: Process, run: str) -> None:
                 budget.take(record)
     if budget is not None:
         process.tree_limits[run] = budget.limits
-
-
-def charged_before(active: OwnedRun) -> tuple[tuple[str, str, int], ...]:
-    """The part of its limits that this run has used and reserved, if it starts its first child."""
-    budget = active.history.budget
-    if active.history.children is not None or budget is None:
-        return ()
-    uses: dict[str, int] = {limit: budget.used(limit) + budget.reserved(limit) for limit in COUNTED_LIMITS}
-    if (money := budget.limits.money) is not None:
-        uses[cost_counter(money.currency)] = budget.cost + budget.reserved("cost")
-    return tuple((PREFIX + active.run, limit, used) for limit, used in uses.items() if used)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextvars import ContextVar
 from datetime import timedelta
@@ -20,7 +19,15 @@ from weakref import WeakKeyDictionary
 
 import msgspec
 
-from holdfast.agent.hosted import HostedRun, described_tool, gated, has_own_result, in_hosted_run, name_calls
+from holdfast.agent.hosted import (
+    HostedRun,
+    TurnSettings,
+    described_tool,
+    gated,
+    has_own_result,
+    in_hosted_run,
+    name_calls,
+)
 from holdfast.agent.tool import Tool
 from holdfast.errors import UsageError
 from holdfast.hosts import check_named, mixed_copy, supported
@@ -46,7 +53,7 @@ _INSTEAD: Final = "crew.kickoff_async(...)"
 class _Settings(NamedTuple):
     approve: tuple[str, ...]
     clauses: Mapping[str, Mapping[str, Any]]
-    turn: Callable[..., Awaitable[Any]]
+    turns: TurnSettings
 
 
 def durable(
@@ -66,8 +73,8 @@ def durable(
     recorded one after a crash, and uses the recorded answer. `timeout` and `retry` apply to one model call. Raises
     `UsageError` for an object that cannot be recorded.
     """
-    turn = functools.partial(HostedRun.turn, differs=differs, timeout=timeout, retry=retry)
-    settings = _Settings(approve, clauses or {}, turn)
+    turns = TurnSettings(differs, timeout, retry)
+    settings = _Settings(approve, clauses or {}, turns)
     made = _durable(part, settings)
     check_named("approve=", settings.approve, _tools_of(made))
     check_named("clauses=", settings.clauses, _tools_of(made))
@@ -98,7 +105,7 @@ def _durable(part: Any, settings: _Settings) -> Any:
 def _also(tool: Any, settings: _Settings) -> Any:
     """The recorded tool under these settings too: those that it has already hold as well."""
     known: _Settings = tool.__dict__["_holdfast_settings"]
-    both = _Settings((*known.approve, *settings.approve), {**known.clauses, **settings.clauses}, known.turn)
+    both = _Settings((*known.approve, *settings.approve), {**known.clauses, **settings.clauses}, known.turns)
     made = tool.model_copy()
     made.__dict__["_holdfast_settings"] = both
     return made
@@ -347,7 +354,7 @@ class _RecordedModel(BaseLLM):  # type: ignore[misc]  # as above
             return await ask(None)
 
         with hosted.stopping():
-            stored = await self.__dict__["_holdfast_settings"].turn(hosted, name, seen, model)
+            stored = await hosted.turn(name, seen, model, self.__dict__["_holdfast_settings"].turns, (self.model,))
         if not asked and "usage" in stored:  # the crew's own sum has the tokens of recorded answers too
             super()._track_token_usage_internal(stored["usage"])
         calls = stored.get("calls", [])

@@ -9,7 +9,6 @@ plain write. A tool that requires confirmation asks a person in Holdfast's inbox
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextvars import ContextVar
@@ -21,6 +20,7 @@ import msgspec
 from holdfast.agent.hosted import (
     HostControl,
     HostedRun,
+    TurnSettings,
     as_they_come,
     described_tool,
     fitting,
@@ -72,7 +72,7 @@ class HoldfastPlugin(BasePlugin):  # type: ignore[misc]  # the checkers do not k
     ) -> None:
         super().__init__(name="holdfast")
         self._clauses = clauses or {}
-        self._turn = functools.partial(HostedRun.turn, differs=differs, timeout=timeout, retry=retry)
+        self._turns = TurnSettings(differs, timeout, retry)
 
     async def on_user_message_callback(self, *, invocation_context: Any, user_message: Any) -> None:  # noqa: ARG002 - of the host
         """Refuse a session that holds what another process, or another attempt at this run, said."""
@@ -115,7 +115,7 @@ class HoldfastPlugin(BasePlugin):  # type: ignore[misc]  # the checkers do not k
         _AGENT.set(f"{_WITHIN.get()}{callback_context.agent_name}")
         agent = invocation.agent
         if not isinstance(agent.canonical_model, _Recorded):
-            agent.model = mixed_copy(_Recorded, agent.canonical_model, _holdfast_turn=self._turn)
+            agent.model = mixed_copy(_Recorded, agent.canonical_model, _holdfast_turns=self._turns)
 
     async def before_tool_callback(self, *, tool: Any, tool_args: dict[str, Any], tool_context: Any) -> Any:
         """One tool call: an operation named after the model's id of the call. What it returns replaces the call."""
@@ -279,7 +279,8 @@ class _Recorded(BaseLlm):  # type: ignore[misc]  # the checkers do not know the 
                 return whole
 
             with hosted.stopping():
-                return await self.__dict__["_holdfast_turn"](hosted, name, _seen(llm_request), model)
+                settings, asked = self.__dict__["_holdfast_turns"], (llm_request.model or self.model,)
+                return await hosted.turn(name, _seen(llm_request), model, settings, asked)
 
         async for last, one in as_they_come(answer):
             if not last:

@@ -11,7 +11,6 @@ In a graph of your own: `ToolNode(tools, awrap_tool_call=HoldfastMiddleware().aw
 from __future__ import annotations
 
 import dataclasses
-import functools
 import itertools
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
@@ -22,6 +21,7 @@ import msgspec
 from holdfast.agent.hosted import (
     HostControl,
     HostedRun,
+    TurnSettings,
     described_tool,
     gated,
     has_own_result,
@@ -91,7 +91,7 @@ class HoldfastMiddleware(AgentMiddleware):  # type: ignore[misc]  # as above
         self._approve = approve
         self._clauses = clauses or {}
         self._offered: set[str] = set()  # tools that a middleware adds to a question are in no list of the host
-        self._turn = functools.partial(HostedRun.turn, differs=differs, timeout=timeout, retry=retry)
+        self._turns = TurnSettings(differs, timeout, retry)
 
     async def abefore_agent(self, state: Any, runtime: Any) -> dict[str, Any] | None:  # noqa: ARG002 - of the host
         """Name the conversation that begins here."""
@@ -136,7 +136,8 @@ class HoldfastMiddleware(AgentMiddleware):  # type: ignore[misc]  # as above
         }
         self._offered.update(seen["tools"])
         name = turn if conversation == "agent" else f"{conversation}.{turn}"
-        stored = cast("dict[str, Any]", await self._turn(hosted, name, seen, model))
+        asked = (request.model,) if self._route is None else self._route.models
+        stored = cast("dict[str, Any]", await hosted.turn(name, seen, model, self._turns, asked))
         calls = [call for one in stored["messages"] for call in one["data"].get("tool_calls") or []]
         name_calls(name, calls, "id")
         structured = _structured(request, stored["structured"])

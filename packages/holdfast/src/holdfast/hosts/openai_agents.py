@@ -18,7 +18,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
-from holdfast.agent.hosted import HostControl, HostedRun, as_they_come, described_tool, has_own_result, name_calls
+from holdfast.agent.hosted import (
+    HostControl,
+    HostedRun,
+    TurnSettings,
+    as_they_come,
+    described_tool,
+    has_own_result,
+    name_calls,
+)
 from holdfast.agent.model_calls import ToolBox
 from holdfast.agent.tool import Tool
 from holdfast.errors import UsageError
@@ -31,6 +39,7 @@ if TYPE_CHECKING:
 
 with supported("openai-agents", "0.18.3", "0.25", "openai-agents"):
     from agents import FunctionTool, Handoff, Model, ModelBehaviorError, ModelResponse, MultiProvider
+    from agents.models import get_default_model
     from openai.types.responses import Response, ResponseCompletedEvent
     from pydantic import TypeAdapter
 
@@ -56,10 +65,10 @@ def durable(
     `timeout` and `retry` apply to one model call. In a run the models of `route`, or those with these names, are asked
     in the place of the agents' own. Raises `UsageError` for tools that cannot be recorded.
     """
-    turn = functools.partial(HostedRun.turn, differs=differs, timeout=timeout, retry=retry)
+    turns = TurnSettings(differs, timeout, retry)
     if clauses and (tools := _tools_of(agent)) is not None:
         check_named("clauses=", clauses, tools)
-    return cast("AgentT", _Durable(clauses or {}, turn, route).agent(agent))
+    return cast("AgentT", _Durable(clauses or {}, turns, route).agent(agent))
 
 
 def _tools_of(agent: Any) -> set[str] | None:
@@ -82,11 +91,9 @@ def _tools_of(agent: Any) -> set[str] | None:
 class _Durable:
     """Makes copies of agents; each is copied once, as agents may hand off to each other."""
 
-    def __init__(
-        self, clauses: Mapping[str, Mapping[str, Any]], turn: Callable[..., Awaitable[Any]], route: Route | None
-    ) -> None:
+    def __init__(self, clauses: Mapping[str, Mapping[str, Any]], turns: TurnSettings, route: Route | None) -> None:
         self._clauses = clauses
-        self._turn = turn
+        self._turns = turns
         self._route = route
         self._copies: dict[int, Any] = {}
 
@@ -101,7 +108,7 @@ class _Durable:
                 known="nothing was sent",
                 next_step="declare each of these tools with @holdfast.tool, or use the agent outside a run",
             )
-        model = _DurableModel(agent.model, self._turn, self._route)
+        model = _DurableModel(agent.model, self._turns, self._route)
         made = self._copies[id(agent)] = agent.clone(model=model, tools=[self._tool(one) for one in agent.tools])
         made.handoffs = [self._handoff(one) for one in agent.handoffs]
         return made
@@ -248,9 +255,9 @@ def _parsed(sent: str) -> dict[str, Any]:
 class _DurableModel(Model):  # type: ignore[misc]  # the checkers do not know the host
     """A model whose answers are recorded. Without one, and by name, it is the host's own."""
 
-    def __init__(self, inner: Any, turn: Callable[..., Awaitable[Any]], route: Route | None) -> None:
+    def __init__(self, inner: Any, turns: TurnSettings, route: Route | None) -> None:
         self._inner = inner
-        self._turn = turn
+        self._turns = turns
         self._route = route
 
     async def get_response(self, *args: Any, **kwargs: Any) -> Any:
@@ -280,7 +287,8 @@ class _DurableModel(Model):  # type: ignore[misc]  # the checkers do not know th
         seen = _seen(args, kwargs)
         with hosted.stopping():
             _check_tools(_QUESTION.bind(None, *args, **kwargs).arguments["tools"])
-            stored = await self._turn(hosted, name, seen, model)
+            asked = (self._inner or get_default_model(),) if self._route is None else self._route.models
+            stored = await hosted.turn(name, seen, model, self._turns, asked)
         before = [one["call_id"] for one in seen["input"] if isinstance(one, dict) and "call_id" in one]
         name_calls(name, [one for one in stored["output"] if one["type"] == "function_call"], "call_id", before=before)
         return stored

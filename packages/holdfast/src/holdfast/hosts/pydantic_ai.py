@@ -15,9 +15,15 @@ from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from datetime import timedelta
 from typing import Any, Literal, TypeVar, cast
 
-import msgspec
-
-from holdfast.agent.hosted import HostControl, HostedRun, described_tool, gated, has_own_result, name_calls
+from holdfast.agent.hosted import (
+    HostControl,
+    HostedRun,
+    TurnSettings,
+    described_tool,
+    gated,
+    has_own_result,
+    name_calls,
+)
 from holdfast.agent.tool import Tool
 from holdfast.errors import ContractError
 from holdfast.hosts import supported
@@ -47,6 +53,7 @@ with supported("pydantic-ai-slim", "2.68", "3", "pydantic-ai"):
     )
     from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter, ModelResponse
     from pydantic_ai.models import Model, ModelRequestParameters, StreamedResponse
+    from pydantic_ai.models.fallback import FallbackModel
     from pydantic_ai.models.wrapper import WrapperModel
     from pydantic_ai.run import AgentRunResult
     from pydantic_ai.settings import ModelSettings
@@ -61,14 +68,6 @@ _OF_THIS_PROCESS: dict[str, Any] = {
 """Clocks and ids of the process in messages: a model is not shown them."""
 _ASKED = {"holdfast": "a person is asked"}
 _RETURNS = frozenset({"tool_return", "tool_content_result"})
-
-
-class TurnSettings(msgspec.Struct, frozen=True):
-    """Settings of the recorded model requests."""
-
-    differs: Literal["diverge", "note"] = "diverge"
-    timeout: timedelta | None = None
-    retry: Retry | None = None
 
 
 class HoldfastDurability(BaseDurabilityCapability[Deps]):
@@ -156,12 +155,12 @@ class RoutedModel(WrapperModel):
 
     def __init__(self, route: Route) -> None:
         super().__init__(route.models[0])
-        self._route = route
+        self.route = route
 
     @property
     def model_name(self) -> str:
         """The names of all models of the route."""
-        return self._route.name
+        return self.route.name
 
     async def request(
         self,
@@ -174,7 +173,7 @@ class RoutedModel(WrapperModel):
         async def ask(model: Model) -> ModelResponse:
             return await model.request(messages, model_settings, model_request_parameters)
 
-        return await self._route.call(ask, needs=_needs_of(model_request_parameters))
+        return await self.route.call(ask, needs=_needs_of(model_request_parameters))
 
     @asynccontextmanager
     async def request_stream(
@@ -195,7 +194,16 @@ class RoutedModel(WrapperModel):
                 stream = model.request_stream(messages, model_settings, model_request_parameters, run_context)
                 return await stack.enter_async_context(stream)
 
-            yield await self._route.call(opened, needs=_needs_of(model_request_parameters), shadow=ask)
+            yield await self.route.call(opened, needs=_needs_of(model_request_parameters), shadow=ask)
+
+
+def _asked_by(model: Model) -> tuple[Any, ...]:
+    """The models that a request to this one may ask."""
+    while isinstance(model, WrapperModel) and not isinstance(model, RoutedModel):
+        model = model.wrapped
+    if isinstance(model, RoutedModel):
+        return model.route.models
+    return tuple(model.models) if isinstance(model, FallbackModel) else (model,)
 
 
 def _needs_of(parameters: ModelRequestParameters) -> tuple[Capability, ...]:
@@ -257,8 +265,7 @@ class _Backend(JournalCallableOperationBackend[Any]):
             "settings": {one: repr(value) for one, value in sorted(cast("dict[str, Any]", settings or {}).items())},
             "tools": [tool.name for tool in parameters.function_tools],
         }
-        turns = self._turns
-        answer = await hosted.turn(name, seen, body, differs=turns.differs, timeout=turns.timeout, retry=turns.retry)
+        answer = await hosted.turn(name, seen, body, self._turns, _asked_by(context.model))
         name_calls(name, [one for one in answer["parts"] if one["part_kind"] == "tool-call"], "tool_call_id")
         return answer
 

@@ -12,14 +12,12 @@ import msgspec
 from holdfast.errors import UsageError
 from holdfast.loop.model import NOT_ASKED
 from holdfast.model.alike import nearest
-from holdfast.model.usage import CallCost
+from holdfast.model.usage import CallCost, own_name
 
 ErrorClass = Literal["unavailable", "rate_limited", "unauthorized", "refused", "too_long", "malformed", "refusal"]
 Capability = Literal["tools", "schema"]
 ANY_OUTAGE: Final[tuple[ErrorClass, ...]] = ("unavailable", "rate_limited", "unauthorized")
 _ROUNDING: Final = 1e-9
-_NAMES: Final = ("name", "model_name", "model")
-"""The attributes in which the clients of models and the model classes of agent frameworks keep the model's name."""
 
 
 class RouteModel(msgspec.Struct, frozen=True):
@@ -50,10 +48,7 @@ class RouteModel(msgspec.Struct, frozen=True):
     @property
     def own_name(self) -> str:
         """The model's own name, by which it has a price; empty if it states none."""
-        if isinstance(self.model, str):
-            return self.model
-        named: list[object] = [getattr(self.model, one, None) for one in _NAMES]
-        return next((one for one in named if isinstance(one, str) and one), "")
+        return own_name(self.model)
 
     @property
     def special(self) -> bool:

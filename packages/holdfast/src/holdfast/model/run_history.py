@@ -24,7 +24,7 @@ from holdfast.model.operation import OperationState
 from holdfast.model.outcome import FINAL, SETTLED, WITHHELD
 from holdfast.model.records.transaction import TransactionRecord
 from holdfast.model.run_budget import BudgetState
-from holdfast.model.shared_use import Charge, SharedUse, operation_charges
+from holdfast.model.shared_use import PREFIX, TREE, Charge, SharedUse, charges_so_far, operation_charges
 from holdfast.model.stop_reasons import STOP_REASONS, reason_of
 from holdfast.model.transaction import WHOLE_RUN, TransactionState, around, base_of, encloses, follow
 from holdfast.model.transitions import TRANSITIONS, apply, ended_at_once, is_only_start
@@ -378,7 +378,19 @@ class RunHistory:
         """The charges to shared budgets of records that are about to be added, without taking them."""
         use = SharedUse() if self.shared is None else self.shared.copy()
         found = [charge for record in records for charge in use.take(record)]
+        if any(map(self.begins_tree, records)):
+            found += self._tree_charges(use)
         return (*found, *(one for before, after in self._tried(records) for one in operation_charges(before, after)))
+
+    def begins_tree(self, record: r.Record) -> bool:
+        """True for the first child of a run with a budget: from then on the runs below it share that."""
+        return type(record) is r.ChildStarted and self.children is None and self.budget is not None
+
+    def _tree_charges(self, use: SharedUse) -> list[Charge]:
+        """The charges to the tree of this run of what it used and reserved; `use` has its model calls from then on."""
+        assert self.budget is not None
+        place = (PREFIX + self.run, TREE)
+        return [*charges_so_far(place, self.budget, self.open_operations()), *use.join(place, self.budget.open)]
 
     def withdraw(self, step: str, before: OperationState | None) -> None:
         """Take back a record that could not be stored, where it was added and began or went on with `step`.
@@ -440,11 +452,15 @@ class RunHistory:
             self._child(record)
 
     def _child(self, record: r.ChildStarted | r.ChildJoined) -> None:
+        if self.begins_tree(record):
+            self.shared = self.shared or SharedUse()
+            self._tree_charges(self.shared)
+            place = (PREFIX + self.run, TREE)
+            for one in self.open_operations():
+                self.operations[one.step] = replace(one, shared=(*one.shared, place))
         self.children = self.children or Children()
         if isinstance(record, r.ChildStarted):
             self.children.start(record)
-            if record.charged and self.shared is None:
-                self.shared = SharedUse()
             return
         self.children.join(record)
         if record.status != "completed":  # the child may continue: a run that is reopened joins it anew

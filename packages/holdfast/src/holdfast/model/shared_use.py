@@ -9,14 +9,16 @@ an effect that is under way is reserved, and one that happened or may have happe
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.model import records as r
 from holdfast.model.money import cost_counter, units_of, written_money
 from holdfast.model.operation import OperationState
-from holdfast.model.run_budget import CallUse, ReservedCall, cost_of, is_effect, settled
+from holdfast.model.run_budget import BudgetState, CallUse, ReservedCall, cost_of, is_effect, settled
 from holdfast.model.usage import CallCost, Usage
 from holdfast.policies import MOST
 
@@ -70,12 +72,19 @@ class SharedUse(msgspec.Struct, eq=False):
                 return charges
             case r.DecisionRecorded() | r.ReservationSettled():
                 return self._settle(record.step, record.usage, record.price)
-            case r.ChildStarted():
-                return [Charge(budget, TREE, counter, used, 0) for budget, counter, used in record.charged]
             case r.Claimed() | r.RunSuspendedRecord() | r.RunStoppedRecord() | r.RunCompleted() | r.RunUndone():
                 return [charge for step in list(self.open) for charge in self._settle(step, Usage(), None)]
             case _:
                 return []
+
+    def join(self, place: tuple[str, str], calls: Mapping[str, ReservedCall]) -> list[Charge]:
+        """Charge these calls, which are in flight, to another budget, too; the charges."""
+        charges: list[Charge] = []
+        for step, reserved in calls.items():
+            known = self.open.get(step)
+            self.open[step] = Reservation((place,) if known is None else (*known.periods, place), reserved)
+            charges += _charges(Reservation((place,), reserved), _NOTHING, 1)
+        return charges
 
     def reserved_by(self, step: str, period: tuple[str, str], limit: str) -> int:
         """How much of a limit the call of this step reserves in that period of a budget."""
@@ -102,6 +111,24 @@ class SharedUse(msgspec.Struct, eq=False):
         if not use.assumed and (currency := held.reserved.currency):
             self.dearest[currency] = max(self.dearest.get(currency, 0), use.cost)
         return _charges(held, use, -1)
+
+
+def charges_so_far(place: tuple[str, str], budget: BudgetState, left: Iterable[OperationState]) -> list[Charge]:
+    """The charges of what a run used of its own limits, to a budget that it begins to share.
+
+    The operations that are `left` have not ended: each is charged by its state, so that its end can change that.
+    """
+    money = budget.limits.money
+    used = {"tokens": budget.tokens, "model_calls": budget.model_calls, "effects": budget.effects}
+    if money is not None:
+        used[cost_counter(money.currency)] = budget.cost
+    charges: list[Charge] = []
+    for operation in left:
+        used["effects"] -= is_effect(operation)
+        if money is not None:
+            used[cost_counter(money.currency)] -= cost_of(operation, money.currency)[0]
+        charges += operation_charges(None, replace(operation, shared=(place,)))
+    return [Charge(*place, limit, number, 0) for limit, number in used.items() if number] + charges
 
 
 def operation_charges(before: OperationState | None, after: OperationState) -> list[Charge]:

@@ -89,6 +89,8 @@ _TOKENS: Final[Mapping[str, tuple[str, ...]]] = {
 _BESIDE_INPUT: Final = ("cache_read_input_tokens", "cache_creation_input_tokens")
 """Counts that a service does not include in its input tokens."""
 _BESIDE_OUTPUT: Final = ("thoughts_token_count",)
+_OWN_NAMES: Final = ("name", "model_name", "model")
+"""The attributes in which the clients of models and the model classes of agent frameworks keep the model's name."""
 _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "model": ("model", "model_name", "model_version"),
     "service": ("service", "provider_name", "model_provider"),
@@ -150,3 +152,11 @@ def _part(whole: object, name: str) -> object:
 def _text(*found: object) -> str:
     text = next((one for one in found if isinstance(one, str) and one), "")
     return text[:_LONGEST].replace("\0", "").encode("utf-8", "replace").decode()
+
+
+def own_name(model: object) -> str:
+    """The name that a model states of itself; empty if it states none."""
+    if isinstance(model, str):
+        return model
+    stated: list[object] = [getattr(model, one, None) for one in _OWN_NAMES]
+    return next((one for one in stated if isinstance(one, str) and one), "")

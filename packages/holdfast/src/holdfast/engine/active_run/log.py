@@ -94,10 +94,15 @@ class RunRecorder:
         With `declared`, the entry of the limits of queues, `LimitsChanged` if others are in force; with `limits` these
         are compared, and `BudgetSpent` is raised where one is reached.
         """
-        while change is not None and change.release and (begun := {*self.checking, *self.reserving}):
-            await asyncio.wait(begun)  # a run that ends settles what it has reserved
-        while self.journal_log.alone is not None:
-            await asyncio.shield(self.journal_log.alone)
+        # A run that ends settles what it has reserved, and the first child charges it to the tree.
+        settles = (change is not None and change.release) or (
+            self.history.budget is not None and any(map(self.history.begins_tree, records))
+        )
+        while (settles and (self.checking or self.reserving)) or self.journal_log.alone is not None:
+            if self.journal_log.alone is not None:
+                await asyncio.shield(self.journal_log.alone)
+            else:
+                await asyncio.wait({*self.checking, *self.reserving})
         records = self.masks.records(records)
         try:
             if posts or limits is not None:

@@ -373,8 +373,8 @@ class ChildStarted(Stamped, frozen=True):
     """The run starts a child run, with this input. The record is durable before the child is stored.
 
     With a `queue` the child is submitted to it. If `outlives` is set, the child continues when the run completes
-    without having joined it; otherwise it is cancelled then. `charged` is what the run used of its limits before its
-    first child, by budget and counter: from then on the whole tree is counted together.
+    without having joined it; otherwise it is cancelled then. From the first child on, what a run with a budget has used
+    and reserved is counted together with its whole tree.
     """
 
     step: str
@@ -386,7 +386,6 @@ class ChildStarted(Stamped, frozen=True):
     tenant: str = ""
     priority: int = 0
     outlives: bool = False
-    charged: tuple[tuple[str, str, int], ...] = ()
 
 
 class ChildJoined(Stamped, frozen=True):
