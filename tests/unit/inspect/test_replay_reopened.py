@@ -1,0 +1,96 @@
+"""A run that stopped at a failed answer and was reopened agrees with its record: it goes on from the later answer."""
+
+import pytest
+
+from holdfast import Run, agent, tool
+from holdfast.errors import ChildStopped, DecisionFailed, RunStopped
+from holdfast.inspect.replay import replay
+from holdfast.policies import Retry
+from tests.unit.engine.lab import Lab, virtual
+
+
+@tool
+async def note(text: str) -> str:
+    return text
+
+
+@virtual
+async def test_a_decision_that_was_asked_again(lab: Lab):
+    down = [ConnectionError("down"), ConnectionError("down")]
+
+    async def ask(question: str) -> str:
+        if down:
+            raise down.pop()
+        return question
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> str:
+        await note("before")
+        answer = await run.options(retry=Retry(attempts=1)).decide(ask, name)
+        await note("after")
+        return answer
+
+    async with lab.app(desk) as app:
+        for _ in range(2):
+            with pytest.raises((DecisionFailed, ChildStopped, RunStopped)):
+                await app.resume("r-ann") if lab.records("r-ann") else await app.run(desk, "ann")
+            found = await replay(app.service.reader, "r-ann", [desk])
+            assert (found.agrees, found.end[:8]) == (True, "stopped:"), found.difference
+        assert await app.resume("r-ann") == "ann"
+        found = await replay(app.service.reader, "r-ann", [desk])
+    assert (found.agrees, found.end) == (True, "completed"), found.difference
+
+
+@virtual
+async def test_a_child_that_was_joined_again(lab: Lab):
+    down = [ValueError("not yet")]
+
+    @agent(name="leaf")
+    async def leaf(run: Run, name: str) -> str:
+        await note(name)
+        if down:
+            raise down.pop()
+        return name
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> list[str]:
+        child = await run.start(leaf, name)
+        beside = note("beside")
+        return list(await run.gather(run.join(child), beside))
+
+    async with lab.app(desk, leaf, recover=True) as app:
+        with pytest.raises((DecisionFailed, ChildStopped, RunStopped)):
+            await app.run(desk, "ann")
+        assert (await replay(app.service.reader, "r-ann", [desk, leaf])).agrees
+        await app.resume("r-ann~leaf.1")
+        assert await app.resume("r-ann") == ["ann", "beside"]
+        found = await replay(app.service.reader, "r-ann", [desk, leaf])
+        of_child = await replay(app.service.reader, "r-ann~leaf.1", [desk, leaf])
+    assert (found.agrees, found.end) == (True, "completed"), found.difference
+    assert (of_child.agrees, of_child.end) == (True, "completed"), of_child.difference
+
+
+@virtual
+async def test_code_that_changed_since_then_diverges_all_the_same(lab: Lab):
+    down = [ConnectionError("down")]
+
+    async def ask(question: str) -> str:
+        if down:
+            raise down.pop()
+        return question
+
+    words = ["before"]
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> str:
+        await note(words[-1])
+        return await run.options(retry=Retry(attempts=1)).decide(ask, name)
+
+    async with lab.app(desk) as app:
+        with pytest.raises((DecisionFailed, ChildStopped, RunStopped)):
+            await app.run(desk, "ann")
+        assert await app.resume("r-ann") == "ann"
+        words.append("changed")
+        found = await replay(app.service.reader, "r-ann", [desk])
+    assert not found.agrees
+    assert "changed" in found.difference
