@@ -3,15 +3,21 @@
 import pytest
 
 from holdfast import Run, agent, tool
-from holdfast.errors import ChildStopped, DecisionFailed, RunStopped
+from holdfast.agent.tool import Tool
+from holdfast.errors import ChildStopped, DecisionFailed, RunStopped, RunSuspended
+from holdfast.inspect.fork import fork
 from holdfast.inspect.replay import replay
 from holdfast.policies import Retry
 from tests.unit.engine.lab import Lab, virtual
 
 
-@tool
-async def note(text: str) -> str:
-    return text
+def noting(lab: Lab) -> Tool[[str], str]:
+    @tool
+    async def note(text: str) -> str:
+        lab.sent.append(text)
+        return text
+
+    return note
 
 
 @virtual
@@ -22,6 +28,8 @@ async def test_a_decision_that_was_asked_again(lab: Lab):
         if down:
             raise down.pop()
         return question
+
+    note = noting(lab)
 
     @agent(run_id="r-{name}")
     async def desk(run: Run, name: str) -> str:
@@ -38,12 +46,16 @@ async def test_a_decision_that_was_asked_again(lab: Lab):
             assert (found.agrees, found.end[:8]) == (True, "stopped:"), found.difference
         assert await app.resume("r-ann") == "ann"
         found = await replay(app.service.reader, "r-ann", [desk])
+        await fork(app.engine, "r-ann", "note#2", "again", "eve")
+        with pytest.raises(RunSuspended, match=r"r-ann/note#2 did the same"):
+            await app.resume("again")
     assert (found.agrees, found.end) == (True, "completed"), found.difference
+    assert lab.sent == ["before", "after"]
 
 
 @virtual
 async def test_a_child_that_was_joined_again(lab: Lab):
-    down = [ValueError("not yet")]
+    note, down = noting(lab), [ValueError("not yet")]
 
     @agent(name="leaf")
     async def leaf(run: Run, name: str) -> str:
@@ -79,7 +91,7 @@ async def test_code_that_changed_since_then_diverges_all_the_same(lab: Lab):
             raise down.pop()
         return question
 
-    words = ["before"]
+    note, words = noting(lab), ["before"]
 
     @agent(run_id="r-{name}")
     async def desk(run: Run, name: str) -> str:

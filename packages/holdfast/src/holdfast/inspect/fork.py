@@ -7,7 +7,6 @@ of them as its own. Its own steps have its own name, and so their own keys.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
 
 import msgspec
 
@@ -15,7 +14,7 @@ from holdfast.engine.conflicts import INHERITED
 from holdfast.engine.engine import Engine
 from holdfast.errors import UsageError
 from holdfast.inspect.reader import JournalReader, ReadRecord
-from holdfast.inspect.run_state import no_step, step_of
+from holdfast.inspect.run_state import no_step, step_of, without_life
 from holdfast.journal.port import LeaseGranted, RunChange
 from holdfast.journal.record_codec import encode
 from holdfast.journal.run_log import beginning
@@ -23,8 +22,6 @@ from holdfast.model import records as r
 from holdfast.model.ids import checked_run_id, operation_id
 from holdfast.model.operation import OperationState
 from holdfast.model.run_history import RunHistory, is_about_operation
-
-_LIFE: Final = (r.RunSuspendedRecord, r.RunReopened, r.RunStoppedRecord, r.RunCompleted, r.CommandApplied)
 
 
 class Forked(msgspec.Struct, frozen=True):
@@ -104,12 +101,13 @@ def _check(history: RunHistory, parent: str, step: str) -> None:
 def _inherited(parent: str, prefix: Sequence[ReadRecord]) -> Iterator[r.Record]:
     """The records of the new run: every value that its code received, in the same order, and no attempt."""
     history = RunHistory(parent)
+    kept = {id(record) for record in without_life([record for _, record in prefix])}
     for _, record in prefix:
         if not is_about_operation(record):
             history.add(record)
-            if isinstance(record, r.RunStarted):
-                record = msgspec.structs.replace(record, parent=None)  # noqa: PLW2901 - the run above did not start it
-            if not isinstance(record, _LIFE):
+            if isinstance(record, r.RunStarted):  # the run above did not start this one
+                yield msgspec.structs.replace(record, parent=None)
+            elif id(record) in kept:
                 yield record
             continue
         before = history.operations.get(record.step)

@@ -26,7 +26,7 @@ from holdfast.engine.tool_protocol import Code
 from holdfast.errors import AmbiguousStep, ReplayDiverged
 from holdfast.inspect.reader import JournalReader
 from holdfast.inspect.render_records import stored
-from holdfast.inspect.run_state import step_of
+from holdfast.inspect.run_state import step_of, without_life
 from holdfast.journal import host
 from holdfast.journal.memory import MemoryJournal
 from holdfast.journal.port import Identity, LeaseGranted, NewRun, RunChange, Write
@@ -37,8 +37,6 @@ from holdfast.model.run_history import RunHistory
 
 AnyAgent = Agent[Any, Any]
 
-# The life of the run, as opposed to the actions of its code: a replay starts as if it had never been interrupted.
-_LIFE: Final = (r.RunSuspendedRecord, r.RunStoppedRecord, r.RunCompleted, r.CommandApplied)
 _NEW: Final = (
     r.AttemptStarted, r.OperationPlanned, r.ReadRecorded, r.DecisionStarted, r.ValueRecorded, r.TimerSet, r.TimerFired,
     r.QuestionAsked, r.EventReceived, r.OutcomeReused, r.OperationParked, r.MessageHeard, r.HandedOff,
@@ -84,7 +82,7 @@ async def replay_records(
     held = gather_agents(agents)
     tools = gather_tools(held.values(), ())
     copy = _Copy(identity, records)
-    kept = _kept(records)
+    kept = without_life(records)
     handlers = _disarm(tools.values())
     engine = Engine(copy, _environment(copy), _SETTINGS, tools, held, host.this_process)
     await engine.open()
@@ -98,16 +96,6 @@ async def replay_records(
         await engine.close()
         for tool, former in handlers:
             tool.handlers.update(former)
-
-
-def _kept(records: Sequence[r.Record]) -> list[r.Record]:
-    """The records without the life of the run; but a stop and its reopening stay, as failed answers end with them."""
-    reopened = max((at for at, record in enumerate(records) if isinstance(record, r.RunReopened)), default=-1)
-    return [
-        record
-        for at, record in enumerate(records)
-        if not isinstance(record, _LIFE) or (isinstance(record, r.RunStoppedRecord) and at < reopened)
-    ]
 
 
 async def _driven(engine: Engine, run: str, copy: _Copy) -> Conclusion | None:

@@ -19,6 +19,20 @@ from holdfast.model.receipts import proven
 from holdfast.model.run_history import RunHistory
 
 _FACT = "fact:"
+_LIFE = (r.RunSuspendedRecord, r.RunStoppedRecord, r.RunCompleted, r.CommandApplied)
+
+
+def without_life(records: Sequence[r.Record]) -> list[r.Record]:
+    """The actions of the code of a run, without the life of the run: as if it had never been interrupted.
+
+    A stop and the reopening after it are kept: the failed answer with which the code ended is void from then on.
+    """
+    reopened = max((at for at, record in enumerate(records) if isinstance(record, r.RunReopened)), default=-1)
+    return [
+        record
+        for at, record in enumerate(records)
+        if not isinstance(record, _LIFE) or (isinstance(record, r.RunStoppedRecord) and at < reopened)
+    ]
 
 
 class Open(msgspec.Struct, frozen=True, omit_defaults=True):
