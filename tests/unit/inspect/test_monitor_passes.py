@@ -232,13 +232,13 @@ async def test_a_run_that_goes_on_is_read_once(lab: Lab, monkeypatch: pytest.Mon
     await history(lab, 8, runs=3)
     async with lab.app(desk) as app:
         reader, read = app.service.reader, list[str]()
-        records = JournalReader.records
+        records_between = JournalReader.records_between
 
-        def noted(self: JournalReader, run: str) -> Any:
+        def noted(self: JournalReader, run: str, after: int, last: int) -> Any:
             read.append(run)
-            return records(self, run)
+            return records_between(self, run, after, last)
 
-        monkeypatch.setattr(JournalReader, "records", noted)
+        monkeypatch.setattr(JournalReader, "records_between", noted)
         readings = Readings()
         while await monitor_pass(reader, lab.clock.wall_ms(), SETTINGS, readings, most=1):
             pass
@@ -262,3 +262,36 @@ async def test_a_full_pass_is_followed_by_another(lab: Lab, monkeypatch: pytest.
         assert (await watched(reader, lab.clock.wall_ms())).at_ms == 0, "much is uncounted"
         assert await watch(reader, lab.clock.wall_ms(), SETTINGS, readings)
         assert (await watched(reader, lab.clock.wall_ms())).at_ms == lab.clock.wall_ms()
+
+
+@agent(run_id="{name}", version="7")
+async def long(run: Run, name: str) -> None:
+    for number in range(30):
+        await pay(number)
+        await run.sleep(timedelta(minutes=1))
+    await run.sleep(timedelta(days=30))
+
+
+@pytest.mark.parametrize("case", ["restarted", "evicted", "by turns"])
+@virtual
+async def test_runs_that_have_not_ended_are_counted_once_whatever_is_kept(
+    lab: Lab, monkeypatch: pytest.MonkeyPatch, case: str
+):
+    """What is read of a run to go on with it ends where the portion begins, however many records it has by then."""
+    async with lab.app(long, recover=True) as app:
+        begun = [asyncio.create_task(app.run(long, f"r{number}")) for number in range(3)]
+        await asyncio.sleep(3600)
+        reader, now = app.service.reader, lab.clock.wall_ms()
+        expected = await whole(reader)
+        monkeypatch.setattr(passes, "AT_ONCE", 20)
+        monkeypatch.setattr(passes, "KEPT_RECORDS", 50 if case == "evicted" else 10_000)
+        await monitor_pass(reader, now, SETTINGS, Readings(), most=100)
+        kept, turn = [Readings(), Readings()], 0
+        while await monitor_pass(reader, now, SETTINGS, kept[turn % 2 if case == "by turns" else 0], most=40):
+            turn += 1
+        stored, _ = await stored_tallies(reader)
+        for one in begun:
+            one.cancel()
+        await asyncio.gather(*begun, return_exceptions=True)
+    assert turn > 5
+    assert plain(stored.agents) == plain(expected.agents)

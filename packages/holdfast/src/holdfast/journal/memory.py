@@ -283,8 +283,10 @@ class MemoryJournal:
         self._riding_due()
         done()
         part, sought = self._stored[max(1, numbers.start) - 1 : numbers.stop - 1], text.lower().encode()
-        found = [(number, run, row.body) for number, run, row in part if sought in row.body.lower()]
-        return [FoundRecord(number, self._names[run], body) for number, run, body in found[: -limit - 1 : -1]]
+        found = [(number, run, row) for number, run, row in part if sought in row.body.lower()]
+        return [
+            FoundRecord(number, self._names[run], row.seq, row.body) for number, run, row in found[: -limit - 1 : -1]
+        ]
 
     async def runs(
         self,

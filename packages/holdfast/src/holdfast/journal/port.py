@@ -140,10 +140,11 @@ class Post(msgspec.Struct, frozen=True, gc=False):
 
 
 class FoundRecord(msgspec.Struct, frozen=True):
-    """A stored record that a search found: its number in the journal, its run and its body."""
+    """A stored record that a search found: its number in the journal, its run, its number there and its body."""
 
     number: int
     run: str
+    seq: int
     body: bytes
 
 

@@ -384,6 +384,8 @@ class JournalConformance(ListingConformance):
             written.append((logs[number % 2].lease.run, b'{"word":"' + text + b'"}'))
         found = await journal.search("", EVERY_RECORD, 4)
         assert [(one.run, one.body) for one in found] == written[::-1]
+        by_place = {(run, row.seq): row.body for run in ("a", "b") for row in await journal.read(run)}
+        assert [by_place[one.run, one.seq] for one in found] == [one.body for one in found]
         first, last = found[-1].number, found[0].number
         assert last - first == 3
         assert (await journal.search("", range(first, last), 9))[:3] == found[1:]

@@ -35,8 +35,8 @@ from holdfast.inspect.monitors.tallies import DAY_MS, HOUR_MS, AgentTallies, num
 from holdfast.inspect.reader import JournalReader, read_schedules
 from holdfast.journal.backend_rules import due_since
 from holdfast.journal.entry_codec import values_in, written
-from holdfast.journal.port import EVERY_RECORD, Journal, Post, RunRow
-from holdfast.journal.record_codec import decode, prefixes_of
+from holdfast.journal.port import EVERY_RECORD, FoundRecord, Journal, Post, RunRow
+from holdfast.journal.record_codec import decode
 from holdfast.model import records as r
 from holdfast.model.system import is_system
 from holdfast.queues.firing_times import last_moment
@@ -56,7 +56,6 @@ FINE_MS: Final = 2 * DAY_MS
 """The time up to now of which the tallies are kept by the hour; before, by the day."""
 _VERSION: Final = 1
 _ENDED: Final = ("completed", "stopped", "undone")
-_BEGUN: Final = prefixes_of(r.RunStarted)
 _MOST: Final = 100
 
 
@@ -129,32 +128,19 @@ async def _newest(reader: JournalReader) -> int:
 
 
 class Readings:
-    """The readings of the runs that have not ended, kept between passes, up to the record with the number `through`.
-
-    What a record means follows from those of its run before it. Without its reading, a run is read from the start.
-    `through` is None while records are added: a pass that ends in the middle leaves readings that cannot be used.
-    """
+    """The readings of the runs that have not ended, kept between passes: without them a run is read from the start."""
 
     def __init__(self) -> None:
-        self.through: int | None = 0
         self._runs: dict[str, RunReading] = {}
         self._records = 0
 
-    def usable_from(self, through: int) -> int:
-        """The number of the record up to which they go, for a pass that counts what comes after that number.
-
-        They are forgotten where they go further or end in the middle, and where they are far behind.
-        """
-        if self.through is None or not 0 <= through - self.through <= A_PASS:
-            self.through, self._records = through, 0
-            self._runs.clear()
-        return self.through
-
-    def taken(self, run: str) -> RunReading | None:
-        """The reading of a run, which the caller goes on with. None: there is none."""
+    def taken(self, run: str, seq: int) -> RunReading:
+        """The reading of a run up to that record or before it, which the caller goes on with."""
         reading = self._runs.pop(run, None)
-        self._records -= reading.length if reading is not None else 0
-        return reading
+        if reading is None:
+            return RunReading(run)
+        self._records -= reading.length
+        return reading if reading.length < seq else RunReading(run)  # of a pass that was not stored
 
     def keep(self, reading: RunReading) -> None:
         """Keep a reading. Those that were kept first make room for it."""
@@ -163,15 +149,12 @@ class Readings:
         self._runs[reading.run] = reading
         self._records += reading.length
         while self._records > KEPT_RECORDS:
-            self.taken(next(iter(self._runs)))
+            self.taken(next(iter(self._runs)), 0)
 
 
 async def catch_up(reader: JournalReader, tallies: StoredTallies, readings: Readings, most: int | None = None) -> int:
     """Count the records that came since, at most so many; the number of those that were counted."""
     before, newest = tallies.through, await _newest(reader)
-    behind = StoredTallies(through=readings.usable_from(before))
-    while behind.through < before:  # another process counted these
-        await _count(reader, behind, readings, min(before, behind.through + AT_ONCE))
     last = newest if most is None else min(newest, before + most)
     while tallies.through < last:
         await _count(reader, tallies, readings, min(last, tallies.through + AT_ONCE))
@@ -180,25 +163,31 @@ async def catch_up(reader: JournalReader, tallies: StoredTallies, readings: Read
 
 async def _count(reader: JournalReader, tallies: StoredTallies, readings: Readings, last: int) -> None:
     numbers = range(tallies.through + 1, last + 1)
-    readings.through = None
-    by_run: dict[str, list[bytes]] = {}
+    by_run: dict[str, list[FoundRecord]] = {}
     for one in reversed(await reader.journal.search("", numbers, len(numbers))):
-        by_run.setdefault(one.run, []).append(one.body)
-    for run, bodies in by_run.items():
-        reading = readings.taken(run)
+        by_run.setdefault(one.run, []).append(one)
+    for run, found in by_run.items():
+        reading = readings.taken(run, found[0].seq)
         try:
-            if reading is not None or bodies[0].startswith(_BEGUN):
-                reading = reading or RunReading(run)
-                add_records(tallies.agents, reading, [(decode(body), True) for body in bodies])
-            else:
-                reading, wanted = RunReading(run), set(bodies)
-                records = [(record, row.body in wanted) async for row, record in reader.records(run)]
-                add_records(tallies.agents, reading, records)
+            before = await _between(reader, reading, found[0].seq)
+            records = [(record, False) for record in before] + [(decode(one.body), True) for one in found]
         except (ChainBroken, Unreadable):
             tallies.unreadable = sorted({*tallies.unreadable, run})[:_MOST]
-        else:
-            readings.keep(reading)
-    tallies.through = readings.through = last
+            continue
+        add_records(tallies.agents, reading, records)
+        readings.keep(reading)
+    tallies.through = last
+
+
+async def _between(reader: JournalReader, reading: RunReading, seq: int) -> list[r.Record]:
+    """The records after a reading and before that one. Raises `ChainBroken` where some are missing."""
+    missing = seq - 1 - reading.length
+    if not missing:
+        return []
+    rows = await reader.records_between(reading.run, reading.length, seq - 1)
+    if len(rows) != missing:
+        raise ChainBroken(f"run {reading.run} has {len(rows)} of {missing} records before {seq}")
+    return [record for _, record in rows]
 
 
 def add_records(agents: dict[str, AgentTallies], reading: RunReading, records: list[tuple[r.Record, bool]]) -> None:

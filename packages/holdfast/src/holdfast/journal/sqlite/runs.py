@@ -309,7 +309,7 @@ def _run_row(row: tuple[Value, ...]) -> RunRow:
 
 
 _CONTAINING: Final = (  # a large body lies beside its row
-    "select record.id, name, cast(record.body as blob) from record join run on run.id = record.run"
+    "select record.id, name, seq, cast(record.body as blob) from record join run on run.id = record.run"
     " left join payload on length(record.content) = ? and payload.digest = substr(record.content, 13, 64)"
     " where record.id between ? and ? and coalesce(payload.body, record.content) like ? escape '\\'"
     " order by record.id desc limit ?"
@@ -322,6 +322,6 @@ def search(database: Database, text: str, numbers: range, limit: int) -> list[Fo
     plain = _WILD.sub(r"\\\1", text)
     found = database.rows(_CONTAINING, (POINTER_SIZE, numbers.start, numbers.stop - 1, f"%{plain}%", limit))
     return [
-        FoundRecord(number, run, read_body(database, body))
-        for number, run, body in cast("list[tuple[int, str, bytes]]", found)
+        FoundRecord(number, run, seq, read_body(database, body))
+        for number, run, seq, body in cast("list[tuple[int, str, int, bytes]]", found)
     ]
