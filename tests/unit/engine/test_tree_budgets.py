@@ -1,16 +1,22 @@
 """The budget of a run is that of its whole tree: compared in one place, over processes and crashes, and never copied."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from holdfast import Natural, NotSent, Run, agent, tool
 from holdfast.errors import BudgetExceeded, ChildStopped, RunStopped
+from holdfast.inspect.fork import fork
 from holdfast.journal.port import BudgetUse
+from holdfast.model import records as r
 from holdfast.model.shared_use import PREFIX, TREE
 from holdfast.policies import Budget, RunBudget
+from holdfast.queues.limits import DeclaredLimits, SharedBudget
 from tests.unit.engine.lab import Lab, charges_in, virtual
+from tests.unit.engine.test_money_budgets import priced
 from tests.unit.engine.test_run_budgets import model_of
 
 RUN = "tree-ann"
@@ -176,3 +182,158 @@ async def test_what_is_in_flight_when_the_first_child_starts_is_settled_by_its_e
     left = await counted(lab)
     assert (left["model_calls"], left["tokens"], left["effects"]) == ((1, 0), (7, 0), effects)
     assert left["cost EUR"] == (2_050_000_000 if lands else 50_000_000, 0)
+
+
+@virtual
+async def test_a_call_in_flight_at_the_first_child_is_settled_in_declared_budgets_too(lab: Lab):
+    """Although the budget of the run is in no currency, the declared one is."""
+
+    async def ask(question: str) -> dict[str, Any]:
+        await asyncio.sleep(5)
+        return {"answer": question, "usage": {"input_tokens": 3, "output_tokens": 4}}
+
+    root, leaf = root_with(run_beside=lambda run: [run.options(model="large").decide(ask, "?")])
+    declared = DeclaredLimits(budgets={"support": SharedBudget(cost="9 EUR")})
+    async with lab.app(root, leaf, recover=True, queues=declared, prices=priced()) as app:
+        await app.run(root, "ann", budget=RunBudget(model_calls=100))
+    assert uses(lab)["support", "cost EUR"] == (7_000_000, 0)
+
+
+def root_with(run_beside: Callable[[Run], list[Awaitable[Any]]], seconds: float = 1) -> tuple[Any, Any]:
+    """A run that starts its first child after a while, beside these."""
+
+    @agent(name="leaf")
+    async def leaf(run: Run, name: str) -> str:
+        return name
+
+    @agent(name="root", run_id="tree-{name}")
+    async def root(run: Run, name: str) -> None:
+        async def child() -> str:
+            await asyncio.sleep(seconds)
+            return await run.join(await run.start(leaf, "a"))
+
+        await run.gather(child(), *run_beside(run))
+
+    return root, leaf
+
+
+def uses(lab: Lab) -> dict[tuple[str, str], tuple[int, int]]:
+    lab.journal._settle()
+    return {(use.budget, use.limit): (use.used, use.reserved) for use in lab.journal._uses.values()}
+
+
+@virtual
+async def test_a_call_that_waited_for_the_runs_own_budget_is_compared_with_its_tree(lab: Lab):
+    """The first child started meanwhile, and what the call shares was not known before its wait."""
+    ask = model_of(lab)
+
+    async def asks(run: Run) -> None:
+        await run.decide(ask, "1")
+        await run.decide(ask, "2")
+
+    root, leaf = root_with(lambda run: [asks(run), asyncio.sleep(100)])
+    async with lab.app(root, leaf, recover=True) as app:
+        driving = asyncio.ensure_future(app.run(root, "ann", budget=RunBudget(model_calls=1)))
+        await asyncio.sleep(5)
+        await app.service.raise_budget(RUN, {"model_calls": 20}, by="eve")
+        await driving
+        assert (await counted(lab))["model_calls"] == (2, 0)
+    named = [record.shared for record in lab.records(RUN) if isinstance(record, r.DecisionStarted)]
+    assert named == [(), ((PREFIX + RUN, TREE),)]
+
+
+@pytest.mark.parametrize("declared", [True, False])
+@pytest.mark.parametrize("claims", [True, False])
+@pytest.mark.parametrize("seconds", [0.001, 0.03, 0.06, 0.11])
+@virtual
+async def test_what_was_prepared_before_the_first_child_and_recorded_after_it_counts_in_the_tree(
+    lab: Lab, declared: bool, claims: bool, seconds: float
+):
+    async def ask(question: str) -> dict[str, Any]:
+        await asyncio.sleep(5)
+        return {"answer": question, "usage": {"input_tokens": 3, "output_tokens": 4}}
+
+    clause: dict[str, Any] = {"claim": "number"} if claims else {}
+
+    @tool(idempotency=Natural(), **clause)
+    async def pay(number: int) -> str:
+        await asyncio.sleep(3)
+        return "paid"
+
+    async def later(run: Run, number: int) -> None:
+        await asyncio.sleep(number * 0.015)
+        await (pay(number) if number % 2 else run.decide(ask, str(number)))
+
+    root, leaf = root_with(lambda run: [later(run, number) for number in range(12)], seconds)
+    lab.lag_s = 0.05
+    budgets = DeclaredLimits(budgets={"support": SharedBudget(effects=1000, model_calls=1000)} if declared else {})
+    async with lab.app(root, leaf, recover=True, queues=budgets) as app:
+        await app.run(root, "ann", budget=RunBudget(effects=100, model_calls=100))
+    found = uses(lab)
+    assert (found[PREFIX + RUN, "effects"], found[PREFIX + RUN, "model_calls"]) == ((6, 0), (6, 0))
+
+
+@virtual
+async def test_an_effect_that_is_contradicted_after_the_first_child_counts_in_the_tree(lab: Lab):
+    landed = asyncio.Event()
+
+    @tool(timeout=timedelta(seconds=2))
+    async def pay() -> str:
+        try:
+            await asyncio.sleep(3600)
+        except asyncio.CancelledError:
+            await landed.wait()
+        return "paid"
+
+    @agent(name="leaf")
+    async def leaf(run: Run, name: str) -> str:
+        return name
+
+    @agent(name="root", run_id="tree-{name}")
+    async def root(run: Run, name: str) -> None:
+        await pay.outcome()
+        await run.join(await run.start(leaf, "a"))
+        await run.sleep(timedelta(seconds=600))
+
+    async with lab.app(root, leaf, recover=True) as app:
+        driving = asyncio.ensure_future(app.run(root, "ann", budget=RunBudget(effects=5)))
+        await asyncio.sleep(30)
+        await app.service.resolve("tree-ann/pay#1", "did_not_happen", by="eve", evidence="no")
+        await asyncio.sleep(30)
+        assert uses(lab).get((PREFIX + RUN, "effects"), (0, 0)) == (0, 0)
+        landed.set()
+        await asyncio.sleep(30)
+        assert uses(lab)[PREFIX + RUN, "effects"] == (1, 0)
+        driving.cancel()
+        await asyncio.gather(driving, return_exceptions=True)
+
+
+@virtual
+async def test_a_fork_begins_a_tree_of_its_own(lab: Lab):
+    """With what it inherits, counted once: what was in flight before the fork is not charged a second time."""
+
+    async def ask(question: str) -> dict[str, Any]:
+        await asyncio.sleep(1 if lab.changed else 100)
+        return {"answer": question, "usage": {"input_tokens": 3, "output_tokens": 4}}
+
+    @agent(name="leaf")
+    async def leaf(run: Run, name: str) -> str:
+        return name
+
+    @agent(name="root", run_id="tree-{name}")
+    async def root(run: Run, name: str) -> None:
+        async def children() -> None:
+            for child in "ab":
+                await asyncio.sleep(1)
+                await run.join(await run.start(leaf, child))
+
+        await run.gather(run.decide(ask, "?"), children())
+
+    async with lab.app(root, leaf, recover=True) as app:
+        await app.run(root, "ann", budget=RunBudget(model_calls=100))
+        await fork(app.engine, RUN, "~2/start:leaf#2", "again", "eve")
+        lab.changed = True
+        await app.resume("again")
+        own = (await app.service.history("again")).budget
+    assert own is not None
+    assert uses(lab)[f"{PREFIX}again", "model_calls"] == (own.model_calls, 0) == (2, 0)

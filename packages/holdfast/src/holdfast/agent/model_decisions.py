@@ -196,7 +196,7 @@ async def _begun(scope: Scope, question: ModelQuestion, patience: RetryBudget, l
     """
     active, step = scope.active, question.step
     await read_limits(active)
-    budget, shared, reserved, price = active.history.budget, budgets_of(active), 0, None
+    budget, reserved, price = active.history.budget, 0, None
     if budget is not None:
         while why := budget.refusal(step, patience.usage, patience.price):
             if budget.limits.then == "stop":
@@ -205,6 +205,7 @@ async def _begun(scope: Scope, question: ModelQuestion, patience: RetryBudget, l
             watchers = active.waiters.watchers.setdefault(BUDGET, [])
             async with limited.put_down():
                 await active.waiters.wait(scope, watchers, Pause("budget", step, asks=f"{active.run}/{step}: {why}"))
+    shared = budgets_of(active)  # after the wait: another branch may have started the first child meanwhile
     if budget is not None or shared:
         seen_before = (active.history.budget, active.history.shared)
         largest = max((one.largest for one in seen_before if one is not None), default=0)

@@ -40,7 +40,7 @@ from holdfast.engine.operation_driver import (
     served,
 )
 from holdfast.engine.previous_owner import account_for_previous_owners
-from holdfast.engine.shared_budgets import SharedCharge, charge_for, note_refusal
+from holdfast.engine.shared_budgets import SharedCharge, charge_for, is_current, note_refusal
 from holdfast.engine.situation import next_move
 from holdfast.engine.verification import by_disputes, observe, opening_posts, verify
 from holdfast.engine.waiting import hold, wait
@@ -294,7 +294,8 @@ async def _begin_in_turn(
     Two branches that were decided at once would both take the last effect of the run's own budget.
     """
     async with driver.log.reserving_turn:
-        if type(next_move(driver, operation, driver.log.now())) is not m.Send:
+        sends = type(next_move(driver, operation, driver.log.now())) is m.Send
+        if not sends or not is_current(driver, charge):
             driver.started = None
             return False
         return await _begin(driver, operation, allowed, charge)

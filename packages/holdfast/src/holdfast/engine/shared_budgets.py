@@ -100,6 +100,8 @@ async def reserve(
         limits = SharedLimits(budgets, None if newest is None else newest.entry)
         try:
             async with active.log.reserving_turn:  # two branches at once would both find the last of the run's own
+                if budgets_of(active).keys() != budgets.keys():
+                    continue  # another branch has started the first child
                 reserved = await active.log.reserve(made, limits)
         except LimitsChanged:
             await queues.refresh(active.process.journal)
@@ -156,6 +158,13 @@ async def charge_for(driver: OperationDriver, operation: OperationState) -> Shar
     free = intent.serves or intent.completes or operation.approval.extra_attempt
     limits = SharedLimits({} if free else budgets, None if newest is None else newest.entry)
     return SharedCharge({name: _period(name, one, now) for name, one in budgets.items()}, limits)
+
+
+def is_current(driver: OperationDriver, charge: SharedCharge | None) -> bool:
+    """True if the budgets that cover the effect are those of this charge: its run may have started its first child."""
+    intent = driver.operation.intent
+    now = {name for name, one in budgets_of(driver.log).items() if _limits_effect(one, intent)}
+    return charge is None or charge.days.keys() == now
 
 
 async def note_refusal(

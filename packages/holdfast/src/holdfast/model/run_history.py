@@ -24,7 +24,7 @@ from holdfast.model.operation import OperationState
 from holdfast.model.outcome import FINAL, SETTLED, WITHHELD
 from holdfast.model.records.transaction import TransactionRecord
 from holdfast.model.run_budget import BudgetState
-from holdfast.model.shared_use import PREFIX, TREE, Charge, SharedUse, charges_so_far, operation_charges
+from holdfast.model.shared_use import PREFIX, TREE, Charge, Place, SharedUse, charges_so_far, operation_charges
 from holdfast.model.stop_reasons import STOP_REASONS, reason_of
 from holdfast.model.transaction import WHOLE_RUN, TransactionState, around, base_of, encloses, follow
 from holdfast.model.transitions import TRANSITIONS, apply, ended_at_once, is_only_start
@@ -263,7 +263,7 @@ class RunHistory:
 
     __slots__ = (
         "boundaries", "budget", "children", "contracts", "delivered", "entry_seen", "given_up", "lifecycle", "messages",
-        "operations", "ownership", "partial", "records", "run", "shared", "steps", "whole",
+        "operations", "ownership", "partial", "records", "run", "shared", "steps", "tree", "whole",
     )  # fmt: skip
 
     def __init__(self, run: str, *, whole: bool = False) -> None:
@@ -284,6 +284,8 @@ class RunHistory:
         self.budget: BudgetState | None = None
         self.shared: SharedUse | None = None
         """Its reservations of budgets that it shares with other runs; None where no call was charged to one."""
+        self.tree: Place | None = None
+        """The budget of its tree, where the run has one, and has started a child."""
         self.children: Children | None = None
         self.entry_seen = 0
         self.records = 0
@@ -310,7 +312,7 @@ class RunHistory:
         else:
             self._run(record)  # type: ignore[arg-type]  # what is neither is about the run
         if self.shared is not None:
-            self.shared.take(record)
+            self.shared.take(record, self.tree)
 
     def add_all(self, records: Iterable[r.Record]) -> None:
         """Take records of the past: the same as `add` for each in turn, in less than half the time for ordinary writes.
@@ -377,20 +379,21 @@ class RunHistory:
     def charges(self, records: Sequence[r.Record]) -> tuple[Charge, ...]:
         """The charges to shared budgets of records that are about to be added, without taking them."""
         use = SharedUse() if self.shared is None else self.shared.copy()
-        found = [charge for record in records for charge in use.take(record)]
+        found = [charge for record in records for charge in use.take(record, self.tree)]
         if any(map(self.begins_tree, records)):
             found += self._tree_charges(use)
-        return (*found, *(one for before, after in self._tried(records) for one in operation_charges(before, after)))
+        tried = self._tried(records)
+        return (*found, *(one for before, after in tried for one in operation_charges(before, after, self.tree)))
 
     def begins_tree(self, record: r.Record) -> bool:
         """True for the first child of a run with a budget: from then on the runs below it share that."""
         return type(record) is r.ChildStarted and self.children is None and self.budget is not None
 
     def _tree_charges(self, use: SharedUse) -> list[Charge]:
-        """The charges to the tree of this run of what it used and reserved; `use` has its model calls from then on."""
+        """The charges to the tree that begins of what the run used and reserved; `use` has its calls from then on."""
         assert self.budget is not None
-        place = (PREFIX + self.run, TREE)
-        return [*charges_so_far(place, self.budget, self.open_operations()), *use.join(place, self.budget.open)]
+        tree = (PREFIX + self.run, TREE)
+        return [*charges_so_far(tree, self.budget, self.open_operations()), *use.join(tree, self.budget.open)]
 
     def withdraw(self, step: str, before: OperationState | None) -> None:
         """Take back a record that could not be stored, where it was added and began or went on with `step`.
@@ -455,9 +458,7 @@ class RunHistory:
         if self.begins_tree(record):
             self.shared = self.shared or SharedUse()
             self._tree_charges(self.shared)
-            place = (PREFIX + self.run, TREE)
-            for one in self.open_operations():
-                self.operations[one.step] = replace(one, shared=(*one.shared, place))
+            self.tree = (PREFIX + self.run, TREE)
         self.children = self.children or Children()
         if isinstance(record, r.ChildStarted):
             self.children.start(record)
@@ -715,7 +716,7 @@ class RunHistory:
         self.entry_seen = max(self.entry_seen, record.entry)
         self.lifecycle.command(record)
         if record.command == "fork":
-            self.children = None  # those before it belong to the run that this one was forked from
+            self.children = self.tree = self.shared = None  # those before it belong to the run it was forked from
         if self.children is not None and not record.refused and reason_of(record.command) is not None:
             self.children.cancel()
 

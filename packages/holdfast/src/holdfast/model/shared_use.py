@@ -10,10 +10,9 @@ an effect that is under way is reserved, and one that happened or may have happe
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
-from msgspec.structs import replace
 
 from holdfast.model import records as r
 from holdfast.model.money import cost_counter, units_of, written_money
@@ -24,6 +23,8 @@ from holdfast.policies import MOST
 
 TREE: Final = "tree"
 """The period of the budget of a tree of runs: it has no days."""
+Place: TypeAlias = tuple[str, str]
+"""A budget, and its period."""
 PREFIX: Final = "tree/"
 """The name of the counters of a tree is this and the run at its top; a declared budget has no such name."""
 
@@ -58,16 +59,16 @@ class SharedUse(msgspec.Struct, eq=False):
     largest: int = 0
     dearest: dict[str, int] = {}
 
-    def take(self, record: r.Record) -> list[Charge]:
-        """Take one record of the run, and return its charges.
+    def take(self, record: r.Record, tree: Place | None) -> list[Charge]:
+        """Take one record of the run, and return its charges. `tree` is charged, too, whatever the record names.
 
         A call that has no answer when its run ends, is suspended or gets another owner counts with what it reserved.
         """
         match record:
             case r.DecisionStarted():
                 charges = self._settle(record.step, record.before, None)
-                if record.shared:
-                    self.open[record.step] = held = Reservation(record.shared, _reserved(record))
+                if periods := _with_tree(record.shared, tree):
+                    self.open[record.step] = held = Reservation(periods, _reserved(record))
                     charges += _charges(held, _NOTHING, 1)
                 return charges
             case r.DecisionRecorded() | r.ReservationSettled():
@@ -77,13 +78,13 @@ class SharedUse(msgspec.Struct, eq=False):
             case _:
                 return []
 
-    def join(self, place: tuple[str, str], calls: Mapping[str, ReservedCall]) -> list[Charge]:
-        """Charge these calls, which are in flight, to another budget, too; the charges."""
+    def join(self, tree: Place, calls: Mapping[str, ReservedCall]) -> list[Charge]:
+        """Charge these calls, which are in flight, to the tree that begins, too; the charges."""
         charges: list[Charge] = []
         for step, reserved in calls.items():
-            known = self.open.get(step)
-            self.open[step] = Reservation((place,) if known is None else (*known.periods, place), reserved)
-            charges += _charges(Reservation((place,), reserved), _NOTHING, 1)
+            known = self.open.get(step) or Reservation((), reserved)
+            self.open[step] = Reservation((*known.periods, tree), known.reserved)
+            charges += _charges(Reservation((tree,), known.reserved), _NOTHING, 1)
         return charges
 
     def reserved_by(self, step: str, period: tuple[str, str], limit: str) -> int:
@@ -113,11 +114,8 @@ class SharedUse(msgspec.Struct, eq=False):
         return _charges(held, use, -1)
 
 
-def charges_so_far(place: tuple[str, str], budget: BudgetState, left: Iterable[OperationState]) -> list[Charge]:
-    """The charges of what a run used of its own limits, to a budget that it begins to share.
-
-    The operations that are `left` have not ended: each is charged by its state, so that its end can change that.
-    """
+def charges_so_far(tree: Place, budget: BudgetState, left: Iterable[OperationState]) -> list[Charge]:
+    """The charges to the tree that begins of what the run at its top used of its limits. `left` have not ended."""
     money = budget.limits.money
     used = {"tokens": budget.tokens, "model_calls": budget.model_calls, "effects": budget.effects}
     if money is not None:
@@ -127,13 +125,20 @@ def charges_so_far(place: tuple[str, str], budget: BudgetState, left: Iterable[O
         used["effects"] -= is_effect(operation)
         if money is not None:
             used[cost_counter(money.currency)] -= cost_of(operation, money.currency)[0]
-        charges += operation_charges(None, replace(operation, shared=(place,)))
-    return [Charge(*place, limit, number, 0) for limit, number in used.items() if number] + charges
+        charges += operation_charges(None, operation, tree, alone=True)
+    return [Charge(*tree, limit, number, 0) for limit, number in used.items() if number] + charges
 
 
-def operation_charges(before: OperationState | None, after: OperationState) -> list[Charge]:
-    """The charges of one record about an operation: what it counts then, less what it counted before."""
-    if not after.shared:
+def operation_charges(
+    before: OperationState | None, after: OperationState, tree: Place | None, *, alone: bool = False
+) -> list[Charge]:
+    """The charges of one record about an operation: what it counts then, less what it counted before.
+
+    The tree of the run is charged, too, whatever the record names: a record that was prepared before the tree began
+    may come after it. With `alone`, only the tree is.
+    """
+    places = _with_tree(() if alone else after.shared, tree)
+    if not places:
         return []
     changes = [("effects", *_change(_effect_use(before), _effect_use(after)))]
     if after.intent.price:
@@ -141,10 +146,14 @@ def operation_charges(before: OperationState | None, after: OperationState) -> l
         changes.append((cost_counter(currency), *_change(cost_of(before, currency), cost_of(after, currency))))
     return [
         Charge(budget, period, limit, used, reserved)
-        for budget, period in after.shared
+        for budget, period in places
         for limit, used, reserved in changes
         if used or reserved
     ]
+
+
+def _with_tree(named: tuple[Place, ...], tree: Place | None) -> tuple[Place, ...]:
+    return named if tree is None or tree in named else (*named, tree)
 
 
 def _effect_use(operation: OperationState | None) -> tuple[int, int]:
