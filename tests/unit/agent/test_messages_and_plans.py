@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast import Key, Run, agent, current_operation, tool
+from holdfast import Key, NotSent, Rejected, Run, agent, current_operation, tool
 from holdfast.errors import Interrupted, RunSuspended
 from holdfast.model import records as r
 from holdfast.plans import Call, NewPlanNeeded, Plan, PlanStep
@@ -149,3 +149,34 @@ async def test_nor_is_it_after_a_crash_before_the_code_comes_back(lab: Lab):
             await other.run(desk, "ann")
         assert busy.asked == before
     assert [one.steps for one in lab.of("trip-ann", r.StepsDropped)] == [("plan/fly",)]
+
+
+@virtual
+async def test_a_message_that_a_step_receives_after_another_one_failed_reaches_the_code(lab: Lab):
+    """It is on record as heard, so nothing would deliver it again; several messages come as one."""
+
+    @tool(idempotency=Key.forever(stores="all"), retry=Retry(attempts=50, elapsed=DAY))
+    async def book(city: str) -> str:
+        assert current_operation().key
+        if city == "Rome":
+            raise Rejected("there is no flight to Rome")
+        raise NotSent("the airline is closed", retry_after=600)
+
+    steps = [step("fly", "Rome"), step("stay", "Oslo"), step("dine", "Bonn")]
+
+    @agent(run_id="trip-{name}", tools=[book])
+    async def desk(run: Run, name: str) -> list[str]:
+        said: list[str] = []
+        try:
+            await run.execute(Plan(goal="g", name="plan", together=False, steps=tuple(steps)))
+        except Interrupted as message:
+            said = [message.text, message.sender, type(message.__cause__).__name__]
+        return [*said, *(one.text for one in await run.messages())]
+
+    async with lab.app(desk, hold_ms=DAY // timedelta(milliseconds=1)) as app:
+        running = asyncio.ensure_future(app.run(desk, "ann"))
+        await lab.pass_time(seconds=9)
+        await app.service.tell("trip-ann", "wait", by="bea")
+        assert await running == ["wait", "bea", "PlanStepFailed"]
+    assert len(lab.of("trip-ann", r.MessageHeard)) >= 2
+    await agrees(lab, desk)

@@ -152,27 +152,27 @@ class PlanExecution:
         return needed
 
     async def _steps(self) -> BaseException | None:
-        """Perform the steps; return the first failure, if there is one."""
+        """Perform the steps; return the first failure, if there is one, or the messages that steps received."""
         over: set[str] = set()
         running: dict[str, asyncio.Task[None]] = {}
         ended: asyncio.Queue[str] = asyncio.Queue()
-        failure: BaseException | None = None
+        failures: list[BaseException] = []
         try:
             self._begin(over, running, ended)
             while running:
                 name = await self._next(running, ended)
                 over.add(name)
                 error = running.pop(name).exception()
-                failure = failure or error
-                self._stopped = failure is not None
-                if failure is None:
+                failures += [error] if error is not None else []
+                self._stopped = bool(failures)
+                if not failures:
                     self._begin(over, running, ended)
         finally:
             for task in running.values():
                 task.cancel()
             if running:
                 await asyncio.wait(running.values())
-        return failure
+        return _foremost(failures)
 
     def _begin(self, over: set[str], running: dict[str, asyncio.Task[None]], ended: asyncio.Queue[str]) -> None:
         for step in self._plan.steps:
@@ -374,6 +374,26 @@ async def approved(context: RunContext, key: str, what: str) -> bool:
 
 def _corrected(failure: BaseException) -> bool:
     return isinstance(failure, NewPlanNeeded) and bool(failure.corrected)
+
+
+def _foremost(failures: list[BaseException]) -> BaseException | None:
+    """The failure that the code receives: messages first, as steps have received them and none delivers them again."""
+    heard = [one for one in failures if isinstance(one, Interrupted)]
+    if not heard:
+        return failures[0] if failures else None
+    told = heard[0] if len(heard) == 1 else _together(heard)
+    if not isinstance(failures[0], Interrupted):
+        told.__cause__ = failures[0]
+    return told
+
+
+def _together(heard: list[Interrupted]) -> Interrupted:
+    """One error that delivers what several steps received."""
+    first, *_ = heard
+    facts = {name: value for one in heard for name, value in one.facts.items()}
+    senders = ", ".join(dict.fromkeys(one.sender for one in heard))
+    text = "; ".join(dict.fromkeys(one.text for one in heard))
+    return Interrupted(text, run=first.run, sender=senders, facts=facts, stop=any(one.stop for one in heard))
 
 
 def _report_end(ended: asyncio.Queue[str], name: str, _task: asyncio.Task[None]) -> None:
