@@ -1,14 +1,17 @@
 """A run that stopped at a failed answer and was reopened agrees with its record: it goes on from the later answer."""
 
+import contextlib
+
 import pytest
 
 from holdfast import Run, agent, tool
 from holdfast.agent.tool import Tool
-from holdfast.errors import ChildStopped, DecisionFailed, RunStopped, RunSuspended
+from holdfast.errors import ChildStopped, DecisionFailed, ReplayDiverged, RunStopped, RunSuspended
 from holdfast.inspect.fork import fork
 from holdfast.inspect.replay import replay
 from holdfast.policies import Retry
 from tests.unit.engine.lab import Lab, virtual
+from tests.unit.engine.test_crashes import DiesAt, until_it_dies
 
 
 def noting(lab: Lab) -> Tool[[str], str]:
@@ -106,3 +109,43 @@ async def test_code_that_changed_since_then_diverges_all_the_same(lab: Lab):
         found = await replay(app.service.reader, "r-ann", [desk])
     assert not found.agrees
     assert "changed" in found.difference
+
+
+@virtual
+async def test_an_answer_that_the_code_caught_stays_in_a_fork(lab: Lab):
+    """An attempt came after it, so the reopening dropped nothing; the records of the fork have no attempts."""
+    asked: list[str] = []
+
+    async def ask(question: str) -> str:
+        asked.append(question)
+        raise ConnectionError("down")
+
+    note = noting(lab)
+
+    @tool
+    async def pay(text: str) -> str:
+        return text
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> None:
+        with contextlib.suppress(DecisionFailed):
+            await run.options(retry=Retry(attempts=1)).decide(ask, name)
+        await pay("another" if lab.changed else "first")
+        await note("after")
+
+    assert await until_it_dies(lab, desk, DiesAt("before_send", 1))
+    lab.changed = True
+    async with lab.app(desk) as app:
+        with pytest.raises(ReplayDiverged):
+            await app.resume("r-ann")
+    lab.changed = False
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended):
+            await app.resume("r-ann")
+        await app.service.resolve("r-ann/pay#1", "happened", by="eve", evidence="seen", result="first")
+        await app.resume("r-ann")
+        assert (await replay(app.service.reader, "r-ann", [desk])).agrees
+        await fork(app.engine, "r-ann", "note#1", "again", "eve")
+        found = await replay(app.service.reader, "again", [desk])
+    assert (found.agrees, found.end) == (True, "a new step"), found.difference
+    assert asked == ["ann"]

@@ -14,7 +14,7 @@ from holdfast.engine.conflicts import INHERITED
 from holdfast.engine.engine import Engine
 from holdfast.errors import UsageError
 from holdfast.inspect.reader import JournalReader, ReadRecord
-from holdfast.inspect.run_state import no_step, step_of, without_life
+from holdfast.inspect.run_state import LIFE, no_step, step_of
 from holdfast.journal.port import LeaseGranted, RunChange
 from holdfast.journal.record_codec import encode
 from holdfast.journal.run_log import beginning
@@ -101,13 +101,13 @@ def _check(history: RunHistory, parent: str, step: str) -> None:
 def _inherited(parent: str, prefix: Sequence[ReadRecord]) -> Iterator[r.Record]:
     """The records of the new run: every value that its code received, in the same order, and no attempt."""
     history = RunHistory(parent)
-    kept = {id(record) for record in without_life([record for _, record in prefix])}
-    for _, record in prefix:
+    dropped = _dropped(parent, prefix)
+    for number, (_, record) in enumerate(prefix):
         if not is_about_operation(record):
             history.add(record)
             if isinstance(record, r.RunStarted):  # the run above did not start this one
                 yield msgspec.structs.replace(record, parent=None)
-            elif id(record) in kept:
+            elif number not in dropped and not isinstance(record, (*LIFE, r.RunReopened)):
                 yield record
             continue
         before = history.operations.get(record.step)
@@ -115,6 +115,21 @@ def _inherited(parent: str, prefix: Sequence[ReadRecord]) -> Iterator[r.Record]:
         after = history.operations[record.step]
         if after.final and (before is None or not before.final):
             yield from _reference(parent, after, record)
+
+
+def _dropped(parent: str, prefix: Sequence[ReadRecord]) -> set[int]:
+    """The places of the failed answers that were void once the run was reopened: its code got others in their place.
+
+    The records of the new run do not tell that: its operations have no attempts.
+    """
+    history, answered, dropped = RunHistory(parent), dict[str, int](), set[int]()
+    for number, (_, record) in enumerate(prefix):
+        if isinstance(record, r.RunReopened):
+            dropped.update(answered[step] for step in history.steps.unanswered)
+        elif isinstance(record, (r.DecisionRecorded, r.ChildJoined)):
+            answered[record.step] = number
+        history.add(record)
+    return dropped
 
 
 def _reference(parent: str, operation: OperationState, record: r.OperationRecord) -> Iterator[r.Record]:

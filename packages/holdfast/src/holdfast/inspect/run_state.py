@@ -19,7 +19,8 @@ from holdfast.model.receipts import proven
 from holdfast.model.run_history import RunHistory
 
 _FACT = "fact:"
-_LIFE = (r.RunSuspendedRecord, r.RunStoppedRecord, r.RunCompleted, r.CommandApplied)
+LIFE = (r.RunSuspendedRecord, r.RunStoppedRecord, r.RunCompleted, r.CommandApplied)
+"""The life of a run, beside its reopening, as opposed to the actions of its code."""
 
 
 def without_life(records: Sequence[r.Record]) -> list[r.Record]:
@@ -31,7 +32,7 @@ def without_life(records: Sequence[r.Record]) -> list[r.Record]:
     return [
         record
         for at, record in enumerate(records)
-        if not isinstance(record, _LIFE) or (isinstance(record, r.RunStoppedRecord) and at < reopened)
+        if not isinstance(record, LIFE) or (isinstance(record, r.RunStoppedRecord) and at < reopened)
     ]
 
 
