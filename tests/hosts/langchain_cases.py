@@ -38,6 +38,7 @@ class Model(BaseChatModel):
     turns: Any
     down: bool = False
     model_name: str = "m-1"  # as the models of the host have it
+    name: str | None = "desk"  # as a step of a chain
 
     @property
     def _llm_type(self) -> str:

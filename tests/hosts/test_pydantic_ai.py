@@ -554,11 +554,12 @@ def test_a_route_of_the_hosts_models_has_shadows():
 
 
 @pytest.mark.parametrize("limited", ["big", "small"])
-@pytest.mark.parametrize("wrapped", ["alone", "wrapped", "fallback", "route"])
+@pytest.mark.parametrize("wrapped", ["alone", "wrapped", "fallback", "route", "nested"])
 def test_a_limit_holds_for_the_models_of_the_host(wrapped: str, limited: str):
     """For each that a question may ask: a fallback and a route may ask the second one, too."""
     big, small = saying("big"), saying("small")
-    several = {"fallback": FallbackModel(big, small), "route": RoutedModel(Route([big, small]))}
+    nested = FallbackModel(big, WrapperModel(FallbackModel(saying("other"), RoutedModel(Route([small])))))
+    several = {"fallback": FallbackModel(big, small), "route": RoutedModel(Route([big, small])), "nested": nested}
     model = {"alone": big, "wrapped": WrapperModel(big), **several}[wrapped]
     desk: Agent[None, str] = Agent(model, capabilities=[HoldfastDurability()])
 

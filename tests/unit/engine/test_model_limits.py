@@ -292,7 +292,7 @@ async def test_retry_after_of_a_model_with_shares_alone_holds_for_calls_that_may
     ("model", "remark"),
     [
         ("acme/bigg", "calls of the model acme/bigg are under no limit; the nearest limit is of acme/big"),
-        ((), "r-a/ask#1 names no model, so limits of models do not hold for it; name it: run.options(model=...)"),
+        ((), "r-a/ask#1 names no model, so limits of models do not hold for it; name it (run.options(model=...))"),
         ("other", None),
         (("acme/big", "acme/bigg"), None),
     ],

@@ -95,7 +95,7 @@ def _remark(queues: Queues, call: str, models: Collection[str]) -> None:
             LOG.warning("queues: calls of the model %s are under no limit; the nearest limit is of %s", model, near)
     if not models and "" not in queues.remarked:
         queues.remarked.add("")
-        text = "queues: %s names no model, so limits of models do not hold for it; name it: run.options(model=...)"
+        text = "queues: %s names no model, so limits of models do not hold for it; name it (run.options(model=...))"
         LOG.warning(text, call)
 
 

@@ -9,7 +9,7 @@ write: it is attempted once, and a person is asked if its outcome is unknown. `T
 from __future__ import annotations
 
 import copy
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from datetime import timedelta
@@ -201,9 +201,10 @@ def _asked_by(model: Model) -> tuple[Any, ...]:
     """The models that a request to this one may ask."""
     while isinstance(model, WrapperModel) and not isinstance(model, RoutedModel):
         model = model.wrapped
-    if isinstance(model, RoutedModel):
-        return model.route.models
-    return tuple(model.models) if isinstance(model, FallbackModel) else (model,)
+    if not isinstance(model, (RoutedModel, FallbackModel)):
+        return (model,)
+    inner: Sequence[Any] = model.route.models if isinstance(model, RoutedModel) else model.models
+    return tuple(asked for one in inner for asked in _asked_by(one))
 
 
 def _needs_of(parameters: ModelRequestParameters) -> tuple[Capability, ...]:
