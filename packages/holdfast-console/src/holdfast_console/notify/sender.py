@@ -25,7 +25,7 @@ from holdfast.journal.entry_codec import read, written
 from holdfast.journal.port import Post
 from holdfast.model.view import Operation
 from holdfast.policies import Retry, milliseconds
-from holdfast_console.links import Link, link_id, make_link
+from holdfast_console.links import Link, checked_base, link_id, make_link
 from holdfast_console.notify.channel import Channel, SendContext
 from holdfast_console.notify.compose import Letter, LetterLine, compose, still_asked
 from holdfast_console.notify.schedule import AGENT, TOOL, Missed, Sent, missed_stream, run_of, stream_of
@@ -90,8 +90,10 @@ class NoticeSender:
         now_ms, notice = engine.environment.clock.wall_ms(), run_of(name, number)
 
         def link(line: LetterLine) -> str:
-            if not self.web.base_url or line.kind == "finding":  # no page shows it
+            if not self.web.base_url:
                 return ""
+            if line.kind == "finding":
+                return f"{checked_base(self.web.base_url)}/findings"
             until = now_ms + milliseconds(LINK_LASTS) if line.due_ms is None or line.waits_on else line.due_ms
             link = Link(line.item, line.digest, channel.receiver, until, link_id(notice, line.item))
             return make_link(self.web.base_url, self.web.keys, link)

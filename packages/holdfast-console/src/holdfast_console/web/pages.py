@@ -61,6 +61,9 @@ class Pages:
             ("GET", "/runs", self.runs),
             ("GET", "/runs/{run}", self.run),
             ("GET", "/health", self.health),
+            ("GET", "/findings", self.findings),
+            ("POST", "/findings/{finding}", self.acknowledge),
+            ("POST", "/lessons/{lesson}", self.decide_lesson),
             ("GET", "/sign-in", self.sign_in_page),
             ("POST", "/sign-in", self.sign_in),
             ("POST", "/sign-out", self.sign_out),
@@ -93,7 +96,10 @@ class Pages:
         """The list."""
         asking = _converted(request, ItemsQuery)
         found = await self._desk.listed(_who(request), asking)
-        return await self._page(request, "inbox.html", found=found, asking=asking, link=_linker(asking))
+        failures = await self._desk.failures_to_see(_who(request))
+        return await self._page(
+            request, "inbox.html", found=found, asking=asking, link=_linker(asking), failures=failures
+        )
 
     async def item(self, request: Request) -> Response:
         """One item, whole, with every form that fits."""
@@ -130,6 +136,11 @@ class Pages:
         return await self._page(
             request, "health.html", watch=found.watch, figures=found.figures, asking=asking, days=choices
         )
+
+    async def findings(self, request: Request) -> Response:
+        """The findings of the monitors, and the lessons that wait for a decision."""
+        found = await self._desk.failures(_who(request))
+        return await self._page(request, "findings.html", found=found, problem=None)
 
     # --- answering -------------------------------------------------------------------------------------------
 
@@ -187,6 +198,32 @@ class Pages:
         if told:
             return await self._page(request, "told.html", told=told)
         return RedirectResponse("/inbox", HTTPStatus.SEE_OTHER)
+
+    async def acknowledge(self, request: Request) -> Response:
+        """Record that the caller has seen a finding."""
+        fields, finding = await _fields(request), request.path_params["finding"]
+        newest = fields.get("newest", "")
+        if not newest.isdecimal():
+            raise UsageError("this form does not say what was shown", next_step="open the page again")
+        deed = self._desk.acknowledge(_who(request), finding, int(newest), fields.get("why", ""))
+        return await self._decided(request, deed)
+
+    async def decide_lesson(self, request: Request) -> Response:
+        """Approve or decline a proposed lesson."""
+        fields, lesson = await _fields(request), request.path_params["lesson"]
+        if (word := fields.get("word", "")) not in {"approve", "decline"}:
+            raise UsageError("this form does not say what was decided", next_step="open the page again")
+        deed = self._desk.decide_lesson(_who(request), lesson, approved=word == "approve", why=fields.get("why", ""))
+        return await self._decided(request, deed)
+
+    async def _decided(self, request: Request, deed: Awaitable[None]) -> Response:
+        """The page after a decision, with the reason where it was refused."""
+        try:
+            await deed
+        except UsageError as error:
+            found, problem = await self._desk.failures(_who(request)), problem_of(error)
+            return await self._page(request, "findings.html", problem.status, found=found, problem=problem)
+        return RedirectResponse("/findings", HTTPStatus.SEE_OTHER)
 
     async def _dossiers(self, request: Request, names: list[str]) -> list[Dossier]:
         if len(names) > BULK:

@@ -15,6 +15,7 @@ from holdfast.control.queues import Submitted, submit
 from holdfast.control.service import ControlService
 from holdfast.engine.commands import Applied
 from holdfast.errors import NotAllowed, QueueDraining, QueueFull, SignInNeeded, UnknownRun, UsageError
+from holdfast.inspect.monitors.passes import Acknowledgement
 from holdfast.inspect.reader import JournalReader, ReadRecord
 from holdfast.inspect.timeline import Timeline, timeline
 from holdfast.journal.port import Post, RunRow, RunStatus
@@ -25,6 +26,7 @@ from holdfast.people import answers as a
 from holdfast.people.answers import OneOf, answer_all
 from holdfast.people.assignments import handed
 from holdfast.people.dossier import Dossier, dossier_of
+from holdfast.people.lessons import decide_lesson
 from holdfast.people.loaded_item import LoadedItem, checked_shown, load_item
 from holdfast_console.auth.authenticator import Authenticator
 from holdfast_console.auth.authorize import Permission, PermissionScope, Principal, may
@@ -33,6 +35,7 @@ from holdfast_console.web.health import HealthQuery, ReportCache
 from holdfast_console.web.listing import ItemsPage, ItemsQuery, RunPage, listed, run_page
 from holdfast_console.web.problems import ProblemResponse
 from holdfast_console.web.schemas import SubmitRequest
+from holdfast_console.web.silent_failures import WatchedFailures, acknowledge_shown, watched_failures
 
 if TYPE_CHECKING:
     from holdfast.telemetry.prometheus import Prometheus
@@ -100,6 +103,28 @@ class UseCases:
         """How people keep up, and what they found; it is about everything, so it takes a role everywhere."""
         await self.authenticator.require(who, "look", PermissionScope("the health of the inbox"))
         return await self._reports.recent(asking.days, self.now_ms)
+
+    async def failures(self, who: Principal) -> WatchedFailures:
+        """The silent failures and the proposed lessons. They are about everything, so they take a role everywhere."""
+        await self.authenticator.require(who, "look", PermissionScope("the silent failures"))
+        return await watched_failures(self.reader, self.now_ms)
+
+    async def failures_to_see(self, who: Principal) -> int:
+        """The number of silent failures and proposed lessons; 0 for a caller who may not see them."""
+        if not may(who, "look"):
+            return 0
+        found = await watched_failures(self.reader, self.now_ms)
+        return len(found.findings) + len(found.lessons)
+
+    async def acknowledge(self, who: Principal, finding: str, newest_ms: int, why: str) -> None:
+        """Record that the caller has seen a finding with this evidence. Raises `NotAllowed` and `UsageError`."""
+        await self.authenticator.require(who, "answer", PermissionScope(f"the silent failure {finding}"))
+        await acknowledge_shown(self.reader, Acknowledgement(finding, newest_ms, who.name, why), self.now_ms)
+
+    async def decide_lesson(self, who: Principal, lesson: str, *, approved: bool, why: str) -> None:
+        """Approve or decline a proposed lesson. Raises `NotAllowed` and `UsageError`."""
+        await self.authenticator.require(who, "answer", PermissionScope(f"the lesson {lesson}"))
+        await decide_lesson(self.service.engine, lesson, approved=approved, by=who.name, why=why)
 
     async def metrics(self, who: Principal) -> bytes:
         """The metrics of the journal, for Prometheus. They are about everything, so they take a role everywhere."""
