@@ -283,6 +283,8 @@ class Budgets:
                 )
             self._effects[place][own] = None
             self._reached("an effect under a shared limit")
+        if account.begun:  # the tree counts it whether it limits effects or not
+            self._effects[PREFIX + run, TREE][own] = None
 
     def _happens(self, name: str) -> bool:
         checker = self._world.checker
