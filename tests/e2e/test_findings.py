@@ -1,0 +1,74 @@
+"""A person sees silent failures in a browser, acknowledges one, and decides about a lesson."""
+
+import os
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import msgspec
+from playwright.sync_api import Page, expect
+
+from holdfast import Holdfast
+from holdfast.inspect.monitors import FINDINGS
+from holdfast.inspect.monitors.passes import JudgedFindings
+from holdfast.inspect.monitors.rules import SilentFailure
+from holdfast.model.lessons import LessonEvidence, LessonProposed
+from holdfast.people.lessons import list_lessons, propose_lesson
+from tests.e2e.conftest import PHONE, Enter
+from tests.e2e.served import Served
+
+NEWEST = 1_767_225_500_000
+FOUND = [
+    SilentFailure(
+        "refusals", "refund_desk", NEWEST, "7 of 9 writes failed in the last 1 d; before: 2 of 402",
+        ["refund-17/refund#1 failed at 2026-01-01 09:12", "refund-21/refund#1 failed at 2026-01-01 09:40"],
+        "holdfast why refund-17/refund#1", "5d41c7a0", NEWEST,
+    ),
+    SilentFailure(
+        "missing effect", "mail_desk", NEWEST, "3 runs completed without send_mail; all 120 runs before had it",
+        ["mail-7 completed without send_mail at 2026-01-01 10:02"], "holdfast show mail-7", "90c1aa02", NEWEST,
+    ),
+]  # fmt: skip
+
+
+def watching(findings: list[SilentFailure]) -> Callable[[Holdfast], Awaitable[Any]]:
+    async def note(app: Holdfast) -> None:
+        at = app.engine.environment.clock.wall_ms()
+        judged = JudgedFindings(at, findings, {one.id: at - 3_600_000 for one in findings})
+        journal = app.engine.journal
+        await journal.put_hint(FINDINGS, msgspec.json.encode(judged), await journal.hint(FINDINGS))
+        evidence = (LessonEvidence("refund-17", ("the run is stopped: error",), NEWEST),)
+        wanted = LessonProposed(
+            "", "refund_desk", "check", "Look up the limit of the card before a refund.", evidence, "ann"
+        )
+        await propose_lesson(app.engine, wanted)
+
+    return note
+
+
+def looked_at(page: Page, name: str) -> None:
+    """Keep a picture for a person to look at, where a directory is named."""
+    if place := os.environ.get("HOLDFAST_PICTURES"):
+        page.screenshot(path=f"{place}/{name}.png", full_page=True)
+
+
+def test_a_finding_and_a_lesson_on_a_phone(desk: Served, enter: Enter):
+    desk.do(watching(FOUND))
+    page = enter(**PHONE)
+    looked_at(page, "inbox")
+    page.get_by_role("link", name="3 silent failures and lessons wait").tap()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Silent failures")
+    assert page.evaluate("document.documentElement.scrollWidth") == 390, "nothing is wider than the phone"
+    looked_at(page, "findings")
+    card = page.locator("section.card", has_text="7 of 9 writes failed")
+    card.get_by_text("Acknowledge").first.tap()
+    card.get_by_label("Reason").fill("the bank was down")
+    looked_at(page, "acknowledge")
+    card.get_by_role("button").tap()
+    expect(page.get_by_text("7 of 9 writes failed")).to_have_count(0)
+    expect(page.get_by_text("3 runs completed without send_mail")).to_be_visible()
+    lesson = page.locator("section.card", has_text="Look up the limit")
+    lesson.get_by_text("Approve").first.tap()
+    lesson.get_by_role("button", name="Approve").tap()
+    expect(page.get_by_text("Look up the limit")).to_have_count(0)
+    (decided,) = desk.do(lambda app: list_lessons(app.engine.journal))
+    assert (decided.state, decided.decided_by) == ("approved", "bea")
