@@ -85,7 +85,7 @@ async def reserve(
 
     `waiting` surrounds each wait: the call gives back meanwhile what others need. Empty once that is durable; the
     reason where a spent budget ends the call with an error. None where other branches have come to the limit of the
-    run's own budget meanwhile.
+    run's own budget meanwhile, or have started the first child, so that the budgets are others.
     """
     active, queues = scope.active, scope.active.process.queues
     while True:
@@ -100,9 +100,8 @@ async def reserve(
         limits = SharedLimits(budgets, None if newest is None else newest.entry)
         try:
             async with active.log.reserving_turn:  # two branches at once would both find the last of the run's own
-                if budgets_of(active).keys() != budgets.keys():
-                    continue  # another branch has started the first child
-                reserved = await active.log.reserve(made, limits)
+                current = budgets_of(active).keys() == budgets.keys()
+                reserved = current and await active.log.reserve(made, limits)
         except LimitsChanged:
             await queues.refresh(active.process.journal)
         except BudgetSpent as spent:
