@@ -30,7 +30,9 @@ ONCE: Final = 16
 class _Awaiting:
     """An operation whose answer comes later, and what the records say about it."""
 
-    __slots__ = ("accepted", "ended_ms", "evidence", "forgotten", "key", "pending", "person", "status", "tool", "until")
+    __slots__ = (
+        "accepted", "ended_ms", "evidence", "forgotten", "key", "over", "pending", "person", "status", "tool", "until",
+    )  # fmt: skip
 
     def __init__(self, tool: str) -> None:
         self.tool = tool
@@ -45,6 +47,8 @@ class _Awaiting:
         self.evidence = ""
         self.forgotten = False
         """A person is asked since the journal was restored: an attempt that is not on record may have landed."""
+        self.over: set[str] = set()
+        """Those about the same thing whose time was over when an attempt of this one began: the clock may be set back."""
         self.ended_ms = -1
         """When its outcome became durable; negative while it has none."""
 
@@ -177,8 +181,10 @@ class Answers:
         if known.pending:
             self._broken(5, f"{name} was accepted, and was sent again before anybody had answered")
         wall = EPOCH_MS + self._world.now_ms() + self._world.skew_ms
-        held = [other for other, one in self._known.items() if one.pending and one.until > wall and other != name]
-        again = [other for other in held if self._about[other] == self._about[name]]
+        pending = [other for other, one in self._known.items() if one.pending and other != name]
+        same = [other for other in pending if self._about[other] == self._about[name]]
+        known.over.update(other for other in same if self._known[other].until <= wall)
+        again = [other for other in same if other not in known.over]
         if again:
             self._broken(2, f"{name} was sent while {again[0]} is pending, which is about the same thing")
 
