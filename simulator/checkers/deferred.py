@@ -48,7 +48,7 @@ class _Awaiting:
         self.forgotten = False
         """A person is asked since the journal was restored: an attempt that is not on record may have landed."""
         self.over: set[str] = set()
-        """Those about the same thing whose time was over when an attempt of this one began: the clock may be set back."""
+        """Those about the same thing whose time was over when an attempt of this one began: clocks are set back."""
         self.ended_ms = -1
         """When its outcome became durable; negative while it has none."""
 
