@@ -163,7 +163,7 @@ def is_current(driver: OperationDriver, charge: SharedCharge | None) -> bool:
     """True if the budgets that cover the effect are those of this charge: its run may have started its first child."""
     intent = driver.operation.intent
     now = {name for name, one in budgets_of(driver.log).items() if _limits_effect(one, intent)}
-    return charge is None or charge.days.keys() == now
+    return charge is None or set(charge.days) == now
 
 
 async def note_refusal(
