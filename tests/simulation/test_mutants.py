@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from simulator.generator.budgets import BUDGETED
+from simulator.generator.families import FAMILIES
 from simulator.generator.hosts import HOSTED
 from simulator.generator.models import ROUTED
 from simulator.generator.plans import draw
@@ -89,6 +90,7 @@ SEEDS: tuple[tuple[int, Journal], ...] = (
     *((seed, "sqlite") for seed in range(LIMITED, LIMITED + 8)),
     *((seed, "sqlite") for seed in range(SCHEDULED, SCHEDULED + 4)),
     *((seed, "memory") for seed in range(BUDGETED, BUDGETED + 6)),
+    (FAMILIES + 99, "memory"),  # a call in flight when a tree begins
     *((seed, "memory") for seed in range(ROUTED, ROUTED + 8)),
     *((seed, "memory") for seed in (278, *range(HOSTED, HOSTED + 4), *range(500))),
 )
