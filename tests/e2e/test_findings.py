@@ -1,11 +1,10 @@
 """A person sees silent failures in a browser, acknowledges one, and decides about a lesson."""
 
-import os
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
 from holdfast import Holdfast
 from holdfast.inspect.monitors import FINDINGS
@@ -45,24 +44,15 @@ def watching(findings: list[SilentFailure]) -> Callable[[Holdfast], Awaitable[An
     return note
 
 
-def looked_at(page: Page, name: str) -> None:
-    """Keep a picture for a person to look at, where a directory is named."""
-    if place := os.environ.get("HOLDFAST_PICTURES"):
-        page.screenshot(path=f"{place}/{name}.png", full_page=True)
-
-
 def test_a_finding_and_a_lesson_on_a_phone(desk: Served, enter: Enter):
     desk.do(watching(FOUND))
     page = enter(**PHONE)
-    looked_at(page, "inbox")
     page.get_by_role("link", name="3 silent failures and lessons wait").tap()
     expect(page.get_by_role("heading", level=1)).to_have_text("Silent failures")
     assert page.evaluate("document.documentElement.scrollWidth") == 390, "nothing is wider than the phone"
-    looked_at(page, "findings")
     card = page.locator("section.card", has_text="7 of 9 writes failed")
     card.get_by_text("Acknowledge").first.tap()
     card.get_by_label("Reason").fill("the bank was down")
-    looked_at(page, "acknowledge")
     card.get_by_role("button").tap()
     expect(page.get_by_text("7 of 9 writes failed")).to_have_count(0)
     expect(page.get_by_text("3 runs completed without send_mail")).to_be_visible()

@@ -142,6 +142,16 @@ async def test_a_child_has_its_own_limits_beside_those_of_its_tree(lab: Lab):
         assert await app.run(root, "ann", budget=RunBudget(model_calls=5, then="stop")) == [2, 3]
 
 
+def answering(wait: Callable[[], Awaitable[object]]) -> Callable[[str], Awaitable[dict[str, Any]]]:
+    """A model that answers once that wait is over, and states that it used seven tokens."""
+
+    async def ask(question: str) -> dict[str, Any]:
+        await wait()
+        return {"answer": question, "usage": {"input_tokens": 3, "output_tokens": 4}}
+
+    return ask
+
+
 @pytest.mark.parametrize(("lands", "effects"), [(True, (1, 0)), (False, (0, 0))], ids=["it happens", "it does not"])
 @virtual
 async def test_what_is_in_flight_when_the_first_child_starts_is_settled_by_its_end(
@@ -150,9 +160,7 @@ async def test_what_is_in_flight_when_the_first_child_starts_is_settled_by_its_e
     """It is reserved meanwhile: neither lost to the tree, nor counted for ever."""
     answered, seen = asyncio.Event(), dict[str, tuple[int, int]]()
 
-    async def ask(question: str) -> dict[str, Any]:
-        await answered.wait()
-        return {"answer": question, "usage": {"input_tokens": 3, "output_tokens": 4}}
+    ask = answering(answered.wait)
 
     @tool(idempotency=Natural(), budget=Budget(call="2 EUR"))
     async def pay() -> str:
@@ -188,9 +196,7 @@ async def test_what_is_in_flight_when_the_first_child_starts_is_settled_by_its_e
 async def test_a_call_in_flight_at_the_first_child_is_settled_in_declared_budgets_too(lab: Lab):
     """Although the budget of the run is in no currency, the declared one is."""
 
-    async def ask(question: str) -> dict[str, Any]:
-        await asyncio.sleep(5)
-        return {"answer": question, "usage": {"input_tokens": 3, "output_tokens": 4}}
+    ask = answering(lambda: asyncio.sleep(5))
 
     root, leaf = root_with(run_beside=lambda run: [run.options(model="large").decide(ask, "?")])
     declared = DeclaredLimits(budgets={"support": SharedBudget(cost="9 EUR")})
@@ -249,9 +255,7 @@ async def test_a_call_that_waited_for_the_runs_own_budget_is_compared_with_its_t
 async def test_what_was_prepared_before_the_first_child_and_recorded_after_it_counts_in_the_tree(
     lab: Lab, declared: bool, claims: bool, seconds: float
 ):
-    async def ask(question: str) -> dict[str, Any]:
-        await asyncio.sleep(5)
-        return {"answer": question, "usage": {"input_tokens": 3, "output_tokens": 4}}
+    ask = answering(lambda: asyncio.sleep(5))
 
     clause: dict[str, Any] = {"claim": "number"} if claims else {}
 
@@ -312,9 +316,7 @@ async def test_an_effect_that_is_contradicted_after_the_first_child_counts_in_th
 async def test_a_fork_begins_a_tree_of_its_own(lab: Lab):
     """With what it inherits, counted once: what was in flight before the fork is not charged a second time."""
 
-    async def ask(question: str) -> dict[str, Any]:
-        await asyncio.sleep(1 if lab.changed else 100)
-        return {"answer": question, "usage": {"input_tokens": 3, "output_tokens": 4}}
+    ask = answering(lambda: asyncio.sleep(1 if lab.changed else 100))
 
     @agent(name="leaf")
     async def leaf(run: Run, name: str) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import msgspec
 
 from holdfast.errors import UsageError
-from holdfast.inspect.monitors import FINDINGS
 from holdfast.inspect.monitors.passes import Acknowledgement, JudgedFindings, acknowledge, watched
 from holdfast.inspect.monitors.rules import SilentFailure
 from holdfast.inspect.reader import JournalReader
@@ -14,28 +13,21 @@ from holdfast.people.lessons import list_lessons
 
 
 class WatchedFailures(msgspec.Struct, frozen=True):
-    """The findings of the last round of a worker without those that are acknowledged, and the proposed lessons.
+    """The findings of the last round of a worker without those that are acknowledged, and the proposed lessons."""
 
-    `judged` is the last round; None where no worker has looked yet.
-    """
-
-    judged: JudgedFindings | None
+    judged: JudgedFindings
     lessons: list[ReviewedLesson]
 
     @property
     def findings(self) -> list[SilentFailure]:
         """The findings, the one first that was found last."""
-        if self.judged is None:
-            return []
-        since = self.judged.since
-        return sorted(self.judged.findings, key=lambda one: (-since.get(one.id, 0), one.id))
+        return sorted(self.judged.findings, key=lambda one: (-self.judged.since[one.id], one.id))
 
 
 async def watched_failures(reader: JournalReader, now_ms: int) -> WatchedFailures:
     """The findings of the monitors, and the lessons that wait for a decision."""
-    looked = await reader.journal.hint(FINDINGS) is not None
     lessons = [one for one in await list_lessons(reader.journal) if one.state == "proposed"]
-    return WatchedFailures(await watched(reader, now_ms) if looked else None, lessons)
+    return WatchedFailures(await watched(reader, now_ms), lessons)
 
 
 async def acknowledge_shown(reader: JournalReader, seen: Acknowledgement, now_ms: int) -> None:

@@ -161,9 +161,10 @@ async def charge_for(driver: OperationDriver, operation: OperationState) -> Shar
 
 def is_current(driver: OperationDriver, charge: SharedCharge | None) -> bool:
     """True if the budgets that cover the effect are those of this charge: its run may have started its first child."""
+    if charge is None:
+        return True
     intent = driver.operation.intent
-    now = {name for name, one in budgets_of(driver.log).items() if _limits_effect(one, intent)}
-    return charge is None or set(charge.days) == now
+    return set(charge.days) == {name for name, one in budgets_of(driver.log).items() if _limits_effect(one, intent)}
 
 
 async def note_refusal(

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final, TypeAlias
 
 import msgspec
+from msgspec.structs import replace
 
 from holdfast.model import records as r
 from holdfast.model.money import cost_counter, units_of, written_money
@@ -125,19 +126,17 @@ def charges_so_far(tree: Place, budget: BudgetState, left: Iterable[OperationSta
         used["effects"] -= is_effect(operation)
         if money is not None:
             used[cost_counter(money.currency)] -= cost_of(operation, money.currency)[0]
-        charges += operation_charges(None, operation, tree, alone=True)
+        charges += operation_charges(None, replace(operation, shared=()), tree)
     return [Charge(*tree, limit, number, 0) for limit, number in used.items() if number] + charges
 
 
-def operation_charges(
-    before: OperationState | None, after: OperationState, tree: Place | None, *, alone: bool = False
-) -> list[Charge]:
+def operation_charges(before: OperationState | None, after: OperationState, tree: Place | None) -> list[Charge]:
     """The charges of one record about an operation: what it counts then, less what it counted before.
 
     The tree of the run is charged, too, whatever the record names: a record that was prepared before the tree began
-    may come after it. With `alone`, only the tree is.
+    may come after it.
     """
-    places = _with_tree(() if alone else after.shared, tree)
+    places = _with_tree(after.shared, tree)
     if not places:
         return []
     changes = [("effects", *_change(_effect_use(before), _effect_use(after)))]

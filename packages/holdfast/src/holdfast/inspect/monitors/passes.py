@@ -219,8 +219,10 @@ async def watch(reader: JournalReader, now_ms: int, settings: MonitorSettings, r
     False where the pass was full: the next round should follow soon.
     """
     read = await monitor_pass(reader, now_ms, settings, readings)
-    if read is None or read == A_PASS:
-        return read is None
+    if read == A_PASS:
+        return False
+    if read is None:
+        return True
     note = await reader.journal.hint(FINDINGS)
     tallies, _ = await stored_tallies(reader)
     before, found = _judged_findings(note).since, await _judged(reader, tallies, now_ms, settings)
