@@ -2,10 +2,14 @@
 
 import json
 import os
+import tempfile
 from collections.abc import Sequence
 from typing import Any
 
-os.environ.update(CREWAI_DISABLE_TELEMETRY="true", OTEL_SDK_DISABLED="true", CREWAI_TRACING_ENABLED="false")
+os.environ.update(
+    CREWAI_DISABLE_TELEMETRY="true", OTEL_SDK_DISABLED="true", CREWAI_TRACING_ENABLED="false",
+    CREWAI_STORAGE_DIR=tempfile.mkdtemp(prefix="holdfast-"),  # processes at once break the file that they would share
+)  # fmt: skip
 
 from crewai import Agent, Crew, Task
 from crewai.llms.base_llm import BaseLLM

@@ -8,7 +8,8 @@ import pytest
 from tests.hosts.environments import ROOT, python_of
 
 CASES = [
-    "parallel", "natively asynchronous", "equal calls, and ids that repeat", "answers in plain text", "approval",
+    "parallel", "natively asynchronous", "equal calls, and ids that repeat",
+    "equal calls, one after the other", "answers in plain text", "approval",
     "approval declined", "arguments that do not fit", "feedback of a flow", "a tool that raises",
     "clauses that do not exist", "what no record holds", "outside a run",
     "approval of a tool that is durable already", "a guardrail in words", "what was used",

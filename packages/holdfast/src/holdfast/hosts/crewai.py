@@ -90,9 +90,10 @@ def _durable(part: Any, settings: _Settings) -> Any:
         return _crew(part, settings)
     if isinstance(part, Agent):
         return _agent(part, settings)
-    if isinstance(part, (BaseLLM, BaseTool)):
-        mixin = _RecordedTool if isinstance(part, BaseTool) else _RecordedModel
-        return mixed_copy(mixin, part, _holdfast_settings=settings)
+    if isinstance(part, BaseLLM):
+        return mixed_copy(_RecordedModel, part, _holdfast_settings=settings)
+    if isinstance(part, BaseTool):  # a cached result would answer calls of other runs, and not the same in a replay
+        return mixed_copy(_RecordedTool, part, _holdfast_settings=settings, cache_function=lambda *_: False)
     if isinstance(part, Tool):
         return _declared(part, settings)
     raise UsageError(
@@ -279,7 +280,7 @@ def _declared(ours: AnyTool, settings: _Settings) -> Any:
     }
     made = FunctionTool(
         name=ours.name, description=ours.__doc__ or ours.name, func=unused,
-        args_schema=create_model(ours.name, **fields), cache_function=lambda *_: False,
+        args_schema=create_model(ours.name, **fields),
     )  # fmt: skip
     recorded = _durable(made, settings)
     recorded.__dict__["_holdfast_tool"] = ours
