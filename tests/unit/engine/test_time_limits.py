@@ -237,6 +237,50 @@ async def test_a_limit_that_came_after_another_cancelled_call_ends_the_body_in_i
     assert await told_twice(lab, body) == ["'no such thing'", "later", OVER]
 
 
+@pytest.mark.parametrize("beside", [False, True])
+@pytest.mark.parametrize("back", [0, 1])
+@virtual
+async def test_a_process_that_dies_before_it_records_the_end_of_a_limit_ends_the_body_later(
+    lab: Lab, back: int, beside: bool
+):
+    """The cancelled call is on record, and the clock is set back to before the limit."""
+    mail, told = mailing(lab), []
+
+    @agent(run_id="r-{name}", tools=[mail])
+    async def desk(run: Run, name: str) -> list[str]:
+        async def leaves(text: str) -> None:
+            try:
+                await mail(text, 20)
+            finally:
+                await asyncio.sleep(1)
+
+        async def limited() -> str:
+            with pytest.raises(TimeoutError, match="the time limit of 0:00:03"):
+                async with run.timeout(seconds(3)):
+                    await (run.gather(leaves("a"), leaves("b"), mail("quick", 1)) if beside else leaves("a"))
+            told.append("over")
+            return await mail("after")
+
+        async with run.timeout(HOUR):
+            return await run.gather(limited(), mail("free", 3.5))
+
+    async with lab.app(desk) as app:
+        running = asyncio.create_task(app.run(desk, "ann"))
+        await lab.pass_time(seconds=3.7)
+        await lab.bury(app, lab.processes[-1])
+        running.cancel()
+    kinds = [one.limit for one in lab.of("r-ann", r.CallerLeft)]
+    assert kinds == ["~1/timeout#1"] * (1 + beside)
+    assert not lab.of("r-ann", r.TimerFired)
+    lab.clock.skew_ms = -back * 60_000
+    begun = lab.loop.time()
+    async with lab.app(desk) as app:
+        assert await app.run(desk, "ann") == ["after", "free"]
+    assert told == ["over"]
+    assert lab.loop.time() - begun < 25
+    assert len(lab.of("r-ann", r.TimerFired)) == 1
+
+
 @virtual
 async def test_an_inner_limit_ends_its_own_body_only(lab: Lab):
     async def body(run: Run, told: list[str], mail: Mail) -> None:

@@ -67,7 +67,7 @@ async def start(scope: Scope, agent: AgentCode, given: Input, terms: ChildTerms,
     name = scope.step(f"start:{agent.name}", step)
     child = child_id(active.run, name)
     recorded = active.history.steps.answers.get(name)
-    with answering(active, name):
+    with answering(scope, name):
         if recorded is None:
             recorded = await _start_now(scope, name, agent, given, terms)
         if isinstance(recorded, r.ChildStarted):

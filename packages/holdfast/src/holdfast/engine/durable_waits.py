@@ -55,7 +55,7 @@ async def _timer(scope: Scope, name: str, ms: int | None, event: tuple[str, str]
         if active.history.boundaries.by_name:
             await may_begin(scope, name)
         await _set_timer(active, name, ms, event)
-        with _watch(active, event) as watch, answering(active, name):
+        with _watch(active, event) as watch, answering(scope, name):
             while not await _rings(active, name, event, watch) and not is_interrupted(scope, name):
                 timer = active.history.steps.timers[name]
                 await _wait_for_timer(scope, name, timer, event, watch)
@@ -140,10 +140,12 @@ class TimeLimit:
 
     def __init__(self, scope: Scope, ms: int) -> None:
         self._scope = scope
-        self._name = scope.step("timeout")
+        self.name: Final = scope.step("timeout")
         self._ms = ms
-        self._expired = False
+        self._timeout: asyncio.Timeout | None = None
         self._counts = False
+        self._last_left: Final = scope.active.history.steps.limits_ended.get(self.name)
+        """The last delivery whose caller it cancelled in a process that died before it recorded the end."""
         self.outlived: list[asyncio.Future[None]] = []
         """Branches that its body began, and that go on when it is over, unless they are cancelled with it."""
 
@@ -153,24 +155,24 @@ class TimeLimit:
         active = self._scope.active
         if active.closed:
             await refuse(self._scope)
-        await _set_timer(active, self._name, self._ms, None)
+        await _set_timer(active, self.name, self._ms, None)
         with self._around():
             try:
                 async with self._counting():
                     yield
             except TimeoutError:
-                if not (self.fired or self._expired):
+                if not (self.fired or self.ended):
                     raise  # it is of the body itself
             except Exception:
                 if not self.fired or active.closed:
                     raise  # else the body was ended before it came to that
-            if self.fired or self._expired:
+            if self.fired or self.ended:
                 await self._end()
 
     @contextlib.contextmanager
     def _around(self) -> Generator[None]:
         """Let the branch, and what decides whether the run is suspended, know of the limit."""
-        waiters, name = self._scope.active.waiters, self._name
+        waiters, name = self._scope.active.waiters, self.name
         self._scope.host.limits.append(self)
         if not self.fired:
             waiters.limits[name] = self._scope.active.history.steps.timers[name].until
@@ -183,9 +185,9 @@ class TimeLimit:
 
     async def _end(self) -> NoReturn:
         """Record the end, and take it in its turn. Raises `TimeoutError`."""
-        active, name = self._scope.active, self._name
+        active, name = self._scope.active, self.name
         if not self.fired:
-            with answering(active, name):
+            with answering(self._scope, name):
                 await active.log.append(r.TimerFired(step=name, **active.log.stamp()))
         await take_answer(self._scope, name)
         raise TimeoutError
@@ -196,25 +198,37 @@ class TimeLimit:
         if self.fired:
             return True
         # A timer that counts ends the body by itself, also where the clock on the wall is set meanwhile.
-        return not (self._counts or self._scope.active.replay.catching_up or self._seconds())
+        return not (self._counts or self.ended or self._scope.active.replay.catching_up or self._seconds())
+
+    @property
+    def ended(self) -> bool:
+        """True once it has ended its body in this process: steps on the way out of the body may begin."""
+        return self._timeout is not None and self._timeout.expired()
 
     @property
     def fired(self) -> bool:
         """True if the record says that it ended its body."""
-        return self._name in self._scope.active.history.steps.answers
+        return self.name in self._scope.active.history.steps.answers
 
     @contextlib.asynccontextmanager
     async def _counting(self) -> AsyncGenerator[None]:
         """Let the time count only beyond the record: what is on record came before the end, or after it.
 
-        A recorded end comes in its turn. Without one, the time counts once the code has come back to everything. If it
-        is over by then, the body may have ended in time just after that, so it may come to its end or its next step.
+        A recorded end comes in its turn, and where it only cancelled callers, after these. Without either, the time
+        counts once the code has come back to everything. If it is over by then, the body may have ended in time just
+        after that, so it may come to its end or its next step.
         """
         replay, loop, inside = self._scope.active.replay, asyncio.get_running_loop(), True
-        starts = replay.turn(self._name) if self.fired else replay.caught_up()
+        if self.fired:
+            starts = replay.turn(self.name)
+        elif self._last_left is not None:
+            starts = replay.after(self._last_left)
+        else:
+            starts = replay.caught_up()
         left = self._seconds() if starts.done() else None
         self._counts = bool(left)
         async with asyncio.timeout(left) as limit:
+            self._timeout = limit
 
             def start(passes: int) -> None:
                 if not inside:
@@ -231,13 +245,13 @@ class TimeLimit:
             try:
                 yield
             finally:
-                inside, self._expired = False, limit.expired()
+                inside = False
 
     def _seconds(self) -> float:
-        """Seconds left; none once the end is on record."""
+        """Seconds left; none where the record shows that it ended its body."""
         active = self._scope.active
-        left = active.history.steps.timers[self._name].until - active.process.environment.clock.wall_ms()
-        return 0 if self.fired else max(left, 0) / 1000
+        left = active.history.steps.timers[self.name].until - active.process.environment.clock.wall_ms()
+        return 0 if self.fired or self._last_left is not None else max(left, 0) / 1000
 
 
 # --- questions -----------------------------------------------------------------------------------------------------
@@ -276,7 +290,7 @@ async def ask(
         _put(
             active, name, r.QuestionAsked(step=name, question=question, default=wanted.default, handoff=handoff), wanted
         )
-        with active.process.ledger.over(question_stream(active.run, name)) as watch, answering(active, name):
+        with active.process.ledger.over(question_stream(active.run, name)) as watch, answering(scope, name):
             while not await _answered(active, name, watch) and not is_interrupted(scope, name):
                 await _wait_for_answer(scope, name, watch)
     _same(active, name, question)

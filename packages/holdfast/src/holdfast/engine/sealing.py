@@ -20,7 +20,6 @@ from holdfast.engine.operation_driver import planned, recorded
 from holdfast.engine.suspension import Pause
 from holdfast.engine.tool_protocol import wake
 from holdfast.errors import JournalError, RecordRefused
-from holdfast.model import records as r
 
 if TYPE_CHECKING:
     from holdfast.engine.active_run.run import ActiveRun
@@ -135,12 +134,12 @@ async def take_answer(scope: Scope, step: str) -> None:
 
 
 @contextlib.contextmanager
-def answering(active: ActiveRun, step: str) -> Generator[None]:
+def answering(scope: Scope, step: str) -> Generator[None]:
     """Around an append of an answer: the caller may be cancelled while the answer becomes durable."""
     try:
         yield
     except asyncio.CancelledError:
-        active.leave_answer(step)
+        scope.active.leave_answer(scope, step)
         raise
 
 
@@ -182,8 +181,9 @@ async def record_before_detaching(driver: DrivenOperation) -> None:
         active.log.buffer(*active.log.contract_record(driver.tool), planned(driver))
 
 
-def detach(active: ActiveRun, step: str) -> None:
+def detach(scope: Scope, step: str) -> None:
     """Let an operation in flight go on without its cancelled caller."""
+    active = scope.active
     if active.sealed is None and step in active.history.operations:
-        active.log.buffer(r.CallerLeft(step=step, **active.log.stamp()))
+        active.caller_left(scope, step)
         active.replay.forgo(step)

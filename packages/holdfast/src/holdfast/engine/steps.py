@@ -182,7 +182,7 @@ async def _perform(scope: Scope, driver: DrivenOperation) -> None:
         if driver.active.sealed is None:
             await record_before_detaching(driver)
         start_driver(driver)
-        detach(driver.active, driver.step)
+        detach(scope, driver.step)
         raise
     except Unreadable as error:  # the run cannot go on: agent code must not take this for an answer of the tool
         raise driver.active.fail(error) from error
@@ -355,7 +355,7 @@ async def _await_delivery(scope: Scope, step: str, tool: ToolCode) -> DeliveredO
             await active.waiters.wait(scope, watchers, Pause("operation", step))
         delivery = await active.replay.take_turn(scope, step)
     except asyncio.CancelledError:
-        detach(active, step)
+        detach(scope, step)
         raise
     if delivery.kind == "left":
         await replay_detachment(scope, step)

@@ -178,6 +178,8 @@ class Steps(msgspec.Struct, eq=False):
     unanswered: dict[str, int] = {}
     """Failed decisions that can be asked again, with the numbers of their deliveries: no record depends on them."""
     events_taken: dict[int, None] = {}
+    limits_ended: dict[str, int] = {}
+    """Time limits that cancelled callers, each with the number of the last of these deliveries."""
 
     def moved_on(self, step: str) -> None:
         """Drop failed decisions of branches that went on: `step` is in the same branch, or in one above or below it."""
@@ -195,7 +197,7 @@ class Steps(msgspec.Struct, eq=False):
 
     def forget_within(self, transaction: str) -> None:
         """Forget the steps of a transaction that begins anew."""
-        for steps in (self.answers, self.timers, self.questions, self.decisions_begun):
+        for steps in (self.answers, self.timers, self.questions, self.decisions_begun, self.limits_ended):
             for step in [step for step in steps if encloses(transaction, step)]:
                 del steps[step]
 
@@ -645,7 +647,7 @@ class RunHistory:
             case r.Delivered():
                 self._delivered(record)
             case r.CallerLeft():
-                self._left(record.step)
+                self._left(record)
             case r.StepsDropped():
                 self.given_up.update(dict.fromkeys(record.steps))
             case r.MessageReceived() | r.MessageHeard():
@@ -707,10 +709,12 @@ class RunHistory:
             self.steps.answers[record.step] = record
             self.delivered.deliver(record.step)
 
-    def _left(self, step: str) -> None:
+    def _left(self, record: r.CallerLeft) -> None:
         if self.messages is not None:
-            self.messages.forget(step)
-        self.delivered.leave(step)
+            self.messages.forget(record.step)
+        self.delivered.leave(record.step)
+        if record.limit:
+            self.steps.limits_ended[record.limit] = self.delivered.by_step[record.step].index
 
     def _command(self, record: r.CommandApplied) -> None:
         self.entry_seen = max(self.entry_seen, record.entry)

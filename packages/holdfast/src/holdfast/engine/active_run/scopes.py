@@ -39,6 +39,16 @@ class Limit(Protocol):
     outlived: list[asyncio.Future[None]]
 
     @property
+    def name(self) -> str:
+        """Its step."""
+        ...
+
+    @property
+    def ended(self) -> bool:
+        """True once it has ended its body in this process."""
+        ...
+
+    @property
     def over(self) -> bool:
         """True if no step of its body may begin any more."""
         ...
@@ -100,6 +110,16 @@ class Scope:
                     return limit
             host = host.parent
         return None
+
+    def ended_by(self) -> str:
+        """The name of the limit that has ended the body in which this branch is; empty if none has."""
+        host: Scope | None = self.host
+        while host is not None:
+            for limit in reversed(host.limits):
+                if limit.ended:
+                    return limit.name
+            host = host.parent
+        return ""
 
     def limited(self) -> bool:
         """True if this branch, or one that began it, is in the body of a time limit."""

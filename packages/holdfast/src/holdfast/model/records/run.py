@@ -224,9 +224,13 @@ class Delivered(Stamped, frozen=True):
 
 
 class CallerLeft(Stamped, frozen=True):
-    """The caller was cancelled with its operation in flight, or before it took its answer. Replay cancels it there."""
+    """The caller was cancelled with its operation in flight, or before it took its answer. Replay cancels it there.
+
+    `limit` is the time limit that had ended, if one cancelled it: its own record may be missing after a crash.
+    """
 
     step: str
+    limit: str = ""
 
 
 class StepsDropped(Stamped, frozen=True):
