@@ -48,10 +48,10 @@ ENVIRONMENTS: Final = {
     # Each framework that hosts runs, at its newest supported version: two of them do not fit into one environment. The
     # lowest one runs first and is killed, and the newest one continues. Pydantic AI has one supported version today.
     # Beside its framework each holds what the project of `holdfast init` needs for its test.
-    "host-pydantic-ai": Environment(".venv-host-pydantic-ai", "pydantic-ai,rules", ("host",)),
+    "host-pydantic-ai": Environment(".venv-host-pydantic-ai", "pydantic-ai,rules", ("host", "host-pydantic-ai")),
     "host-langchain": Environment(".venv-host-langchain", "langchain,rules", ("host",)),
     "host-crewai": Environment(".venv-host-crewai", "crewai,rules", ("host",)),
-    "host-google-adk": Environment(".venv-host-google-adk", "google-adk,rules", ("host",)),
+    "host-google-adk": Environment(".venv-host-google-adk", "google-adk,rules", ("host", "host-google-adk")),
     "host-fastapi": Environment(".venv-host-fastapi", "fastapi,openai,rules", ("host",)),
     "host-openai-agents": Environment(".venv-host-openai-agents", "openai-agents,rules", ("host",)),
     "host-langchain-lowest": Environment(".venv-host-langchain-lowest", "langchain", ("lowest-langchain",)),

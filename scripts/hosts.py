@@ -45,8 +45,9 @@ def main() -> None:
     trials = int(words[0]) if words else 20
     chosen = [host for host in HOSTS if not words[1:] or host.module in words[1:]]
     titles = [titled(host) for host in chosen]
-    with ThreadPoolExecutor(os.cpu_count()) as hosts:  # a trial mostly waits for its processes
-        columns = dict(zip(titles, hosts.map(lambda host: cells_of(host, trials), chosen), strict=True))
+    with ThreadPoolExecutor(os.cpu_count()) as pool:  # a trial mostly waits for its processes
+        running = [pool.submit(cells_of, host, trials) for host in chosen]
+        columns = {title: cells.result() for title, cells in zip(titles, running, strict=True)}
     if len(chosen) == len(HOSTS):
         write(columns, trials)
     wrong = [

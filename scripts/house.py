@@ -377,7 +377,9 @@ MEASURES: Final = (
     # sum that calls share; from 2,820 for arguments that cannot be recorded (10).
     # From 2,830 for routes over the models of Pydantic AI (55), LangChain (10) and OpenAI Agents (30).
     # From 2,925 for the models that each adapter names before it asks, fallbacks and routes included (40).
-    Measure("lines of the adapters for agent frameworks, beside these", 2_970, 1_000, lambda: lines(adapters())),
+    # From 2,970 for the tools of MCP servers of CrewAI (50) and of OpenAI Agents (30), and for failures that a host
+    # makes results of (35).
+    Measure("lines of the adapters for agent frameworks, beside these", 3_090, 1_000, lambda: lines(adapters())),
     # Raised from 1,085 for runs that wait behind others of a taken key, and for the options of `submit` as a type: the
     # synchronous app has them without a second signature; from 1,110 for schedules: when they fire (150), their
     # declarations and check (290), firing, listing and steering them (330), and their part of the journal (160); for

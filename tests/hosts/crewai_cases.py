@@ -20,8 +20,10 @@ from crewai import LLM, Agent, Crew, Task
 from crewai.flow.flow import Flow, listen, start
 from crewai.flow.human_feedback import human_feedback
 from crewai.llms.base_llm import BaseLLM
+from crewai.mcp import MCPServerStdio
 
-from holdfast import Holdfast, Run, agent
+from holdfast import Holdfast, Run, agent, current_operation
+from holdfast.agent.hosted import HostedRun
 from holdfast.errors import UsageError
 from holdfast.hosts.crewai import HoldfastFeedback, durable
 from holdfast.model.usage import Usage
@@ -61,6 +63,8 @@ def call(name: str, args: dict[str, Any], named: str = "") -> dict[str, Any]:
 def pay(cents: int) -> str:
     """Pay."""
     SENT.append(str(cents))
+    if CASE == "parallel":
+        assert (HostedRun.current(), current_operation().run) == (None, "r1")
     if CASE == "a tool that raises":
         raise OSError("the connection broke")
     return f"paid {cents}"
@@ -123,6 +127,23 @@ class Review(Flow[Any]):
         return f"sent: {result.feedback}"
 
 
+SERVED = "tools of an MCP server"
+
+
+def crew_with_server() -> Crew:
+    """A crew whose only tools are those of an MCP server, which is a process."""
+    command = MCPServerStdio(
+        command=sys.executable, args=["-m", "tests.hosts.mcp_server", str(casework.DIRECTORY), CASE]
+    )
+    name = next(iter(Agent(role="one", goal="g", backstory="b", mcps=[command]).get_mcp_tools([command]))).name
+    model = Model(model="scripted", turns=[[call(name, {"cents": 5})]])
+    desk = Agent(role="desk", goal="pay", backstory="a desk", llm=model, mcps=[command])
+    task = Task(description="Pay.", expected_output="paid", agent=desk)
+    settings: Any = {"approve": (name,)} if CASE.endswith("approval") else {}
+    settings |= {"clauses": {name: {"effect": "read"}}} if "read" in CASE else {}
+    return durable(Crew(agents=[desk], tasks=[task]), **settings)
+
+
 async def converse(task: str) -> Any:
     five = call("pay", {"cents": 5})
     both = crew_of([call("mail", {"to": "ann"}), call("pay", {"cents": 5}, "p")], [call("mail", {"to": "bob"})])
@@ -155,6 +176,9 @@ async def converse(task: str) -> Any:
             crew = crew_of([five], task={"guardrail": "It is polite."})
             crew.tasks[0]._guardrail.llm.turns = [verdict]
             return str(await crew.kickoff_async())
+        case _ if CASE.startswith(SERVED):
+            crew = await asyncio.to_thread(crew_with_server)
+            return str(await (crew.akickoff() if "natively" in CASE else crew.kickoff_async()))
         case "feedback of a flow":
             return str(await Review().kickoff_async())
         case "a tool that raises":
@@ -172,7 +196,7 @@ async def converse(task: str) -> Any:
 async def desk(run: Run, task: str) -> Any:
     answer = await converse(task)
     ANSWERS.append(answer)
-    if CASE in TWICE:
+    if CASE in TWICE or CASE in (SERVED, f"{SERVED}, natively asynchronous"):
         await close()
     return answer
 
@@ -197,16 +221,42 @@ async def feedback(app: Holdfast) -> None:
     await app.service.answer("r1/draft/ask#1", "yes, today", by="ann")
 
 
+async def served() -> None:
+    """Each call of a tool of an MCP server is counted in the server's own process."""
+    match CASE.removeprefix(SERVED).strip(", "):
+        case "" | "natively asynchronous":
+            assert "r1/close#1" in await run()
+            assert "r1/close#1" in await run()
+            assert ANSWERS == ["paid 5"] * 2, ANSWERS
+        case "approval":
+            assert '{"cents":5} be sent?' in await run(approve)
+            await run()
+            assert ANSWERS == ["paid 5"], ANSWERS
+        case "an error" | "no answer":
+            assert "waits: run r1 waits: r1/call_" in await run(resolve)
+            await run()
+            assert ANSWERS == ["paid, says ann"], ANSWERS
+        case "an error of a read":
+            await run()
+            assert "an error" in ANSWERS[0], ANSWERS
+    paid = (casework.DIRECTORY / "paid").read_text().split()
+    assert set(paid) == {"5"}, paid
+    assert len(paid) == 1 or "read" in CASE, paid
+
+
 def unrecorded() -> None:
     remembers, plans, keeps = crew_of(), crew_of(), crew_of()
     remembers.memory, plans.planning = True, True
     keeps.checkpoint = object()
+    named = crew_of()
+    named.agents[0].mcps = ["https://example.com/mcp"]
     for text, wrong in {
         "memory=True": lambda: durable(remembers),
         "planning=True": lambda: durable(plans),
         "checkpoint=": lambda: durable(keeps),
         "that are not there: pya": lambda: crew_of(approve=("pya",)),
         "that are not there: sale": lambda: crew_of(clauses={"sale": {"effect": "read"}}),
+        "names an MCP server by a text": lambda: durable(named),
         "human_input=True": lambda: crew_of(task={"human_input": True}),
         "a dict cannot be made durable": lambda: durable({}),
     }.items():
@@ -220,6 +270,8 @@ def unrecorded() -> None:
 
 async def main() -> None:
     match CASE:
+        case _ if CASE.startswith(SERVED):
+            await served()
         case _ if CASE in TWICE:
             for _ in range(2):
                 assert "r1/close#1" in await run()

@@ -3,6 +3,7 @@
 
 import asyncio
 import functools
+import sys
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -14,7 +15,9 @@ from google.adk.plugins.base_plugin import BasePlugin
 from google.adk.runners import InMemoryRunner
 from google.adk.sessions.sqlite_session_service import SqliteSessionService
 from google.adk.tools import AgentTool, FunctionTool, LongRunningFunctionTool, ToolContext, exit_loop
+from google.adk.tools.mcp_tool import McpToolset, StdioConnectionParams
 from google.genai import types
+from mcp import StdioServerParameters
 
 from holdfast import Run, agent
 from holdfast.errors import ContractError
@@ -25,6 +28,7 @@ from tests.hosts import casework
 from tests.hosts.casework import CASE, DIRECTORY, SENT, approve, close, decline, mail, resolve
 
 LONG = "x" * 195
+SERVED = "tools of an MCP server"
 ASKED: list[str] = []
 SEEN: list[str] = []
 ANSWERS: list[Any] = []
@@ -166,8 +170,21 @@ async def converse(task: str) -> Any:
             ]
             await said(runner_of(ParallelAgent(name="both", sub_agents=two)))
             return "ended"
+        case _ if CASE.startswith(SERVED):
+            return await converse_with_server(five)
         case _:
             return await converse_otherwise(five)
+
+
+async def converse_with_server(five: types.Part) -> str:
+    """A conversation with an agent whose only tools are those of an MCP server, which is a process."""
+    command = StdioServerParameters(command=sys.executable, args=["-m", "tests.hosts.mcp_server", str(DIRECTORY), CASE])
+    served = McpToolset(connection_params=StdioConnectionParams(server_params=command, timeout=60))
+    reads = {"clauses": {"pay": {"effect": "read"}}} if "read" in CASE else {}
+    try:
+        return await said(runner_of(desk_of([five], tools=[served]), **reads))
+    finally:
+        await served.close()
 
 
 async def converse_otherwise(five: types.Part) -> Any:
@@ -275,8 +292,26 @@ TWICE = {
 """Cases whose run is started twice: what both say, what was sent, and how often a model was asked."""
 
 
+async def served() -> None:
+    """Each call of a tool of an MCP server is counted in the server's own process."""
+    match CASE.removeprefix(SERVED).strip(", "):
+        case "":
+            asked = [await run(), await run()]
+            assert "paid 5" in asked[0] == asked[1], asked
+        case "an error" | "no answer":
+            assert "an attempt may have landed" in await run(resolve)
+            assert "paid, says ann" in await run()
+        case "an error of a read":
+            assert "of an MCP server reports an error" in (asked := await run()), asked
+    paid = (DIRECTORY / "paid").read_text().split()
+    assert set(paid) == {"5"}, paid
+    assert len(paid) == 1 or "read" in CASE, paid
+
+
 async def main() -> None:
     match CASE:
+        case _ if CASE.startswith(SERVED):
+            await served()
         case _ if CASE in TWICE:
             for _ in range(2):
                 assert "r1/close#1" in await run()

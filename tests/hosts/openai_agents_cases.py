@@ -4,6 +4,7 @@
 import asyncio
 import functools
 import json
+import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -19,6 +20,7 @@ from agents import (
     function_tool,
     handoff,
 )
+from agents.mcp import MCPServerStdio, MCPServerStdioParams
 from openai.types.responses import (
     Response,
     ResponseCompletedEvent,
@@ -40,6 +42,7 @@ from tests.hosts.script import Call, Script
 QUIET = RunConfig(tracing_disabled=True)
 STATES: list[Any] = []
 """The state that another process stored, if this one continues it."""
+SERVED = "tools of an MCP server"
 OTHERWISE = {
     "an agent behind a handoff object",
     "a model of the run",
@@ -129,6 +132,17 @@ async def converse_otherwise(task: str) -> str:
     return str((await Runner.run(durable(desk), task, **settings)).final_output)
 
 
+async def converse_with_server(task: str) -> str:
+    """A conversation with an agent whose only tools are those of an MCP server, which is a process."""
+    reads = {"clauses": {"pay": {"effect": "read"}}} if "read" in CASE else {}
+    asks: Any = "always" if CASE.endswith("approval") else "never"
+    command = MCPServerStdioParams(command=sys.executable, args=["-m", "tests.hosts.mcp_server", str(DIRECTORY), CASE])
+    async with MCPServerStdio(command, require_approval=asks, client_session_timeout_seconds=60) as server:
+        desk = durable(Agent(name="desk", model=Following(Script([FIVE])), mcp_servers=[server]), **reads)
+        desk = desk.clone(instructions="Pay.")
+        return str((await Runner.run(desk, task, run_config=QUIET)).final_output)
+
+
 def approving() -> Any:
     """The agent, made anew as in another process, with a tool that the host asks about."""
     pay = function_tool(paying, name_override="pay", needs_approval=True)
@@ -138,6 +152,8 @@ def approving() -> Any:
 async def converse(task: str) -> str:
     if CASE in OTHERWISE:
         return await converse_otherwise(task)
+    if CASE.startswith(SERVED):
+        return await converse_with_server(task)
     if STATES:
         state = await RunState.from_json(approving(), STATES[0])
         state.approve(state.get_interruptions()[0])
@@ -189,6 +205,26 @@ async def otherwise() -> None:
             await refused("was asked something else", ReplayDiverged, sent=1)
 
 
+async def served() -> None:
+    """Each call of a tool of an MCP server is counted in the server's own process."""
+    match CASE.removeprefix(SERVED).strip(", "):
+        case "":
+            asked = [await run(), await run()]
+            assert asked[0] == asked[1], asked
+            assert "paid 5" in asked[0], asked
+        case "approval":
+            assert 'may pay {"cents":5} be sent?' in await run(approve)
+            assert "paid 5" in await run()
+        case "an error":
+            assert "an attempt may have landed" in await run(resolve)
+            assert "paid, says ann" in await run()
+        case "an error of a read":
+            assert "pay of an MCP server reports an error" in await run()
+    paid = (DIRECTORY / "paid").read_text().split()
+    assert set(paid) == {"5"}, paid
+    assert len(paid) == 1 or "read" in CASE, paid
+
+
 async def without_a_run() -> None:
     match CASE:
         case "a stored state":
@@ -222,6 +258,8 @@ async def main() -> None:
             await without_a_run()
         case _ if CASE in OTHERWISE:
             await otherwise()
+        case _ if CASE.startswith(SERVED):
+            await served()
         case "approval":
             assert 'may pay {"cents":5} be sent?' in await run(approve)
             assert [await run(), SENT] == ["paid 5", ["5"]]
@@ -252,13 +290,10 @@ async def main() -> None:
 
             one = Agent(name="desk", tools=[])
             one.tools = [object.__new__(ComputerTool)]
-            other = Agent(name="desk", tools=[])
-            other.mcp_servers = [object()]
             asking = approving().as_tool(tool_name="ask", tool_description="Ask the desk.")
             nested = Agent(name="desk", tools=[asking])
             for wrong, text in (
                 (one, "ComputerTool acts on this machine"),
-                (other, "MCP servers"),
                 (nested, "its own tool pay needs an approval"),
             ):
                 try:

@@ -13,7 +13,9 @@ CASES = [
     "approval declined", "arguments that do not fit", "feedback of a flow", "a tool that raises",
     "clauses that do not exist", "what no record holds", "outside a run",
     "approval of a tool that is durable already", "a guardrail in words", "what was used",
-    "what was used, natively asynchronous",
+    "what was used, natively asynchronous", "tools of an MCP server", "tools of an MCP server, natively asynchronous",
+    "tools of an MCP server, approval", "tools of an MCP server, an error", "tools of an MCP server, no answer",
+    "tools of an MCP server, an error of a read",
 ]  # fmt: skip
 
 

@@ -14,7 +14,8 @@ CASES = [
     "arguments that do not fit", "no such tool", "callbacks before and after a tool", "a stream",
     "a limit of model calls", "a model that fails", "a host that swallows", "sessions in a database",
     "a session of before", "clauses that do not exist", "clauses of no tool", "long ids", "outside a run",
-    "every boundary",
+    "every boundary", "tools of an MCP server", "tools of an MCP server, an error", "tools of an MCP server, no answer",
+    "tools of an MCP server, an error of a read",
 ]  # fmt: skip
 
 

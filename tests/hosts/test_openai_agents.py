@@ -12,6 +12,8 @@ CASES = [
     "servers and local tools", "tools of holdfast, and a handoff", "an id that cannot name a step", "a stream with such an id",
     "clauses of no tool", "approval outside a run", "a stored state",
     "explored", "an agent behind a handoff object", "a model of the run", "durable twice", "a late tool", "a session on disk",
+    "tools of an MCP server", "tools of an MCP server, approval", "tools of an MCP server, an error",
+    "tools of an MCP server, an error of a read",
     "what was used", "a route", "a stream of a route",
 ]  # fmt: skip
 

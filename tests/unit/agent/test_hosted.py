@@ -115,6 +115,31 @@ async def test_a_question_reaches_the_inbox_while_the_host_keeps_a_task(lab: Lab
 
 
 @virtual
+async def test_a_task_that_a_host_begins_while_it_finds_something_out_does_not_keep_the_run(lab: Lab):
+    """A client that is opened to list the tools of a server lives on beside the calls."""
+    mail, clients = mails(lab), []
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> str:
+        hosted = in_hosted_run("this")
+
+        async def listed() -> list[str]:
+            clients.append(asyncio.create_task(asyncio.Event().wait()))
+            await asyncio.sleep(0)
+            return ["mail"]
+
+        assert await asyncio.create_task(hosted.value("tools", listed)) == ["mail"]
+        assert HostedRun.current() is not None
+        return str(await asyncio.create_task(call_of(run, mail, "lost")()))
+
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended, match="r-x/call_1/mail#1"):
+            await asyncio.wait_for(app.run(desk, "x"), 60)
+    for client in clients:
+        client.cancel()
+
+
+@virtual
 async def test_a_call_that_begins_while_another_one_waits_is_made_before_the_run_is_suspended(lab: Lab):
     mail = mails(lab)
 

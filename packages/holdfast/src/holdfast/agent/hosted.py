@@ -180,7 +180,8 @@ class HostedRun:
         context = contextvars.copy_context()
 
         async def call(given: T) -> Any:
-            return await threads.call(lambda: context.copy().run(function, given))
+            own = _inside(context)
+            return await threads.call(lambda: own.run(function, given))
 
         return call
 
@@ -196,11 +197,8 @@ class HostedRun:
         context = contextvars.copy_context()
 
         async def late(**_: Any) -> Any:
-            own = context.copy()
-            own.run(AT.set, AT.get())
-            own.run(SCOPE.set, None)
             try:
-                return await _in_context(own, body)
+                return await _in_context(_inside(context), body)
             except HostControl as control:
                 raised.append(control.payload)
                 raise
@@ -219,9 +217,20 @@ class HostedRun:
             return str(await ask(scope, question_of(text, choices, str), AnswerLimit(), None))
 
     async def value(self, name: str, fresh: Callable[[], Awaitable[Any]]) -> Any:
-        """The plain JSON of `fresh`, from the record where it is there: for what a host finds out or shows."""
+        """The plain JSON of `fresh`, from the record where it is there: for what a host finds out or shows.
+
+        Tasks that it leaves behind, such as those of a client, are none of the run.
+        """
+
+        async def outside() -> Any:
+            token = SCOPE.set(None)
+            try:
+                return await fresh()
+            finally:
+                SCOPE.reset(token)
+
         with self.step(name) as scope:
-            return await steps.value(scope, "value", fresh)
+            return await steps.value(scope, "value", outside)
 
     async def turn(
         self,
@@ -339,6 +348,14 @@ async def as_they_come(
         yield True, await work
     finally:
         work.cancel()
+
+
+def _inside(context: contextvars.Context) -> contextvars.Context:
+    """The context of a host inside the present operation or call of a model, which is outside of the run's code."""
+    own = context.copy()
+    own.run(AT.set, AT.get())
+    own.run(SCOPE.set, None)
+    return own
 
 
 async def _in_context(context: contextvars.Context, body: Callable[[], Awaitable[Any]]) -> Any:

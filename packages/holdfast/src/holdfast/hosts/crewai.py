@@ -14,7 +14,7 @@ import contextlib
 from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextvars import ContextVar
 from datetime import timedelta
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, cast
 from weakref import WeakKeyDictionary
 
 import msgspec
@@ -29,13 +29,15 @@ from holdfast.agent.hosted import (
     name_calls,
 )
 from holdfast.agent.tool import Tool
-from holdfast.errors import UsageError
-from holdfast.hosts import check_named, mixed_copy, supported
+from holdfast.engine.current_operation import AT
+from holdfast.errors import Ambiguous, UsageError
+from holdfast.hosts import check_named, mixed, mixed_copy, supported
 from holdfast.model.outcome import Outcome
 from holdfast.policies import Retry
 
 with supported("crewai", "1.15.0", "2", "crewai"):
     from crewai import Agent, Crew
+    from crewai.agents.agent_builder.base_agent import BaseAgent
     from crewai.flow.async_feedback.types import HumanFeedbackProvider
     from crewai.llms.base_llm import BaseLLM
     from crewai.tasks.llm_guardrail import LLMGuardrail
@@ -76,8 +78,9 @@ def durable(
     turns = TurnSettings(differs, timeout, retry)
     settings = _Settings(approve, clauses or {}, turns)
     made = _durable(part, settings)
-    check_named("approve=", settings.approve, _tools_of(made))
-    check_named("clauses=", settings.clauses, _tools_of(made))
+    if (tools := _tools_of(made)) is not None:
+        check_named("approve=", settings.approve, tools)
+        check_named("clauses=", settings.clauses, tools)
     return made
 
 
@@ -93,7 +96,10 @@ def _durable(part: Any, settings: _Settings) -> Any:
     if isinstance(part, BaseLLM):
         return mixed_copy(_RecordedModel, part, _holdfast_settings=settings)
     if isinstance(part, BaseTool):  # a cached result would answer calls of other runs, and not the same in a replay
-        return mixed_copy(_RecordedTool, part, _holdfast_settings=settings, cache_function=lambda *_: False)
+        made = mixed_copy(_RecordedTool, part, _holdfast_settings=settings, cache_function=lambda *_: False)
+        if hasattr(part, "_client_factory"):
+            made._client_factory = _client_of(part._client_factory)  # noqa: SLF001 - of a tool of an MCP server
+        return made
     if isinstance(part, Tool):
         return _declared(part, settings)
     raise UsageError(
@@ -112,11 +118,13 @@ def _also(tool: Any, settings: _Settings) -> Any:
     return made
 
 
-def _tools_of(part: Any) -> set[str]:
-    """The names of the tools of a crew, an agent or a tool."""
+def _tools_of(part: Any) -> set[str] | None:
+    """The names of the tools of a crew, an agent or a tool; None if an MCP server knows some of them."""
     if isinstance(part, BaseTool):
         return {part.name}
     parts = [*part.agents, part.manager_agent, *part.tasks] if isinstance(part, Crew) else [part]
+    if any(getattr(one, "mcps", None) for one in parts):
+        return None
     return {tool.name for one in parts for tool in getattr(one, "tools", None) or ()}
 
 
@@ -150,11 +158,18 @@ def _check_crew(crew: Any) -> None:
 
 
 def _agent(agent: Any, settings: _Settings) -> Any:
-    if getattr(agent, "mcps", None) or getattr(agent, "apps", None):
+    if getattr(agent, "apps", None):
         raise _unrecorded(
-            f"the agent {agent.role} takes tools from MCP servers or apps",
-            "a tool declared with @holdfast.tool for each",
+            f"the agent {agent.role} takes tools from apps", "a tool declared with @holdfast.tool for each"
         )
+    if any(isinstance(one, str) for one in agent.mcps or ()):
+        raise _unrecorded(
+            f"the agent {agent.role} names an MCP server by a text, and CrewAI repeats calls of its tools by itself",
+            "MCPServerHTTP(url=...) of crewai.mcp",
+        )
+    if not isinstance(agent, _WithServers):
+        object.__setattr__(agent, "__class__", mixed(cast("Any", _WithServers), cast("Any", type(agent))))
+    agent.__dict__["_holdfast_settings"] = settings
     agent.llm = _durable(agent.llm, settings)
     if getattr(agent, "_declared_llm", None) is not None:
         agent._declared_llm = agent.llm  # noqa: SLF001 - the host puts it back when a role is filled in
@@ -165,6 +180,38 @@ def _agent(agent: Any, settings: _Settings) -> Any:
 
 def _unrecorded(what: str, instead: str) -> UsageError:
     return UsageError(f"{what}, which no record holds", known="nothing was sent", next_step=f"use {instead}")
+
+
+class _WithServers(BaseAgent):  # type: ignore[misc]  # the checkers do not know the host
+    """A durable agent: tools of its MCP servers, which the host lists when a task begins, are recorded as others."""
+
+    def get_mcp_tools(self, *args: Any, **kwargs: Any) -> list[Any]:
+        """As the host's."""
+        return [_durable(one, self.__dict__["_holdfast_settings"]) for one in super().get_mcp_tools(*args, **kwargs)]
+
+
+def _client_of(factory: Callable[[], Any]) -> Callable[[], Any]:
+    """Makes clients of an MCP server as the host's factory does. In an operation a client sends a call once.
+
+    The host's would send it again after a time limit, and would take an error for a result.
+    """
+
+    def client() -> Any:
+        made = factory()
+        if AT.get() is None:
+            return made
+        made.max_retries, sent = 1, made._call_tool_impl  # noqa: SLF001 - it has no public name
+
+        async def call(name: str, arguments: Any) -> Any:
+            result = await sent(name, arguments)
+            if result.is_error:
+                raise Ambiguous(f"{name} of an MCP server reports an error: {str(result.content)[:500]}")
+            return result
+
+        made._call_tool_impl = call  # noqa: SLF001 - as above
+        return made
+
+    return client
 
 
 # --- calls of tools ---------------------------------------------------------------------------------------------------
@@ -237,7 +284,10 @@ class _RecordedTool(BaseTool):  # type: ignore[misc]  # the checkers do not know
             )  # fmt: skip
 
             async def performed() -> Any:
-                return TypeAdapter(Any).dump_python(await body((args, kwargs)), mode="json")
+                value = await body((args, kwargs))
+                if type(value).__name__ == "ToolFailure":  # of later versions; it does not say that nothing happened
+                    raise Ambiguous(f"{self.name} reports that it failed: {value.message}")
+                return TypeAdapter(Any).dump_python(value, mode="json")
 
             outcome, _ = await hosted.call_body(name, described, plain, performed)
             return _shown(outcome)

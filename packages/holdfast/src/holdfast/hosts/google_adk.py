@@ -29,7 +29,7 @@ from holdfast.agent.hosted import (
     name_calls,
 )
 from holdfast.agent.tool import Tool
-from holdfast.errors import UsageError
+from holdfast.errors import Ambiguous, UsageError
 from holdfast.hosts import check_named, mixed_copy, supported
 from holdfast.model.outcome import Outcome
 from holdfast.policies import Retry
@@ -220,6 +220,8 @@ async def _performed(tool: Any, arguments: dict[str, Any], context: Any) -> Any:
     fit.
     """
     value = TypeAdapter(Any).dump_python(await tool.run_async(args=arguments, tool_context=context), mode="json")
+    if any(kind.__name__ == "McpTool" for kind in type(tool).__mro__) and (failed := _failure(value)):
+        raise Ambiguous(f"{tool.name} of an MCP server reports an error: {failed}")
     actions = context.actions.model_dump(mode="json", exclude_defaults=True)
     confirmation = actions.pop("requested_tool_confirmations", {}).get(context.function_call_id)
     if confirmation is not None:
@@ -231,6 +233,14 @@ async def _performed(tool: Any, arguments: dict[str, Any], context: Any) -> Any:
     if isinstance(value, dict) and str(value.get("error", "")).startswith(f"Invoking `{tool.name}()` failed"):
         raise HostControl("arguments", str(value["error"]), {"kind": "arguments", "value": kept})
     return kept
+
+
+def _failure(value: Any) -> str:
+    """The error that an MCP server reports, or that calling it raised: the host makes a result of both."""
+    if not isinstance(value, dict) or not (value.get("isError") or value.get("is_error") or set(value) == {"error"}):
+        return ""
+    parts = [part.get("text", "") for part in value.get("content", ()) if isinstance(part, dict)]
+    return (" ".join(parts) or str(value.get("error") or value))[:500]
 
 
 def _shown(outcome: Outcome[Any]) -> Any:

@@ -29,7 +29,8 @@ from holdfast.agent.hosted import (
 )
 from holdfast.agent.model_calls import ToolBox
 from holdfast.agent.tool import Tool
-from holdfast.errors import UsageError
+from holdfast.engine.current_operation import AT
+from holdfast.errors import Ambiguous, UsageError
 from holdfast.hosts import check_named, mixed, supported
 from holdfast.policies import Retry
 
@@ -72,7 +73,7 @@ def durable(
 
 
 def _tools_of(agent: Any) -> set[str] | None:
-    """The names of the tools of an agent, and of those that it hands off to; None if one of these is made later."""
+    """The names of the tools of an agent, and of those that it hands off to; None if some are known only later."""
     found: dict[int, Any] = {}
     left = [agent]
     while left:
@@ -80,7 +81,7 @@ def _tools_of(agent: Any) -> set[str] | None:
         if isinstance(one, Handoff):
             behind = one._agent_ref  # noqa: SLF001 - it has no public name
             one = None if behind is None else behind()
-        if one is None:
+        if one is None or one.mcp_servers:
             return None
         if id(one) not in found:
             found[id(one)] = one
@@ -102,14 +103,11 @@ class _Durable:
             return agent  # a second wrapping would lose the approvals of the first
         if (known := self._copies.get(id(agent))) is not None:
             return known
-        if agent.mcp_servers:
-            raise UsageError(
-                f"the agent {agent.name} takes tools from MCP servers, which are not recorded",
-                known="nothing was sent",
-                next_step="declare each of these tools with @holdfast.tool, or use the agent outside a run",
-            )
-        model = _DurableModel(agent.model, self._turns, self._route)
-        made = self._copies[id(agent)] = agent.clone(model=model, tools=[self._tool(one) for one in agent.tools])
+        fields = {one.name: getattr(agent, one.name) for one in dataclasses.fields(agent) if one.init}
+        fields["model"] = _DurableModel(agent.model, self._turns, self._route, self._tool)
+        fields["tools"] = [self._tool(one) for one in agent.tools]
+        fields["mcp_servers"] = [_Server(one) for one in agent.mcp_servers]
+        made = self._copies[id(agent)] = mixed(_WithServers, cast("Any", type(agent)))(**fields)
         made.handoffs = [self._handoff(one) for one in agent.handoffs]
         return made
 
@@ -172,6 +170,36 @@ class _Durable:
         if control is not None:
             return control["message"]
         return outcome.value if has_own_result(outcome) else outcome.as_text()
+
+
+class _WithServers:
+    """A durable agent: tools of its MCP servers, which the host lists before each turn, are recorded as others are."""
+
+    model: Any
+
+    async def get_mcp_tools(self, *args: Any) -> list[Any]:
+        """As the host's."""
+        tools = await cast("Any", super()).get_mcp_tools(*args)
+        return [self.model.recorded(one) for one in tools] if isinstance(self.model, _DurableModel) else tools
+
+
+class _Server:
+    """An MCP server whose errors are errors of an operation. The host would take them for results."""
+
+    def __init__(self, server: Any) -> None:
+        self._server = server
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._server, name)
+
+    async def call_tool(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        """As the server's. In an operation, raises `Ambiguous` for an error: it does not say that nothing happened."""
+        result = await self._server.call_tool(name, *args, **kwargs)
+        failed = getattr(result, "isError", None) or getattr(result, "is_error", None)  # MCP 1 and 2
+        if failed and AT.get() is not None:
+            said = " ".join(getattr(one, "text", "") for one in result.content)
+            raise Ambiguous(f"{name} of an MCP server reports an error: {said[:500]}")
+        return result
 
 
 class _AskedInRun:
@@ -255,10 +283,11 @@ def _parsed(sent: str) -> dict[str, Any]:
 class _DurableModel(Model):  # type: ignore[misc]  # the checkers do not know the host
     """A model whose answers are recorded. Without one, and by name, it is the host's own."""
 
-    def __init__(self, inner: Any, turns: TurnSettings, route: Route | None) -> None:
+    def __init__(self, inner: Any, turns: TurnSettings, route: Route | None, recorded: Callable[[Any], Any]) -> None:
         self._inner = inner
         self._turns = turns
         self._route = route
+        self.recorded = recorded  # a tool of the host as one whose calls are operations
 
     async def get_response(self, *args: Any, **kwargs: Any) -> Any:
         """The answer, from the record if it is there."""

@@ -25,7 +25,7 @@ from holdfast.agent.hosted import (
     name_calls,
 )
 from holdfast.agent.tool import Tool
-from holdfast.errors import ContractError
+from holdfast.errors import Ambiguous, ContractError
 from holdfast.hosts import supported
 from holdfast.loop.route import Route
 from holdfast.loop.route_table import Capability
@@ -68,6 +68,7 @@ _OF_THIS_PROCESS: dict[str, Any] = {
 """Clocks and ids of the process in messages: a model is not shown them."""
 _ASKED = {"holdfast": "a person is asked"}
 _RETURNS = frozenset({"tool_return", "tool_content_result"})
+_FAILURES = frozenset({"model_retry", "tool_failed"})
 
 
 class HoldfastDurability(BaseDurabilityCapability[Deps]):
@@ -246,7 +247,7 @@ class _Backend(JournalCallableOperationBackend[Any]):
                 if isinstance(operation_id, ModelRequestId):
                     return await self._request(hosted, observed, cache_key)
                 if isinstance(operation_id, ToolsetCallToolId):
-                    return await self._call(hosted, observed, cache_key)
+                    return await self._call(hosted, observed, cache_key, of_server=operation_id.toolset_kind == "mcp")
                 context = _context_of(cache_key)
                 call = "" if context is None else context.tool_call_id or ""
                 what = "events" if isinstance(operation_id, EventStreamHandlerId) else name
@@ -270,7 +271,9 @@ class _Backend(JournalCallableOperationBackend[Any]):
         name_calls(name, [one for one in answer["parts"] if one["part_kind"] == "tool-call"], "tool_call_id")
         return answer
 
-    async def _call(self, hosted: HostedRun, body: Callable[[], Awaitable[object]], key: tuple[object, ...]) -> object:
+    async def _call(
+        self, hosted: HostedRun, body: Callable[[], Awaitable[object]], key: tuple[object, ...], *, of_server: bool
+    ) -> object:
         name, arguments, context, known = cast("tuple[str, dict[str, Any], RunContext[Any], Any]", key)
         call = context.tool_call_id
         if not call:
@@ -286,18 +289,23 @@ class _Backend(JournalCallableOperationBackend[Any]):
             return _payload_of(outcome)
         definition: ToolDefinition = known if isinstance(known, ToolDefinition) else known.tool_def
         outcome, control = await hosted.call_body(
-            call, _tool_of(name, definition, asked=asked), arguments, lambda: _controlled(body)
+            call, _tool_of(name, definition, asked=asked), arguments, lambda: _controlled(body, of_server)
         )
         return _payload_of(outcome) if control is None else control
 
 
-async def _controlled(body: Callable[[], Awaitable[object]]) -> object:
-    """The result of a call that returned. Raises `HostControl` for control flow of Pydantic AI, which is no result."""
+async def _controlled(body: Callable[[], Awaitable[object]], of_server: bool) -> object:
+    """The result of a call that returned. Raises `HostControl` for control flow of Pydantic AI, which is no result.
+
+    An error of an MCP server arrives as control flow too. It does not say that nothing happened: `Ambiguous`.
+    """
     payload = cast("dict[str, Any]", await body())
-    kind = payload["kind"]
+    kind, message = payload["kind"], str(payload.get("message", ""))
     if kind in _RETURNS:
         return payload["result"]
-    raise HostControl(kind, str(payload.get("message", "")), payload)
+    if of_server and kind in _FAILURES:
+        raise Ambiguous(f"a tool of an MCP server reports an error: {message[:500]}")
+    raise HostControl(kind, message, payload)
 
 
 def _payload_of(outcome: Outcome[Any]) -> dict[str, Any]:

@@ -1,0 +1,63 @@
+"""Cases of Pydantic AI that need more than its slim distribution: `... -m tests.hosts.pydantic_ai_cases CASE DIRECTORY`.
+
+Its other cases are tests in the environment for development (`test_pydantic_ai.py`).
+"""
+
+import asyncio
+import functools
+import sys
+from typing import Any
+
+from fastmcp.client.transports import StdioTransport
+from pydantic_ai import Agent
+from pydantic_ai.mcp import MCPToolset
+from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
+from pydantic_ai.models.function import AgentInfo, FunctionModel
+
+from holdfast import Run, agent
+from holdfast.hosts.pydantic_ai import HoldfastDurability
+from tests.hosts import casework
+from tests.hosts.casework import CASE, DIRECTORY, resolve
+
+
+def answer(messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+    """A payment, and then what the tool returned."""
+    ended = [part.content for one in messages for part in one.parts if isinstance(part, ToolReturnPart)]
+    if ended:
+        return ModelResponse(parts=[TextPart(str(ended[-1]))])
+    return ModelResponse(parts=[ToolCallPart("pay", {"cents": 5}, "call_1")])
+
+
+@agent
+async def desk(run: Run, task: str) -> str:
+    server = StdioTransport(command=sys.executable, args=["-m", "tests.hosts.mcp_server", str(DIRECTORY), CASE])
+    tools: Any = MCPToolset(server, id="till")
+    if "read" in CASE:
+        tools = tools.with_metadata(holdfast={"effect": "read"})
+    payer = Agent(FunctionModel(answer), name="payer", toolsets=[tools], capabilities=[HoldfastDurability()])
+    return (await payer.run(task)).output
+
+
+run = functools.partial(casework.run, desk)
+
+
+async def main() -> None:
+    """Each call of a tool of an MCP server is counted in the server's own process."""
+    match CASE:
+        case "tools of an MCP server":
+            asked = [await run(), await run()]
+            assert "paid 5" in asked[0] == asked[1], asked
+        case "tools of an MCP server, an error" | "tools of an MCP server, no answer":
+            assert "an attempt may have landed" in await run(resolve)
+            assert "paid, says ann" in await run()
+        case "tools of an MCP server, an error of a read":
+            assert "of an MCP server reports an error" in (said := await run()), said
+        case _:
+            raise AssertionError(CASE)
+    paid = (DIRECTORY / "paid").read_text().split()
+    assert set(paid) == {"5"}, paid
+    assert len(paid) == 1 or "read" in CASE, paid
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
