@@ -37,7 +37,6 @@ from holdfast.policies import Retry
 
 with supported("crewai", "1.15.0", "2", "crewai"):
     from crewai import Agent, Crew
-    from crewai.agents.agent_builder.base_agent import BaseAgent
     from crewai.flow.async_feedback.types import HumanFeedbackProvider
     from crewai.llms.base_llm import BaseLLM
     from crewai.tasks.llm_guardrail import LLMGuardrail
@@ -167,8 +166,8 @@ def _agent(agent: Any, settings: _Settings) -> Any:
             f"the agent {agent.role} names an MCP server by a text, and CrewAI repeats calls of its tools by itself",
             "MCPServerHTTP(url=...) of crewai.mcp",
         )
-    if not isinstance(agent, _WithServers):
-        object.__setattr__(agent, "__class__", mixed(cast("Any", _WithServers), cast("Any", type(agent))))
+    if not issubclass(type(agent), _WithServers):
+        object.__setattr__(agent, "__class__", mixed(_WithServers, cast("Any", type(agent))))
     agent.__dict__["_holdfast_settings"] = settings
     agent.llm = _durable(agent.llm, settings)
     if getattr(agent, "_declared_llm", None) is not None:
@@ -182,12 +181,14 @@ def _unrecorded(what: str, instead: str) -> UsageError:
     return UsageError(f"{what}, which no record holds", known="nothing was sent", next_step=f"use {instead}")
 
 
-class _WithServers(BaseAgent):  # type: ignore[misc]  # the checkers do not know the host
+class _WithServers:
     """A durable agent: tools of its MCP servers, which the host lists when a task begins, are recorded as others."""
 
     def get_mcp_tools(self, *args: Any, **kwargs: Any) -> list[Any]:
         """As the host's."""
-        return [_durable(one, self.__dict__["_holdfast_settings"]) for one in super().get_mcp_tools(*args, **kwargs)]
+        bare = _Settings((), {}, TurnSettings())  # of a copy that the host has made
+        settings = self.__dict__.get("_holdfast_settings", bare)
+        return [_durable(one, settings) for one in cast("Any", super()).get_mcp_tools(*args, **kwargs)]
 
 
 def _client_of(factory: Callable[[], Any]) -> Callable[[], Any]:
