@@ -21,6 +21,7 @@ from crewai.flow.flow import Flow, listen, start
 from crewai.flow.human_feedback import human_feedback
 from crewai.llms.base_llm import BaseLLM
 from crewai.mcp import MCPServerStdio
+from crewai.utilities.string_utils import sanitize_tool_name
 
 from holdfast import Holdfast, Run, agent, current_operation
 from holdfast.agent.hosted import HostedRun
@@ -135,11 +136,16 @@ def crew_with_server() -> Crew:
     command = MCPServerStdio(
         command=sys.executable, args=["-m", "tests.hosts.mcp_server", str(casework.DIRECTORY), CASE]
     )
-    name = next(iter(Agent(role="one", goal="g", backstory="b", mcps=[command]).get_mcp_tools([command]))).name
+    own = next(iter(Agent(role="one", goal="g", backstory="b", mcps=[command]).get_mcp_tools([command]))).name
+    name = sanitize_tool_name(own)
     model = Model(model="scripted", turns=[[call(name, {"cents": 5})]])
     desk = Agent(role="desk", goal="pay", backstory="a desk", llm=model, mcps=[command])
     task = Task(description="Pay.", expected_output="paid", agent=desk)
-    settings: Any = {"approve": (name,)} if CASE.endswith("approval") else {}
+    settings: Any = {"approve": ("pya",)} if CASE.endswith("misspelled") else {}
+    if CASE.endswith("approval"):  # by the name that the host has for it, and once by that which the model sees
+        durable(desk, approve=(name,))
+    if CASE.endswith("approval of its own name"):
+        settings = {"approve": (own,)}
     settings |= {"clauses": {name: {"effect": "read"}}} if "read" in CASE else {}
     return durable(Crew(agents=[desk], tasks=[task]), **settings)
 
@@ -228,7 +234,10 @@ async def served() -> None:
             assert "r1/close#1" in await run()
             assert "r1/close#1" in await run()
             assert ANSWERS == ["paid 5"] * 2, ANSWERS
-        case "approval":
+        case "misspelled":
+            await refused("approve= names tools that are not there: pya")
+            return
+        case "approval" | "approval of its own name":
             assert '{"cents":5} be sent?' in await run(approve)
             await run()
             assert ANSWERS == ["paid 5"], ANSWERS

@@ -138,8 +138,11 @@ async def converse_with_server(task: str) -> str:
     asks: Any = "always" if CASE.endswith("approval") else "never"
     command = MCPServerStdioParams(command=sys.executable, args=["-m", "tests.hosts.mcp_server", str(DIRECTORY), CASE])
     async with MCPServerStdio(command, require_approval=asks, client_session_timeout_seconds=60) as server:
-        desk = durable(Agent(name="desk", model=Following(Script([FIVE])), mcp_servers=[server]), **reads)
-        desk = desk.clone(instructions="Pay.")
+        late = CASE.endswith("late")
+        desk = Agent(name="desk", model=Following(Script([FIVE])), mcp_servers=[] if late else [server])
+        desk = durable(desk, **reads).clone(instructions="Pay.")
+        if late:
+            desk.mcp_servers.append(server)
         return str((await Runner.run(desk, task, run_config=QUIET)).final_output)
 
 
@@ -215,7 +218,7 @@ async def served() -> None:
         case "approval":
             assert 'may pay {"cents":5} be sent?' in await run(approve)
             assert "paid 5" in await run()
-        case "an error":
+        case "an error" | "an error, late":
             assert "an attempt may have landed" in await run(resolve)
             assert "paid, says ann" in await run()
         case "an error of a read":
@@ -290,10 +293,12 @@ async def main() -> None:
 
             one = Agent(name="desk", tools=[])
             one.tools = [object.__new__(ComputerTool)]
+            again = Agent(name="desk", mcp_servers=[MCPServerStdio({"command": "true"}, max_retry_attempts=2)])
             asking = approving().as_tool(tool_name="ask", tool_description="Ask the desk.")
             nested = Agent(name="desk", tools=[asking])
             for wrong, text in (
                 (one, "ComputerTool acts on this machine"),
+                (again, "sends a call again by itself"),
                 (nested, "its own tool pay needs an approval"),
             ):
                 try:

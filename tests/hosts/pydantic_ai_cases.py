@@ -13,6 +13,7 @@ from pydantic_ai import Agent
 from pydantic_ai.mcp import MCPToolset
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart, ToolReturnPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.toolsets import DynamicToolset
 
 from holdfast import Run, agent
 from holdfast.hosts.pydantic_ai import HoldfastDurability
@@ -34,6 +35,9 @@ async def desk(run: Run, task: str) -> str:
     tools: Any = MCPToolset(server, id="till")
     if "read" in CASE:
         tools = tools.with_metadata(holdfast={"effect": "read"})
+    if "dynamic" in CASE:
+        served = tools
+        tools = DynamicToolset(lambda _: served, id="desk")
     payer = Agent(FunctionModel(answer), name="payer", toolsets=[tools], capabilities=[HoldfastDurability()])
     return (await payer.run(task)).output
 
@@ -47,7 +51,11 @@ async def main() -> None:
         case "tools of an MCP server":
             asked = [await run(), await run()]
             assert "paid 5" in asked[0] == asked[1], asked
-        case "tools of an MCP server, an error" | "tools of an MCP server, no answer":
+        case (
+            "tools of an MCP server, an error"
+            | "tools of an MCP server, an error, dynamic"
+            | "tools of an MCP server, no answer"
+        ):
             assert "an attempt may have landed" in await run(resolve)
             assert "paid, says ann" in await run()
         case "tools of an MCP server, an error of a read":

@@ -14,7 +14,8 @@ CASES = [
     "clauses that do not exist", "what no record holds", "outside a run",
     "approval of a tool that is durable already", "a guardrail in words", "what was used",
     "what was used, natively asynchronous", "tools of an MCP server", "tools of an MCP server, natively asynchronous",
-    "tools of an MCP server, approval", "tools of an MCP server, an error", "tools of an MCP server, no answer",
+    "tools of an MCP server, approval", "tools of an MCP server, approval of its own name",
+    "tools of an MCP server, misspelled", "tools of an MCP server, an error", "tools of an MCP server, no answer",
     "tools of an MCP server, an error of a read",
 ]  # fmt: skip
 

@@ -24,6 +24,6 @@ def test_tools_and_runs_in_a_server(environment: str, tmp_path: Path):
     run(environment, "mcp_program", str(tmp_path))
 
 
-@pytest.mark.parametrize("case", ["", ", an error", ", no answer", ", an error of a read"])
+@pytest.mark.parametrize("case", ["", ", an error", ", an error, dynamic", ", no answer", ", an error of a read"])
 def test_tools_of_a_server_under_pydantic_ai(case: str, tmp_path: Path):
     run("host-pydantic-ai", "pydantic_ai_cases", f"tools of an MCP server{case}", str(tmp_path))

@@ -13,6 +13,7 @@ CASES = [
     "clauses of no tool", "approval outside a run", "a stored state",
     "explored", "an agent behind a handoff object", "a model of the run", "durable twice", "a late tool", "a session on disk",
     "tools of an MCP server", "tools of an MCP server, approval", "tools of an MCP server, an error",
+    "tools of an MCP server, an error, late",
     "tools of an MCP server, an error of a read",
     "what was used", "a route", "a stream of a route",
 ]  # fmt: skip

@@ -1,6 +1,7 @@
 """Time limits in branches, around branches and around each other: a replay ends each body where it was ended before."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any, TypeAlias
@@ -56,6 +57,15 @@ async def told_twice(lab: Lab, body: Callable[[Run, list[str], Mail], Awaitable[
     assert told[0] == told[1]
     assert replayed[1] - begun < 1, "the replay waited for something"
     return told[0]
+
+
+async def killed(lab: Lab, desk: Any, after_s: float) -> None:
+    """Drive the run in a process that dies so long after."""
+    async with lab.app(desk) as app:
+        running = asyncio.create_task(app.run(desk, "ann"))
+        await lab.pass_time(seconds=after_s)
+        await lab.bury(app, lab.processes[-1])
+        running.cancel()
 
 
 OVER = "the time limit of 0:00:03 ended this part of run r-ann"
@@ -264,11 +274,7 @@ async def test_a_process_that_dies_before_it_records_the_end_of_a_limit_ends_the
         async with run.timeout(HOUR):
             return await run.gather(limited(), mail("free", 3.5))
 
-    async with lab.app(desk) as app:
-        running = asyncio.create_task(app.run(desk, "ann"))
-        await lab.pass_time(seconds=3.7)
-        await lab.bury(app, lab.processes[-1])
-        running.cancel()
+    await killed(lab, desk, 3.7)
     kinds = [one.limit for one in lab.of("r-ann", r.CallerLeft)]
     assert kinds == ["~1/timeout#1"] * (1 + beside)
     assert not lab.of("r-ann", r.TimerFired)
@@ -279,6 +285,74 @@ async def test_a_process_that_dies_before_it_records_the_end_of_a_limit_ends_the
     assert told == ["over"]
     assert lab.loop.time() - begun < 25
     assert len(lab.of("r-ann", r.TimerFired)) == 1
+
+
+@virtual
+async def test_a_call_that_is_cancelled_on_the_way_out_of_an_ended_body_says_nothing_of_the_limit(lab: Lab):
+    """The replay would end the body there once more, and cut what follows."""
+    mail = mailing(lab)
+
+    @agent(run_id="r-{name}", tools=[mail])
+    async def desk(run: Run, name: str) -> list[str]:
+        mine: list[str] = []
+
+        async def fails() -> None:
+            await mail("quick", 1)
+            raise KeyError
+
+        async def leaves() -> None:
+            try:
+                await mail("a", 5)
+            finally:
+                with contextlib.suppress(KeyError):
+                    await run.gather(mail("x", 5), fails())
+                mine.append("gathered")
+                mine.append(await mail("slow", 10))
+
+        try:
+            async with run.timeout(seconds(3)):
+                await leaves()
+        except TimeoutError:
+            mine.append("over")
+        return mine
+
+    await killed(lab, desk, 13)
+    assert [one.limit for one in lab.of("r-ann", r.CallerLeft)] == ["timeout#1", ""]
+    async with lab.app(desk) as app:
+        assert await app.run(desk, "ann") == ["gathered", "slow", "over"]
+
+
+@virtual
+async def test_of_two_limits_that_ended_the_later_one_ends_the_way_out(lab: Lab):
+    mail = mailing(lab)
+
+    @agent(run_id="r-{name}", tools=[mail])
+    async def desk(run: Run, name: str) -> str:
+        async def leaves() -> None:
+            try:
+                await mail("b", 20)
+            finally:
+                await asyncio.sleep(2)
+
+        try:
+            async with run.timeout(seconds(8)):
+                try:
+                    async with run.timeout(seconds(3)):
+                        try:
+                            await mail("a", 5)
+                        finally:
+                            await leaves()
+                except TimeoutError:
+                    return await mail("after the inner one")
+        except TimeoutError:
+            return "over"
+        return "in time"
+
+    await killed(lab, desk, 9)
+    lab.clock.skew_ms = -60_000
+    async with lab.app(desk) as app:
+        assert await app.run(desk, "ann") == "over"
+    assert "after the inner one" not in lab.sent
 
 
 @virtual

@@ -144,6 +144,7 @@ class TimeLimit:
         self._ms = ms
         self._timeout: asyncio.Timeout | None = None
         self._counts = False
+        self._unwinding = False
         self._last_left: Final = scope.active.history.steps.limits_ended.get(self.name)
         """The last delivery whose caller it cancelled in a process that died before it recorded the end."""
         self.outlived: list[asyncio.Future[None]] = []
@@ -197,13 +198,21 @@ class TimeLimit:
         """True if no step of its body may begin any more: it ended the body before, or ends it in a moment."""
         if self.fired:
             return True
+        if self.ended:
+            self._unwinding = True
+            return False
         # A timer that counts ends the body by itself, also where the clock on the wall is set meanwhile.
-        return not (self._counts or self.ended or self._scope.active.replay.catching_up or self._seconds())
+        return not (self._counts or self._scope.active.replay.catching_up or self._seconds())
 
     @property
     def ended(self) -> bool:
         """True once it has ended its body in this process: steps on the way out of the body may begin."""
         return self._timeout is not None and self._timeout.expired()
+
+    @property
+    def ending(self) -> bool:
+        """True while it cancels what its body waits for: until a step begins on the way out."""
+        return self.ended and not self._unwinding
 
     @property
     def fired(self) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
 from contextvars import ContextVar
 from datetime import timedelta
 from typing import Any, Final, Literal, NamedTuple, cast
@@ -55,6 +55,12 @@ class _Settings(NamedTuple):
     approve: tuple[str, ...]
     clauses: Mapping[str, Mapping[str, Any]]
     turns: TurnSettings
+    others: frozenset[str] | None = None  # where one agent has MCP servers: the names of all tools beside theirs
+
+    def check(self, tools: set[str]) -> None:
+        """Raise `UsageError` for names that are none of these tools."""
+        check_named("approve=", self.approve, tools)
+        check_named("clauses=", self.clauses, tools)
 
 
 def durable(
@@ -75,11 +81,15 @@ def durable(
     `UsageError` for an object that cannot be recorded.
     """
     turns = TurnSettings(differs, timeout, retry)
-    settings = _Settings(approve, clauses or {}, turns)
+    parts = [*part.agents, part.manager_agent, *part.tasks] if isinstance(part, Crew) else [part]
+    tools = _names(
+        tool for one in parts for tool in ([one] if isinstance(one, BaseTool) else getattr(one, "tools", None) or ())
+    )
+    served = sum(bool(getattr(one, "mcps", None)) for one in parts)
+    settings = _Settings(approve, clauses or {}, turns, frozenset(tools) if served == 1 else None)
     made = _durable(part, settings)
-    if (tools := _tools_of(made)) is not None:
-        check_named("approve=", settings.approve, tools)
-        check_named("clauses=", settings.clauses, tools)
+    if not served:
+        settings.check(tools)
     return made
 
 
@@ -110,21 +120,25 @@ def _durable(part: Any, settings: _Settings) -> Any:
 
 def _also(tool: Any, settings: _Settings) -> Any:
     """The recorded tool under these settings too: those that it has already hold as well."""
-    known: _Settings = tool.__dict__["_holdfast_settings"]
-    both = _Settings((*known.approve, *settings.approve), {**known.clauses, **settings.clauses}, known.turns)
     made = tool.model_copy()
-    made.__dict__["_holdfast_settings"] = both
+    made.__dict__["_holdfast_settings"] = _both(tool, settings)
     return made
 
 
-def _tools_of(part: Any) -> set[str] | None:
-    """The names of the tools of a crew, an agent or a tool; None if an MCP server knows some of them."""
-    if isinstance(part, BaseTool):
-        return {part.name}
-    parts = [*part.agents, part.manager_agent, *part.tasks] if isinstance(part, Crew) else [part]
-    if any(getattr(one, "mcps", None) for one in parts):
-        return None
-    return {tool.name for one in parts for tool in getattr(one, "tools", None) or ()}
+def _both(part: Any, settings: _Settings) -> _Settings:
+    """The settings of a durable part, and these."""
+    known: _Settings = part.__dict__.get("_holdfast_settings", settings)
+    return _Settings(
+        (*known.approve, *settings.approve),
+        {**known.clauses, **settings.clauses},
+        known.turns,
+        None if known.others is None or settings.others is None else known.others | settings.others,
+    )
+
+
+def _names(tools: Iterable[Any]) -> set[str]:
+    """The names of tools, each also as a model sees it."""
+    return {one for tool in tools for one in (tool.name, sanitize_tool_name(tool.name))}
 
 
 def _crew(crew: Any, settings: _Settings) -> Any:
@@ -168,7 +182,7 @@ def _agent(agent: Any, settings: _Settings) -> Any:
         )
     if not issubclass(type(agent), _WithServers):
         object.__setattr__(agent, "__class__", mixed(_WithServers, cast("Any", type(agent))))
-    agent.__dict__["_holdfast_settings"] = settings
+    agent.__dict__["_holdfast_settings"] = _both(agent, settings)
     agent.llm = _durable(agent.llm, settings)
     if getattr(agent, "_declared_llm", None) is not None:
         agent._declared_llm = agent.llm  # noqa: SLF001 - the host puts it back when a role is filled in
@@ -188,7 +202,10 @@ class _WithServers:
         """As the host's."""
         bare = _Settings((), {}, TurnSettings())  # of a copy that the host has made
         settings = self.__dict__.get("_holdfast_settings", bare)
-        return [_durable(one, settings) for one in cast("Any", super()).get_mcp_tools(*args, **kwargs)]
+        tools = cast("Any", super()).get_mcp_tools(*args, **kwargs)
+        if settings.others is not None:
+            settings.check({*settings.others, *_names(tools)})
+        return [_durable(one, settings) for one in tools]
 
 
 def _client_of(factory: Callable[[], Any]) -> Callable[[], Any]:
@@ -243,7 +260,7 @@ class _RecordedTool(BaseTool):  # type: ignore[misc]  # the checkers do not know
 
     def _run_of_call(self) -> HostedRun | None:
         """The present run, or None outside one. Raises `OutsideRun` there for a tool that a person approves."""
-        asked = self.name in self.__dict__["_holdfast_settings"].approve
+        asked = not _names([self]).isdisjoint(self.__dict__["_holdfast_settings"].approve)
         return in_hosted_run(f"the tool {self.name} of approve=") if asked else HostedRun.current()
 
     def _run(self, *args: Any, **kwargs: Any) -> Any:
@@ -279,9 +296,10 @@ class _RecordedTool(BaseTool):  # type: ignore[misc]  # the checkers do not know
             if ours is not None:
                 one = gated(ours) if ours.name in settings.approve else ours
                 return _shown(await hosted.call_checked(name, one, plain))
+            clauses = next((settings.clauses[one] for one in _names([self]) if one in settings.clauses), {})
             described = described_tool(
-                sanitize_tool_name(self.name), {}, settings.clauses.get(self.name, {}), arguments=plain,
-                description=self.description, asked=self.name in settings.approve,
+                sanitize_tool_name(self.name), {}, clauses, arguments=plain, description=self.description,
+                asked=not _names([self]).isdisjoint(settings.approve),
             )  # fmt: skip
 
             async def performed() -> Any:

@@ -16,7 +16,7 @@ import inspect
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Self, TypeVar, cast
 
 from holdfast.agent.hosted import (
     HostControl,
@@ -103,11 +103,10 @@ class _Durable:
             return agent  # a second wrapping would lose the approvals of the first
         if (known := self._copies.get(id(agent))) is not None:
             return known
-        fields = {one.name: getattr(agent, one.name) for one in dataclasses.fields(agent) if one.init}
-        fields["model"] = _DurableModel(agent.model, self._turns, self._route, self._tool)
-        fields["tools"] = [self._tool(one) for one in agent.tools]
-        fields["mcp_servers"] = [_Server(one) for one in agent.mcp_servers]
-        made = self._copies[id(agent)] = mixed(_WithServers, cast("Any", type(agent)))(**fields)
+        model = _DurableModel(agent.model, self._turns, self._route, self._tool)
+        made = self._copies[id(agent)] = agent.clone(model=model, tools=[self._tool(one) for one in agent.tools])
+        object.__setattr__(made, "__class__", mixed(_WithServers, cast("Any", type(made))))
+        made.mcp_servers = [_Server.of(one) for one in agent.mcp_servers]
         made.handoffs = [self._handoff(one) for one in agent.handoffs]
         return made
 
@@ -172,14 +171,17 @@ class _Durable:
         return outcome.value if has_own_result(outcome) else outcome.as_text()
 
 
-class _WithServers:
+class _WithServers(Generic[AgentT]):  # as the host's class is, or it could not be mixed in
     """A durable agent: tools of its MCP servers, which the host lists before each turn, are recorded as others are."""
 
     model: Any
 
-    async def get_mcp_tools(self, *args: Any) -> list[Any]:
+    mcp_servers: list[Any]
+
+    async def get_mcp_tools(self, *args: Any, **kwargs: Any) -> list[Any]:
         """As the host's."""
-        tools = await cast("Any", super()).get_mcp_tools(*args)
+        self.mcp_servers = [_Server.of(one) for one in self.mcp_servers]  # some may have come since
+        tools = await cast("Any", super()).get_mcp_tools(*args, **kwargs)
         return [self.model.recorded(one) for one in tools] if isinstance(self.model, _DurableModel) else tools
 
 
@@ -189,8 +191,30 @@ class _Server:
     def __init__(self, server: Any) -> None:
         self._server = server
 
+    @classmethod
+    def of(cls, server: Any) -> _Server:
+        """The server as one of these. Raises `UsageError` for one that sends calls again by itself."""
+        if isinstance(server, cls):
+            return server
+        if getattr(server, "max_retry_attempts", 0):
+            raise UsageError(
+                f"the MCP server {server.name} sends a call again by itself (max_retry_attempts)",
+                known="nothing was sent",
+                next_step="leave max_retry_attempts at 0; Holdfast attempts again where the contract allows it",
+            )
+        return cls(server)
+
     def __getattr__(self, name: str) -> Any:
+        if name == "_server":
+            raise AttributeError(name)  # of a copy that is being made
         return getattr(self._server, name)
+
+    async def __aenter__(self) -> Self:
+        await self._server.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self._server.__aexit__(*error)
 
     async def call_tool(self, name: str, *args: Any, **kwargs: Any) -> Any:
         """As the server's. In an operation, raises `Ambiguous` for an error: it does not say that nothing happened."""

@@ -247,7 +247,7 @@ class _Backend(JournalCallableOperationBackend[Any]):
                 if isinstance(operation_id, ModelRequestId):
                     return await self._request(hosted, observed, cache_key)
                 if isinstance(operation_id, ToolsetCallToolId):
-                    return await self._call(hosted, observed, cache_key, of_server=operation_id.toolset_kind == "mcp")
+                    return await self._call(hosted, observed, cache_key)
                 context = _context_of(cache_key)
                 call = "" if context is None else context.tool_call_id or ""
                 what = "events" if isinstance(operation_id, EventStreamHandlerId) else name
@@ -271,9 +271,7 @@ class _Backend(JournalCallableOperationBackend[Any]):
         name_calls(name, [one for one in answer["parts"] if one["part_kind"] == "tool-call"], "tool_call_id")
         return answer
 
-    async def _call(
-        self, hosted: HostedRun, body: Callable[[], Awaitable[object]], key: tuple[object, ...], *, of_server: bool
-    ) -> object:
+    async def _call(self, hosted: HostedRun, body: Callable[[], Awaitable[object]], key: tuple[object, ...]) -> object:
         name, arguments, context, known = cast("tuple[str, dict[str, Any], RunContext[Any], Any]", key)
         call = context.tool_call_id
         if not call:
@@ -288,6 +286,7 @@ class _Backend(JournalCallableOperationBackend[Any]):
             outcome = await hosted.call(call, gated(ours) if asked else ours, arguments)
             return _payload_of(outcome)
         definition: ToolDefinition = known if isinstance(known, ToolDefinition) else known.tool_def
+        of_server = "annotations" in (definition.metadata or {})  # also behind toolsets that change or make others
         outcome, control = await hosted.call_body(
             call, _tool_of(name, definition, asked=asked), arguments, lambda: _controlled(body, of_server)
         )

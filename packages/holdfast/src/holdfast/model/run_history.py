@@ -714,7 +714,8 @@ class RunHistory:
             self.messages.forget(record.step)
         self.delivered.leave(record.step)
         if record.limit:
-            self.steps.limits_ended[record.limit] = self.delivered.by_step[record.step].index
+            ended, index = self.steps.limits_ended, self.delivered.by_step[record.step].index
+            ended[record.limit] = max(ended.get(record.limit, 0), index)
 
     def _command(self, record: r.CommandApplied) -> None:
         self.entry_seen = max(self.entry_seen, record.entry)

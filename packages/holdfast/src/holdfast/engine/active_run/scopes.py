@@ -44,8 +44,8 @@ class Limit(Protocol):
         ...
 
     @property
-    def ended(self) -> bool:
-        """True once it has ended its body in this process."""
+    def ending(self) -> bool:
+        """True while it cancels what its body waits for."""
         ...
 
     @property
@@ -112,11 +112,11 @@ class Scope:
         return None
 
     def ended_by(self) -> str:
-        """The name of the limit that has ended the body in which this branch is; empty if none has."""
+        """The name of the limit that is ending the body in which this branch is; empty if none is."""
         host: Scope | None = self.host
         while host is not None:
             for limit in reversed(host.limits):
-                if limit.ended:
+                if limit.ending:
                     return limit.name
             host = host.parent
         return ""
