@@ -20,6 +20,10 @@ from holdfast.queues.limits import DeclaredLimits
 CASE, DIRECTORY = sys.argv[1], Path(sys.argv[2])
 SENT: list[str] = []
 """What landed outside, in order."""
+SERVED = "tools of an MCP server"
+"""How the names of cases begin whose agent has the tools of a server."""
+SERVER = ["-m", "tests.hosts.mcp_server", str(DIRECTORY), CASE]
+"""The words after `python` that start that server."""
 Act = Callable[[Holdfast], Awaitable[None]]
 
 
@@ -102,6 +106,13 @@ async def refused(desk: Any, text: str, kind: type[Exception] = UsageError, sent
         assert len(SENT) == sent, SENT
     else:
         raise AssertionError(answer)
+
+
+def paid_at_server() -> None:
+    """Check what the server of the case counted in its own process: one payment, and those of attempts at a read."""
+    paid = (DIRECTORY / "paid").read_text().split()
+    assert set(paid) == {"5"}, paid
+    assert len(paid) == 1 or "read" in CASE, paid
 
 
 async def waiting(app: Holdfast) -> str:

@@ -25,10 +25,9 @@ from holdfast.hosts.google_adk import HoldfastPlugin
 from holdfast.model.usage import Usage
 from holdfast.testing import World
 from tests.hosts import casework
-from tests.hosts.casework import CASE, DIRECTORY, SENT, approve, close, decline, mail, resolve
+from tests.hosts.casework import CASE, DIRECTORY, SENT, SERVED, SERVER, approve, close, decline, mail, resolve
 
 LONG = "x" * 195
-SERVED = "tools of an MCP server"
 ASKED: list[str] = []
 SEEN: list[str] = []
 ANSWERS: list[Any] = []
@@ -178,7 +177,7 @@ async def converse(task: str) -> Any:
 
 async def converse_with_server(five: types.Part) -> str:
     """A conversation with an agent whose only tools are those of an MCP server, which is a process."""
-    command = StdioServerParameters(command=sys.executable, args=["-m", "tests.hosts.mcp_server", str(DIRECTORY), CASE])
+    command = StdioServerParameters(command=sys.executable, args=SERVER)
     served = McpToolset(connection_params=StdioConnectionParams(server_params=command, timeout=60))
     reads = {"clauses": {"pay": {"effect": "read"}}} if "read" in CASE else {}
     try:
@@ -293,7 +292,7 @@ TWICE = {
 
 
 async def served() -> None:
-    """Each call of a tool of an MCP server is counted in the server's own process."""
+    """What agents with the tools of an MCP server answer."""
     match CASE.removeprefix(SERVED).strip(", "):
         case "":
             asked = [await run(), await run()]
@@ -303,9 +302,7 @@ async def served() -> None:
             assert "paid, says ann" in await run()
         case "an error of a read":
             assert "of an MCP server reports an error" in (asked := await run()), asked
-    paid = (DIRECTORY / "paid").read_text().split()
-    assert set(paid) == {"5"}, paid
-    assert len(paid) == 1 or "read" in CASE, paid
+    casework.paid_at_server()
 
 
 async def main() -> None:

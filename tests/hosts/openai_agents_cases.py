@@ -35,14 +35,13 @@ from holdfast.hosts.openai_agents import durable
 from holdfast.loop import Route, RouteModel
 from holdfast.model.usage import Usage as Recorded
 from tests.hosts import casework
-from tests.hosts.casework import CASE, DIRECTORY, SENT, approve, resolve
+from tests.hosts.casework import CASE, DIRECTORY, SENT, SERVED, SERVER, approve, resolve
 from tests.hosts.openai_agents import Following
 from tests.hosts.script import Call, Script
 
 QUIET = RunConfig(tracing_disabled=True)
 STATES: list[Any] = []
 """The state that another process stored, if this one continues it."""
-SERVED = "tools of an MCP server"
 OTHERWISE = {
     "an agent behind a handoff object",
     "a model of the run",
@@ -136,7 +135,7 @@ async def converse_with_server(task: str) -> str:
     """A conversation with an agent whose only tools are those of an MCP server, which is a process."""
     reads = {"clauses": {"pay": {"effect": "read"}}} if "read" in CASE else {}
     asks: Any = "always" if CASE.endswith("approval") else "never"
-    command = MCPServerStdioParams(command=sys.executable, args=["-m", "tests.hosts.mcp_server", str(DIRECTORY), CASE])
+    command = MCPServerStdioParams(command=sys.executable, args=SERVER)
     async with MCPServerStdio(command, require_approval=asks, client_session_timeout_seconds=60) as server:
         late = CASE.endswith("late")
         desk = Agent(name="desk", model=Following(Script([FIVE])), mcp_servers=[] if late else [server])
@@ -209,7 +208,7 @@ async def otherwise() -> None:
 
 
 async def served() -> None:
-    """Each call of a tool of an MCP server is counted in the server's own process."""
+    """What agents with the tools of an MCP server answer."""
     match CASE.removeprefix(SERVED).strip(", "):
         case "":
             asked = [await run(), await run()]
@@ -223,9 +222,7 @@ async def served() -> None:
             assert "paid, says ann" in await run()
         case "an error of a read":
             assert "pay of an MCP server reports an error" in await run()
-    paid = (DIRECTORY / "paid").read_text().split()
-    assert set(paid) == {"5"}, paid
-    assert len(paid) == 1 or "read" in CASE, paid
+    casework.paid_at_server()
 
 
 async def without_a_run() -> None:

@@ -20,8 +20,11 @@ CASES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("environment", ["host-crewai", "host-crewai-lowest"])
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    ("case", "environment"),
+    [(case, environment) for case in CASES for environment in ("host-crewai", "host-crewai-lowest")]
+    + [("a failure that is a result", "host-crewai")],  # which earlier versions do not have
+)
 def test_crewai(case: str, environment: str, tmp_path: Path):
     done = subprocess.run(
         [python_of(environment), "-W", "ignore", "-m", "tests.hosts.crewai_cases", case, str(tmp_path)],

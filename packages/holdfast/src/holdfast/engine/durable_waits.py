@@ -195,7 +195,10 @@ class TimeLimit:
 
     @property
     def over(self) -> bool:
-        """True if no step of its body may begin any more: it ended the body before, or ends it in a moment."""
+        """True if no step of its body may begin any more: it ended the body before, or ends it in a moment.
+
+        A step asks this when it begins. One that begins after the end is on the way out of the body.
+        """
         if self.fired:
             return True
         if self.ended:

@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterable
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, cast
 
-from holdfast.errors import UsageError
+from holdfast.errors import Ambiguous, UsageError
 from holdfast.model.alike import nearest
 
 
@@ -46,6 +46,11 @@ def check_named(argument: str, named: Iterable[str], tools: Iterable[str]) -> No
         known=f"nothing was sent; the tools are {', '.join(known[:20]) or 'none'}",
         next_step=f"write {', '.join(near)}" if near else "give the names of tools, as tool.name has them",
     )
+
+
+def server_error(tool: str, said: object) -> Ambiguous:
+    """The exception for an error that an MCP server reports: it does not prove that nothing happened."""
+    return Ambiguous(f"{tool} of an MCP server reports an error: {str(said)[:500]}")
 
 
 def mixed_copy(mixin: Any, part: Any, **state: Any) -> Any:

@@ -31,7 +31,7 @@ from holdfast.agent.hosted import (
 from holdfast.agent.tool import Tool
 from holdfast.engine.current_operation import AT
 from holdfast.errors import Ambiguous, UsageError
-from holdfast.hosts import check_named, mixed, mixed_copy, supported
+from holdfast.hosts import check_named, mixed, mixed_copy, server_error, supported
 from holdfast.model.outcome import Outcome
 from holdfast.policies import Retry
 
@@ -82,9 +82,7 @@ def durable(
     """
     turns = TurnSettings(differs, timeout, retry)
     parts = [*part.agents, part.manager_agent, *part.tasks] if isinstance(part, Crew) else [part]
-    tools = _names(
-        tool for one in parts for tool in ([one] if isinstance(one, BaseTool) else getattr(one, "tools", None) or ())
-    )
+    tools = _names(tool for one in parts for tool in _tools_of(one))
     served = sum(bool(getattr(one, "mcps", None)) for one in parts)
     settings = _Settings(approve, clauses or {}, turns, frozenset(tools) if served == 1 else None)
     made = _durable(part, settings)
@@ -126,14 +124,17 @@ def _also(tool: Any, settings: _Settings) -> Any:
 
 
 def _both(part: Any, settings: _Settings) -> _Settings:
-    """The settings of a durable part, and these."""
-    known: _Settings = part.__dict__.get("_holdfast_settings", settings)
-    return _Settings(
-        (*known.approve, *settings.approve),
-        {**known.clauses, **settings.clauses},
-        known.turns,
-        None if known.others is None or settings.others is None else known.others | settings.others,
-    )
+    """The settings of a part that may be durable already, and these."""
+    known: _Settings | None = part.__dict__.get("_holdfast_settings")
+    if known is None:
+        return settings
+    others = None if known.others is None or settings.others is None else known.others | settings.others
+    return _Settings((*known.approve, *settings.approve), {**known.clauses, **settings.clauses}, known.turns, others)
+
+
+def _tools_of(part: Any) -> Iterable[Any]:
+    """The tools of an agent or a task; a tool itself."""
+    return [part] if isinstance(part, BaseTool) else getattr(part, "tools", None) or ()
 
 
 def _names(tools: Iterable[Any]) -> set[str]:
@@ -223,7 +224,7 @@ def _client_of(factory: Callable[[], Any]) -> Callable[[], Any]:
         async def call(name: str, arguments: Any) -> Any:
             result = await sent(name, arguments)
             if result.is_error:
-                raise Ambiguous(f"{name} of an MCP server reports an error: {str(result.content)[:500]}")
+                raise server_error(name, result.content)
             return result
 
         made._call_tool_impl = call  # noqa: SLF001 - as above
@@ -304,7 +305,7 @@ class _RecordedTool(BaseTool):  # type: ignore[misc]  # the checkers do not know
 
             async def performed() -> Any:
                 value = await body((args, kwargs))
-                if type(value).__name__ == "ToolFailure":  # of later versions; it does not say that nothing happened
+                if type(value).__name__ == "ToolFailure":  # of later versions; no proof that nothing happened
                     raise Ambiguous(f"{self.name} reports that it failed: {value.message}")
                 return TypeAdapter(Any).dump_python(value, mode="json")
 

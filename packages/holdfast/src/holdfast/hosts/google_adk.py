@@ -29,8 +29,8 @@ from holdfast.agent.hosted import (
     name_calls,
 )
 from holdfast.agent.tool import Tool
-from holdfast.errors import Ambiguous, UsageError
-from holdfast.hosts import check_named, mixed_copy, supported
+from holdfast.errors import UsageError
+from holdfast.hosts import check_named, mixed_copy, server_error, supported
 from holdfast.model.outcome import Outcome
 from holdfast.policies import Retry
 
@@ -221,7 +221,7 @@ async def _performed(tool: Any, arguments: dict[str, Any], context: Any) -> Any:
     """
     value = TypeAdapter(Any).dump_python(await tool.run_async(args=arguments, tool_context=context), mode="json")
     if any(kind.__name__ == "McpTool" for kind in type(tool).__mro__) and (failed := _failure(value)):
-        raise Ambiguous(f"{tool.name} of an MCP server reports an error: {failed}")
+        raise server_error(tool.name, failed)
     actions = context.actions.model_dump(mode="json", exclude_defaults=True)
     confirmation = actions.pop("requested_tool_confirmations", {}).get(context.function_call_id)
     if confirmation is not None:
@@ -240,7 +240,7 @@ def _failure(value: Any) -> str:
     if not isinstance(value, dict) or not (value.get("isError") or value.get("is_error") or set(value) == {"error"}):
         return ""
     parts = [part.get("text", "") for part in value.get("content", ()) if isinstance(part, dict)]
-    return (" ".join(parts) or str(value.get("error") or value))[:500]
+    return " ".join(parts) or str(value.get("error") or value)
 
 
 def _shown(outcome: Outcome[Any]) -> Any:

@@ -30,8 +30,8 @@ from holdfast.agent.hosted import (
 from holdfast.agent.model_calls import ToolBox
 from holdfast.agent.tool import Tool
 from holdfast.engine.current_operation import AT
-from holdfast.errors import Ambiguous, UsageError
-from holdfast.hosts import check_named, mixed, supported
+from holdfast.errors import UsageError
+from holdfast.hosts import check_named, mixed, server_error, supported
 from holdfast.policies import Retry
 
 if TYPE_CHECKING:
@@ -175,12 +175,11 @@ class _WithServers(Generic[AgentT]):  # as the host's class is, or it could not 
     """A durable agent: tools of its MCP servers, which the host lists before each turn, are recorded as others are."""
 
     model: Any
-
     mcp_servers: list[Any]
 
     async def get_mcp_tools(self, *args: Any, **kwargs: Any) -> list[Any]:
         """As the host's."""
-        self.mcp_servers = [_Server.of(one) for one in self.mcp_servers]  # some may have come since
+        self.mcp_servers[:] = [_Server.of(one) for one in self.mcp_servers]  # some may have come since
         tools = await cast("Any", super()).get_mcp_tools(*args, **kwargs)
         return [self.model.recorded(one) for one in tools] if isinstance(self.model, _DurableModel) else tools
 
@@ -217,12 +216,11 @@ class _Server:
         await self._server.__aexit__(*error)
 
     async def call_tool(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        """As the server's. In an operation, raises `Ambiguous` for an error: it does not say that nothing happened."""
+        """As the server's. In an operation, raises `Ambiguous` for an error that it reports."""
         result = await self._server.call_tool(name, *args, **kwargs)
         failed = getattr(result, "isError", None) or getattr(result, "is_error", None)  # MCP 1 and 2
         if failed and AT.get() is not None:
-            said = " ".join(getattr(one, "text", "") for one in result.content)
-            raise Ambiguous(f"{name} of an MCP server reports an error: {said[:500]}")
+            raise server_error(name, " ".join(getattr(one, "text", "") for one in result.content))
         return result
 
 

@@ -25,8 +25,8 @@ from holdfast.agent.hosted import (
     name_calls,
 )
 from holdfast.agent.tool import Tool
-from holdfast.errors import Ambiguous, ContractError
-from holdfast.hosts import supported
+from holdfast.errors import ContractError
+from holdfast.hosts import server_error, supported
 from holdfast.loop.route import Route
 from holdfast.loop.route_table import Capability
 from holdfast.model.outcome import Outcome
@@ -286,24 +286,24 @@ class _Backend(JournalCallableOperationBackend[Any]):
             outcome = await hosted.call(call, gated(ours) if asked else ours, arguments)
             return _payload_of(outcome)
         definition: ToolDefinition = known if isinstance(known, ToolDefinition) else known.tool_def
-        of_server = "annotations" in (definition.metadata or {})  # also behind toolsets that change or make others
-        outcome, control = await hosted.call_body(
-            call, _tool_of(name, definition, asked=asked), arguments, lambda: _controlled(body, of_server)
-        )
+        # `MCPToolset` describes its tools with these, also behind a toolset that filters or makes it.
+        of_server = name if "annotations" in (definition.metadata or {}) else ""
+        tool = _tool_of(name, definition, asked=asked)
+        outcome, control = await hosted.call_body(call, tool, arguments, lambda: _controlled(body, of_server))
         return _payload_of(outcome) if control is None else control
 
 
-async def _controlled(body: Callable[[], Awaitable[object]], of_server: bool) -> object:
-    """The result of a call that returned. Raises `HostControl` for control flow of Pydantic AI, which is no result.
+async def _controlled(body: Callable[[], Awaitable[object]], of_server: str) -> object:
+    """The result of a call that returned. Raises `HostControl` where it ended with control flow of Pydantic AI.
 
-    An error of an MCP server arrives as control flow too. It does not say that nothing happened: `Ambiguous`.
+    An error of an MCP server arrives as control flow, too: `of_server` names the tool of one.
     """
     payload = cast("dict[str, Any]", await body())
     kind, message = payload["kind"], str(payload.get("message", ""))
     if kind in _RETURNS:
         return payload["result"]
     if of_server and kind in _FAILURES:
-        raise Ambiguous(f"a tool of an MCP server reports an error: {message[:500]}")
+        raise server_error(of_server, message)
     raise HostControl(kind, message, payload)
 
 

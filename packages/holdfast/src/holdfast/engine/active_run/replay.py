@@ -121,7 +121,7 @@ class Replay:
         return self.after(self._history.delivered.by_step[step].index - 1)
 
     def after(self, index: int) -> asyncio.Future[None]:
-        """Done once everything up to this delivery has been taken, and the delivery itself."""
+        """Done once this delivery and everything before it has been taken."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if index >= self.order.at:
             self.order.before(index + 1).append(future)
