@@ -58,7 +58,9 @@ ENVIRONMENTS: Final = {
     "host-openai-agents-lowest": Environment(
         ".venv-host-openai-agents-lowest", "openai-agents", ("lowest-openai-agents",)
     ),
-    "host-google-adk-lowest": Environment(".venv-host-google-adk-lowest", "google-adk", ("lowest-google-adk",)),
+    "host-google-adk-lowest": Environment(
+        ".venv-host-google-adk-lowest", "google-adk", ("lowest-google-adk", "host-google-adk")
+    ),
     "host-crewai-lowest": Environment(".venv-host-crewai-lowest", "crewai", ("lowest-crewai",)),
 }
 
