@@ -95,7 +95,7 @@ EXPECTED_ENDINGS: Final = (
     ),
     "time: a key in progress was waited for",
     "answer contradicted",
-    *(f"time limit: {what}" for what in ("kept", "over")),
+    *(f"time limit: {what}" for what in ("kept", "over", "on the way out")),
     *(
         f"process: {what}"
         for what in (

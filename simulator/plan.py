@@ -107,11 +107,12 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
 
     A step of the kind `trip` is a transaction of its `parts`, whose body raises at its end where it `fails`. One of
     the kind `plan` executes a plan of its `acts`, which belong `together` in a transaction or not. One of the kind
-    `spend` or `buy` is about `cents`, one of the kind `rest` sleeps for `ms`, as one of the kind `insist` does before
-    it asks once more. One that asks people waits for `ms`, and goes on with a default where `cents` says which. One of
-    the kind `limit` does its `parts` within `ms`. One of the kind `host` calls an agent framework, whose model chooses
-    the calls of each of its `turns`. One of the kind `family` starts its `children`, and then joins those that are to
-    be joined. One of the kind `query` asks the models of its `route`; without one, a model that has no name.
+    `spend` or `buy` is about `cents`, one of the kind `rest` sleeps for `ms`, as one of the kind `insist` does
+    before it asks once more. One that asks people waits for `ms`, and goes on with a default where `cents` says
+    which. One of the kind `limit` does its `parts` within `ms`, and those of its `way_out` where the time ends
+    first. One of the kind `host` calls an agent framework, whose model chooses the calls of each of its `turns`.
+    One of the kind `family` starts its `children`, and then joins those that are to be joined. One of the kind
+    `query` asks the models of its `route`; without one, a model that has no name.
     """
 
     kind: str
@@ -119,6 +120,7 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     group: int = 0
     by_model: bool = False
     parts: tuple[str, ...] = ()
+    way_out: tuple[str, ...] = ()
     fails: bool = False
     acts: tuple[Act, ...] = ()
     together: bool = False

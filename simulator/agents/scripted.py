@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import functools
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextvars import ContextVar
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -239,7 +241,7 @@ async def _limited(run: Run, tools: Any, step: Step, ears: Ears) -> str:
     life, done = LIFE.get(), list[str]()
     parts, ms = (step.parts, step.ms) if step.kind == "limit" else (("mail",), HURRY_MS)
     try:
-        async with run.timeout(timedelta(milliseconds=ms)):
+        async with run.timeout(timedelta(milliseconds=ms)), _on_the_way_out(run, tools, step, done, ears):
             for number, part in enumerate(parts):
                 thing = step.thing if len(parts) == 1 else f"{step.thing}.{number}"
                 done.append(await _in_time(run, tools, step, part, thing, ears))
@@ -249,6 +251,18 @@ async def _limited(run: Run, tools: Any, step: Step, ears: Ears) -> str:
         return f"{step.kind} {step.thing}: gave up after {', '.join(done)}"
     life.world.reach.endings["time limit: kept"] += 1
     return f"{step.kind} {step.thing}: {', '.join(done)}"
+
+
+@contextlib.asynccontextmanager
+async def _on_the_way_out(run: Run, tools: Any, step: Step, done: list[str], ears: Ears) -> AsyncGenerator[None]:
+    """Do something more where the time limit ends the body: no limit ends that."""
+    try:
+        yield
+    except asyncio.CancelledError:
+        for number, part in enumerate(step.way_out):
+            done.append(await _in_time(run, tools, step, part, f"{step.thing}.out{number}", ears))
+            LIFE.get().world.reach.endings["time limit: on the way out"] += 1
+        raise
 
 
 async def _in_time(run: Run, tools: Any, step: Step, part: str, thing: str, ears: Ears) -> str:
@@ -261,7 +275,8 @@ async def _in_time(run: Run, tools: Any, step: Step, part: str, thing: str, ears
             ears.join(own)
             return ", ".join(news)
         case "within":
-            return await _limited(run, tools, Step("limit", thing, parts=("mail", "pause"), ms=step.ms // 2), ears)
+            inner = Step("limit", thing, parts=("mail", "pause"), way_out=step.way_out[:1], ms=step.ms // 2)
+            return await _limited(run, tools, inner, ears)
         case "pause" | "nap" | "oversleep":
             await run.sleep(timedelta(milliseconds=step.ms * {"nap": 1, "pause": 2, "oversleep": 4}[part] // 2))
             return part

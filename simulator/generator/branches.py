@@ -21,17 +21,19 @@ def with_limits(scripts: tuple[Script, ...], seed: int, *, told: bool) -> tuple[
     Where people have something to say (`told`), nothing is done side by side in it: the checker knows who has heard a
     message by the branches of the whole run.
     """
-    chance = dice("limits", seed)
+    chance, way_out = dice("limits", seed), dice("way out", seed)
     if chance.random() >= 0.08:
         return scripts
     parts = [part for part in LIMITED if not (told and part == "beside")]
+    flat = [part for part in parts if part != "within"]
 
     def limited(script: Script, number: int) -> Script:
         if chance.random() < 0.4:
             return script
         at = chance.randrange(len(script.steps) + 1)
         drawn = tuple(chance.choice(parts) for _ in range(chance.choice((1, 2, 2, 3))))
-        step = Step("limit", f"l{number}", parts=drawn, ms=chance.choice(LIMITS_MS))
+        last = tuple(way_out.choice(flat) for _ in range(way_out.choice((0, 1, 2))))
+        step = Step("limit", f"l{number}", parts=drawn, way_out=last, ms=chance.choice(LIMITS_MS))
         return replace(script, steps=(*script.steps[:at], step, *script.steps[at:]))
 
     return tuple(limited(script, number) for number, script in enumerate(scripts))

@@ -101,17 +101,34 @@ async def test_a_pause_and_its_limit_that_end_at_once_end_alike_on_replay(lab: L
 
 
 @virtual
-async def test_an_answer_that_is_recorded_while_the_limit_ends_keeps_nothing_waiting(lab: Lab):
-    """The limit cancels the pause while its end is being recorded, so no code takes that answer."""
+async def test_an_answer_that_was_recorded_before_the_end_is_received_before_it(lab: Lab):
+    """It is durable, and with that received, only after the time is over."""
 
     async def body(run: Run, told: list[str], mail: Mail) -> None:
         async with run.timeout(seconds(3)):
             await run.sleep(seconds(2.995))
+            told.append("slept")
+            await run.sleep(seconds(1))
             told.append("not reached")
 
     lab.lag_s = 0.01
-    assert await told_twice(lab, body) == [OVER]
-    assert [one.step for one in lab.of("r-ann", r.CallerLeft)] == ["sleep#1"]
+    assert await told_twice(lab, body) == ["slept", OVER]
+
+
+@virtual
+async def test_an_answer_that_is_recorded_while_its_caller_is_cancelled_keeps_nothing_waiting(lab: Lab):
+    async def body(run: Run, told: list[str], mail: Mail) -> None:
+        async def fails() -> None:
+            await mail("quick", 0.985)
+            raise KeyError("no such thing")
+
+        with contextlib.suppress(KeyError):
+            await run.gather(run.sleep(seconds(1)), fails())
+        told.append(await mail("after"))
+
+    lab.lag_s = 0.01
+    assert await told_twice(lab, body) == ["after"]
+    assert [one.step for one in lab.of("r-ann", r.CallerLeft)] == ["~1/sleep#1"]
 
 
 @virtual
@@ -250,10 +267,8 @@ async def test_a_limit_that_came_after_another_cancelled_call_ends_the_body_in_i
 @pytest.mark.parametrize("beside", [False, True])
 @pytest.mark.parametrize("back", [0, 1])
 @virtual
-async def test_a_process_that_dies_before_it_records_the_end_of_a_limit_ends_the_body_later(
-    lab: Lab, back: int, beside: bool
-):
-    """The cancelled call is on record, and the clock is set back to before the limit."""
+async def test_a_process_that_dies_while_it_ends_a_body_ends_it_later(lab: Lab, back: int, beside: bool):
+    """The cancelled call is on record, and the clock may be set back to before the limit."""
     mail, told = mailing(lab), []
 
     @agent(run_id="r-{name}", tools=[mail])
@@ -275,9 +290,8 @@ async def test_a_process_that_dies_before_it_records_the_end_of_a_limit_ends_the
             return await run.gather(limited(), mail("free", 3.5))
 
     await killed(lab, desk, 3.7)
-    kinds = [one.limit for one in lab.of("r-ann", r.CallerLeft)]
-    assert kinds == ["~1/timeout#1"] * (1 + beside)
-    assert not lab.of("r-ann", r.TimerFired)
+    kinds = [type(one) for one in lab.records("r-ann") if isinstance(one, (r.CallerLeft, r.TimerFired))]
+    assert kinds == [r.TimerFired, *[r.CallerLeft] * (1 + beside)]
     lab.clock.skew_ms = -back * 60_000
     begun = lab.loop.time()
     async with lab.app(desk) as app:
@@ -288,8 +302,7 @@ async def test_a_process_that_dies_before_it_records_the_end_of_a_limit_ends_the
 
 
 @virtual
-async def test_a_call_that_is_cancelled_on_the_way_out_of_an_ended_body_says_nothing_of_the_limit(lab: Lab):
-    """The replay would end the body there once more, and cut what follows."""
+async def test_a_call_that_is_cancelled_on_the_way_out_of_an_ended_body_cuts_nothing_that_follows(lab: Lab):
     mail = mailing(lab)
 
     @agent(run_id="r-{name}", tools=[mail])
@@ -317,9 +330,106 @@ async def test_a_call_that_is_cancelled_on_the_way_out_of_an_ended_body_says_not
         return mine
 
     await killed(lab, desk, 13)
-    assert [one.limit for one in lab.of("r-ann", r.CallerLeft)] == ["timeout#1", ""]
+    assert len(lab.of("r-ann", r.CallerLeft)) == 2
     async with lab.app(desk) as app:
         assert await app.run(desk, "ann") == ["gathered", "slow", "over"]
+
+
+@pytest.mark.parametrize("waits_in", ["a pause", "a call", "branches", "another branch"])
+@virtual
+async def test_steps_on_the_way_out_of_an_ended_body_are_made_again_on_replay(lab: Lab, waits_in: str):
+    async def body(run: Run, told: list[str], mail: Mail) -> None:
+        async def waits(name: str) -> None:
+            try:
+                await (run.sleep(seconds(20)) if waits_in == "a pause" else mail(name, 20))
+            finally:
+                told.append(await mail(f"unlock {name}", 1))
+
+        async with run.timeout(seconds(3)):
+            try:
+                match waits_in:
+                    case "branches":
+                        await run.gather(waits("a"), waits("b"), mail("quick", 1))
+                    case "another branch":
+                        await run.gather(run.gather(waits("a"), mail("quick", 1)), mail("quicker", 0.5))
+                    case _:
+                        await waits("a")
+            finally:
+                told.append(await mail("last"))
+
+    told = await told_twice(lab, body)
+    assert told[-2:] == ["last", OVER]
+    assert lab.sent.count("unlock a") == lab.sent.count("last") == 1
+
+
+@virtual
+async def test_a_run_is_suspended_on_the_way_out_of_an_ended_body(lab: Lab):
+    mail, told = mailing(lab), []
+
+    @agent(run_id="r-{name}", tools=[mail])
+    async def desk(run: Run, name: str) -> str:
+        try:
+            async with run.timeout(seconds(3)):
+                try:
+                    await mail("a", 20)
+                finally:
+                    told.append("out")
+                    await run.sleep(HOUR)
+                    told.append(await mail("unlock"))
+        except TimeoutError as over:
+            return str(over)
+        return "in time"
+
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "ann")
+        await lab.pass_time(hours=1)
+        assert await app.run(desk, "ann") == OVER
+    assert told == ["out", "out", "unlock"]
+    assert lab.sent == ["a", "unlock"]
+
+
+@pytest.mark.parametrize("back", [0, 1])
+@virtual
+async def test_a_process_that_dies_on_the_way_out_of_an_ended_body_goes_on_there(lab: Lab, back: int):
+    """The clock may be set back to before the limit meanwhile."""
+    mail = mailing(lab)
+
+    @agent(run_id="r-{name}", tools=[mail])
+    async def desk(run: Run, name: str) -> str:
+        try:
+            async with run.timeout(seconds(3)):
+                try:
+                    await run.sleep(seconds(20))
+                finally:
+                    await mail("first", 1)
+                    await mail("second", 1)
+        except TimeoutError as over:
+            return str(over)
+        return "in time"
+
+    await killed(lab, desk, 4.5)
+    lab.clock.skew_ms = -back * 60_000
+    async with lab.app(desk) as app:
+        assert await app.run(desk, "ann") == OVER
+    assert lab.sent == ["first", "second"]
+
+
+@virtual
+async def test_what_is_answered_after_the_end_of_a_body_reaches_none_of_its_branches(lab: Lab):
+    """The cancellation passes many joins before it reaches the branch whose call ends at that moment."""
+
+    async def body(run: Run, told: list[str], mail: Mail) -> None:
+        async def nested(depth: int) -> None:
+            if depth:
+                await run.gather(nested(depth - 1))
+            else:
+                told.append(await mail("a", 3))
+
+        async with run.timeout(seconds(3)):
+            await nested(8)
+
+    assert await told_twice(lab, body) == [OVER]
 
 
 @virtual

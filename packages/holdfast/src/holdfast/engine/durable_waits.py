@@ -7,7 +7,7 @@ import contextlib
 import shlex
 from collections.abc import AsyncGenerator, Generator
 from contextlib import AbstractContextManager
-from typing import Final, NoReturn
+from typing import Final
 
 import msgspec
 from msgspec.structs import replace
@@ -136,134 +136,145 @@ def event_stream(run: str, event: str, key: str) -> str:
 
 
 class TimeLimit:
-    """A journaled time limit around a body of agent code."""
+    """A journaled time limit around a body of agent code.
+
+    Its end is recorded before anything else, and then comes in its turn, live as on replay: that cancels the body. What
+    is delivered after it is held back until the cancellation has reached every branch of the body.
+    """
 
     def __init__(self, scope: Scope, ms: int) -> None:
         self._scope = scope
         self.name: Final = scope.step("timeout")
         self._ms = ms
         self._timeout: asyncio.Timeout | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._inside = True  # until the body has ended
         self._counts = False
-        self._unwinding = False
-        self._last_left: Final = scope.active.history.steps.limits_ended.get(self.name)
-        """The last delivery whose caller it cancelled in a process that died before it recorded the end."""
         self.outlived: list[asyncio.Future[None]] = []
         """Branches that its body began, and that go on when it is over, unless they are cancelled with it."""
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """Run the body. Raises `TimeoutError` at the end of the time, and records that it did."""
+        """Run the body. Raises `TimeoutError` at the end of the time, which is on record then."""
         active = self._scope.active
         if active.closed:
             await refuse(self._scope)
         await _set_timer(active, self.name, self._ms, None)
         with self._around():
             try:
-                async with self._counting():
+                async with self._limited():
                     yield
             except TimeoutError:
-                if not (self.fired or self.ended):
+                if not self.fired:
                     raise  # it is of the body itself
             except Exception:
-                if not self.fired or active.closed:
+                if self._cancelled or not self.fired or active.closed:
                     raise  # else the body was ended before it came to that
-            if self.fired or self.ended:
-                await self._end()
+            if self.fired:
+                if self.name in active.history.delivered.by_step:
+                    await take_answer(self._scope, self.name)
+                raise TimeoutError
 
     @contextlib.contextmanager
     def _around(self) -> Generator[None]:
         """Let the branch, and what decides whether the run is suspended, know of the limit."""
-        waiters, name = self._scope.active.waiters, self.name
+        active, name = self._scope.active, self.name
         self._scope.host.limits.append(self)
         if not self.fired:
-            waiters.limits[name] = self._scope.active.history.steps.timers[name].until
+            active.waiters.limits[name] = active.history.steps.timers[name].until
         try:
             yield
         finally:
             self._scope.host.limits.remove(self)
-            waiters.limits.pop(name, None)
+            active.waiters.limits.pop(name, None)
+            active.replay.forgo(name)  # where something else cancelled the body meanwhile
             wake_all(self.outlived)
-
-    async def _end(self) -> NoReturn:
-        """Record the end, and take it in its turn. Raises `TimeoutError`."""
-        active, name = self._scope.active, self.name
-        if not self.fired:
-            with answering(self._scope, name):
-                await active.log.append(r.TimerFired(step=name, **active.log.stamp()))
-        await take_answer(self._scope, name)
-        raise TimeoutError
 
     @property
     def over(self) -> bool:
         """True if no step of its body may begin any more: it ended the body before, or ends it in a moment.
 
-        A step asks this when it begins. One that begins after the end is on the way out of the body.
+        A step asks this when it begins. One that begins once the body is cancelled is on the way out of it.
         """
-        if self.fired:
-            return True
-        if self.ended:
-            self._unwinding = True
+        if self._cancelled:
             return False
         # A timer that counts ends the body by itself, also where the clock on the wall is set meanwhile.
-        return not (self._counts or self._scope.active.replay.catching_up or self._seconds())
-
-    @property
-    def ended(self) -> bool:
-        """True once it has ended its body in this process: steps on the way out of the body may begin."""
-        return self._timeout is not None and self._timeout.expired()
-
-    @property
-    def ending(self) -> bool:
-        """True while it cancels what its body waits for: until a step begins on the way out."""
-        return self.ended and not self._unwinding
+        return self.fired or not (self._counts or self._scope.active.replay.catching_up or self._seconds())
 
     @property
     def fired(self) -> bool:
         """True if the record says that it ended its body."""
         return self.name in self._scope.active.history.steps.answers
 
+    @property
+    def _cancelled(self) -> bool:
+        """True once it has cancelled its body in this process."""
+        return self._timeout is not None and self._timeout.expired()
+
     @contextlib.asynccontextmanager
-    async def _counting(self) -> AsyncGenerator[None]:
+    async def _limited(self) -> AsyncGenerator[None]:
         """Let the time count only beyond the record: what is on record came before the end, or after it.
 
-        A recorded end comes in its turn, and where it only cancelled callers, after these. Without either, the time
-        counts once the code has come back to everything. If it is over by then, the body may have ended in time just
-        after that, so it may come to its end or its next step.
+        A recorded end comes in its turn. Without one, the time counts once the code has come back to everything. If it
+        is over by then, the body may have ended in time just after that, so it may come to its end or its next step.
         """
-        replay, loop, inside = self._scope.active.replay, asyncio.get_running_loop(), True
-        if self.fired:
-            starts = replay.turn(self.name)
-        elif self._last_left is not None:
-            starts = replay.after(self._last_left)
-        else:
-            starts = replay.caught_up()
-        left = self._seconds() if starts.done() else None
-        self._counts = bool(left)
-        async with asyncio.timeout(left) as limit:
-            self._timeout = limit
-
-            def start(passes: int) -> None:
-                if not inside:
-                    return
-                seconds = self._seconds()
-                self._counts = seconds > 0
-                if seconds or self.fired or not passes:
-                    limit.reschedule(loop.time() + seconds)
-                else:
-                    loop.call_soon(start, passes - 1)
-
-            if not starts.done():
-                starts.add_done_callback(lambda _: start(PASSES))
+        replay = self._scope.active.replay
+        async with asyncio.timeout(None) as self._timeout:
+            if self.fired:
+                replay.turn(self.name).add_done_callback(self._cancel)
+            elif (caught_up := replay.caught_up()).done():
+                self._count(0)
+            else:
+                caught_up.add_done_callback(lambda _: self._count(PASSES))
             try:
                 yield
             finally:
-                inside = False
+                self._inside = False
+                if self._timer is not None:
+                    self._timer.cancel()
+
+    def _count(self, passes: int) -> None:
+        """Set the timer to what is left of the time; if nothing is, end the body after some passes of the loop."""
+        seconds, loop = self._seconds(), asyncio.get_running_loop()
+        self._counts = seconds > 0
+        if not self._inside:
+            return
+        if seconds or not passes:
+            self._timer = loop.call_later(seconds, self._fire)
+        else:
+            loop.call_soon(self._count, passes - 1)
+
+    def _fire(self) -> None:
+        """Record the end. Whatever the code does on its way out comes after that."""
+        active = self._scope.active
+        if not active.closed:
+            active.log.buffer(r.TimerFired(step=self.name, **active.log.stamp()))
+            active.replay.turn(self.name).add_done_callback(self._cancel)
+
+    def _cancel(self, _: asyncio.Future[None]) -> None:
+        """Cancel the body: everything that was delivered before the end has been taken."""
+        active, loop = self._scope.active, asyncio.get_running_loop()
+        if self._timeout is not None and self._inside and not active.closed:
+            self._timeout.reschedule(loop.time())
+            active.waiters.limits.pop(self.name, None)
+            active.waiters.cancelling += 1
+            loop.call_soon(self._go_on, PASSES)
+
+    def _go_on(self, passes: int) -> None:
+        """Let the next delivery come, once the cancellation has reached the branches of the body."""
+        if passes:
+            asyncio.get_running_loop().call_soon(self._go_on, passes - 1)
+            return
+        active = self._scope.active
+        active.waiters.cancelling -= 1
+        active.replay.forgo(self.name)
+        active.waiters.consider_rest()
 
     def _seconds(self) -> float:
-        """Seconds left; none where the record shows that it ended its body."""
+        """Seconds left."""
         active = self._scope.active
         left = active.history.steps.timers[self.name].until - active.process.environment.clock.wall_ms()
-        return 0 if self.fired or self._last_left is not None else max(left, 0) / 1000
+        return max(left, 0) / 1000
 
 
 # --- questions -----------------------------------------------------------------------------------------------------

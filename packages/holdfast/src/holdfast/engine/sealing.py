@@ -139,7 +139,7 @@ def answering(scope: Scope, step: str) -> Generator[None]:
     try:
         yield
     except asyncio.CancelledError:
-        scope.active.leave_answer(scope, step)
+        scope.active.leave_answer(step)
         raise
 
 
@@ -185,5 +185,5 @@ def detach(scope: Scope, step: str) -> None:
     """Let an operation in flight go on without its cancelled caller."""
     active = scope.active
     if active.sealed is None and step in active.history.operations:
-        active.caller_left(scope, step)
+        active.caller_left(step)
         active.replay.forgo(step)

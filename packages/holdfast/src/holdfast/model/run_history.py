@@ -178,8 +178,6 @@ class Steps(msgspec.Struct, eq=False):
     unanswered: dict[str, int] = {}
     """Failed decisions that can be asked again, with the numbers of their deliveries: no record depends on them."""
     events_taken: dict[int, None] = {}
-    limits_ended: dict[str, int] = {}
-    """Time limits that cancelled callers, each with the number of the last of these deliveries."""
 
     def moved_on(self, step: str) -> None:
         """Drop failed decisions of branches that went on: `step` is in the same branch, or in one above or below it."""
@@ -197,7 +195,7 @@ class Steps(msgspec.Struct, eq=False):
 
     def forget_within(self, transaction: str) -> None:
         """Forget the steps of a transaction that begins anew."""
-        for steps in (self.answers, self.timers, self.questions, self.decisions_begun, self.limits_ended):
+        for steps in (self.answers, self.timers, self.questions, self.decisions_begun):
             for step in [step for step in steps if encloses(transaction, step)]:
                 del steps[step]
 
@@ -713,9 +711,6 @@ class RunHistory:
         if self.messages is not None:
             self.messages.forget(record.step)
         self.delivered.leave(record.step)
-        if record.limit:
-            ended, index = self.steps.limits_ended, self.delivered.by_step[record.step].index
-            ended[record.limit] = max(ended.get(record.limit, 0), index)
 
     def _command(self, record: r.CommandApplied) -> None:
         self.entry_seen = max(self.entry_seen, record.entry)

@@ -55,7 +55,7 @@ class ReplayedRun(Protocol):
         """End the drive."""
         ...
 
-    def leave_answer(self, scope: Scope | None, step: str) -> None:
+    def leave_answer(self, step: str) -> None:
         """Note that no code takes the recorded answer of this step."""
         ...
 
@@ -118,13 +118,10 @@ class Replay:
 
     def turn(self, step: str) -> asyncio.Future[None]:
         """Done once everything that was delivered before this has been taken."""
-        return self.after(self._history.delivered.by_step[step].index - 1)
-
-    def after(self, index: int) -> asyncio.Future[None]:
-        """Done once this delivery and everything before it has been taken."""
+        index = self._history.delivered.by_step[step].index
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        if index >= self.order.at:
-            self.order.before(index + 1).append(future)
+        if index > self.order.at:
+            self.order.before(index).append(future)
         else:
             future.set_result(None)
         return future
@@ -142,7 +139,7 @@ class Replay:
                 await self._waiters.wait(scope, self.order.before(index), Pause("replay", step))
         except asyncio.CancelledError:
             if step not in self._history.operations:  # the caller of an operation notes that it has left
-                self._replayed.leave_answer(scope, step)
+                self._replayed.leave_answer(step)
             raise
         if scope is not None:
             scope.received = True

@@ -101,20 +101,20 @@ class ActiveRun:
             self.note(path, REFUSED)
         return refused
 
-    def leave_answer(self, scope: Scope | None, step: str) -> None:
+    def leave_answer(self, step: str) -> None:
         """Record that the caller of a step was cancelled before it took its answer: a replay cancels it there.
 
         The answer is skipped: one that stayed would keep all later ones waiting.
         """
         answered = step in self.history.delivered.by_step and step in self.history.steps.answers
         if answered and self.sealed is None:
-            self.caller_left(scope, step)
+            self.caller_left(step)
         self.replay.forgo(step)
 
-    def caller_left(self, scope: Scope | None, step: str) -> None:
-        """Record that the caller of this step is being cancelled, and by which time limit, if by one."""
-        limit = "" if scope is None else scope.ended_by()
-        self.log.buffer(r.CallerLeft(step=step, limit=limit, **self.log.stamp()))
+    def caller_left(self, step: str) -> None:
+        """Record that the caller of this step is being cancelled. A replay cancels it again, which is no news."""
+        if step not in self.history.delivered.left:
+            self.log.buffer(r.CallerLeft(step=step, **self.log.stamp()))
 
     def note(self, path: str, what: str) -> None:
         """Note what became of a host's call that has no record of its own."""

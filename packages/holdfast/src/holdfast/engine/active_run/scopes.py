@@ -13,8 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import contextvars
-import operator
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Coroutine, Generator
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from weakref import WeakKeyDictionary
@@ -45,18 +44,9 @@ class Limit(Protocol):
         ...
 
     @property
-    def ending(self) -> bool:
-        """True while it cancels what its body waits for."""
-        ...
-
-    @property
     def over(self) -> bool:
         """True if no step of its body may begin any more."""
         ...
-
-
-_OVER: Final[Callable[[Limit], bool]] = operator.attrgetter("over")
-_ENDING: Final[Callable[[Limit], bool]] = operator.attrgetter("ending")
 
 
 class Scope:
@@ -102,8 +92,8 @@ class Scope:
         self.beside_host = 0
         self.received = False
 
-    def expired_limit(self, state: Callable[[Limit], bool] = _OVER) -> Limit | None:
-        """The innermost limit around this branch, or around one that began it, that is over (or in another `state`).
+    def expired_limit(self) -> Limit | None:
+        """The innermost limit around this branch, or around one that began it, that is over.
 
         A step in it that is not on record did not end in time. What the world holds now came too late for it: an event,
         an answer of a person or a model, the end of a pause.
@@ -111,15 +101,10 @@ class Scope:
         host: Scope | None = self.host
         while host is not None:
             for limit in reversed(host.limits):
-                if state(limit):
+                if limit.over:
                     return limit
             host = host.parent
         return None
-
-    def ended_by(self) -> str:
-        """The name of the limit that is ending the body in which this branch is; empty if none is."""
-        limit = self.expired_limit(_ENDING)
-        return "" if limit is None else limit.name
 
     def limited(self) -> bool:
         """True if this branch, or one that began it, is in the body of a time limit."""

@@ -40,12 +40,14 @@ class Waiters:
 
     `pauses` holds the waits of branches, `resting` those of drivers. `watchers` wait for news of an operation, by step,
     `wakers` wake its driver. `limits` are the time limits around what waits: by step, when each ends on the wall clock.
+    `cancelling` counts those that cancel their bodies at this moment, and hold deliveries back meanwhile.
     """
 
     def __init__(self, active: ActiveRun) -> None:
         self.resting: Final[dict[str, Pause]] = {}
         self.pauses: Final[dict[asyncio.Future[Any], Pause]] = {}
         self.limits: Final[dict[str, int]] = {}
+        self.cancelling = 0
         self.wakers: Final[dict[str, asyncio.Future[None]]] = {}
         self.watchers: Final[dict[str, list[asyncio.Future[None]]]] = {}
         self._active: Final = active
@@ -195,7 +197,7 @@ class Waiters:
     def _ending(self) -> Ending | None:
         """How the drive has to end, if everything waits and none of it will be over soon."""
         active = self._active
-        if active.sealed is not None or active.ending.done() or not self.at_rest():
+        if active.sealed is not None or active.ending.done() or self.cancelling or not self.at_rest():
             return None
         if active.log.command_lock.locked():
             return None  # a command changes the history before the driver that waits for it is woken

@@ -224,13 +224,9 @@ class Delivered(Stamped, frozen=True):
 
 
 class CallerLeft(Stamped, frozen=True):
-    """The caller was cancelled with its operation in flight, or before it took its answer. Replay cancels it there.
-
-    `limit` is the time limit that had ended, if one cancelled it: its own record may be missing after a crash.
-    """
+    """The caller was cancelled with its operation in flight, or before it took its answer. Replay cancels it there."""
 
     step: str
-    limit: str = ""
 
 
 class StepsDropped(Stamped, frozen=True):
