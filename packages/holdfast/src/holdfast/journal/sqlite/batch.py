@@ -37,12 +37,14 @@ _MOMENTS = re.compile(rb',"at":([1-9]\d{0,17}),"up":([1-9]\d{0,17})\}')
 _SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)
 
 
+_RECORD = "insert into record (run, seq, token, content, at, up, hash)"
+
+
 def _insert_sql(count: int) -> str:
     """Insert up to `count` rows whose token still is the run's. Unused places stay NULL and match no run."""
     places = ",".join(["(?,?,?,?,?,?,?)"] * count)
     return (  # only question marks are put in
-        "insert into record (run, seq, token, content, at, up, hash)"  # noqa: S608 -- see above
-        " select column1, column2, column3, cast(column4 as text), column5, column6, column7"
+        f"{_RECORD} select column1, column2, column3, cast(column4 as text), column5, column6, column7"  # noqa: S608 -- see above
         f" from (values {places})"
         " where (select token from run where id = column1) = column3"
     )
@@ -241,6 +243,15 @@ def store(database: Database, write: Write, wall_ms: int) -> None:
         ledger.insert(database, post, wall_ms)
     if write.change is not None:
         _change_run(database, write, write.change, wall_ms)
+
+
+def store_first(database: Database, write: Write) -> None:
+    """Store the first records of a run that was created in this transaction: nothing can have fenced them off."""
+    for at in range(0, len(write.rows), _SIZES[-1]):
+        some, values = write.rows[at : at + _SIZES[-1]], list[Value]()
+        _add_values(values, Write(write.lease, tuple(_spilled(row, database) for row in some)))
+        places = ",".join(["(?,?,?,cast(? as text),?,?,?)"] * len(some))
+        database.change(f"{_RECORD} values {places}", values)
 
 
 def _insert(database: Database, values: list[Value]) -> int:

@@ -12,13 +12,13 @@ from typing import Final, cast
 
 import msgspec
 
-from holdfast.journal.backend_rules import queue_draining, queue_full
+from holdfast.journal.backend_rules import limits_changed, queue_draining, queue_full
 from holdfast.journal.port import AgentKey, LeaseGranted, QueuePlace, QueueState, TakeRequest
 from holdfast.journal.sqlite import ledger
 from holdfast.journal.sqlite.driver import Database, Value
 from holdfast.journal.sqlite.runs import RunTables, find, granted
 from holdfast.queues.choose import Candidate, Choice, DrivenRun, Lane, Snapshot, choose, outranked
-from holdfast.queues.limits import LOWEST
+from holdfast.queues.limits import LOWEST, STREAM
 
 # Spelled as in the partial indexes, which are only used for what they know.
 _WAITS: Final = "queue <> '' and owner is null and behind = 0 and status in ('queued', 'running', 'suspended')"
@@ -69,14 +69,16 @@ _START: Final = (
     " status = case status when 'queued' then 'running' else status end where id = ? returning name"
 )
 
+_ROOM: Final = f"select coalesce(({ledger.NEWEST}), 0), coalesce((select waiting from queue where name = ?), 0)"  # noqa: S608 -- constants
+
 
 def check_room(database: Database, place: QueuePlace) -> None:
     """Raise `QueueFull` where as many runs wait to begin as the queue takes, `QueueDraining`, or `LimitsChanged`."""
-    ledger.check_limits(database, place.declared)
+    ((declared, waiting),) = cast("list[tuple[int, int]]", database.rows(_ROOM, (STREAM, place.queue)))
+    if declared != place.declared:
+        raise limits_changed()
     if place.draining:
         raise queue_draining(place.queue)
-    found = database.rows("select waiting from queue where name = ?", (place.queue,))
-    waiting = cast("int", found[0][0]) if found else 0
     if waiting >= place.capacity:
         raise queue_full(place.queue, waiting)
 

@@ -24,6 +24,7 @@ from holdfast.journal.port import (
     NewRun,
     QueuePlace,
     Row,
+    RunChange,
     RunRow,
     RunStatus,
     RunWaits,
@@ -31,7 +32,7 @@ from holdfast.journal.port import (
     Worker,
     WorkerState,
 )
-from holdfast.journal.sqlite.batch import POINTER, POINTER_SIZE, read_body, store
+from holdfast.journal.sqlite.batch import POINTER, POINTER_SIZE, read_body, store_first
 from holdfast.journal.sqlite.driver import Database, Value
 
 _RUN = (
@@ -55,6 +56,7 @@ _AGENTS_AT_ONCE = 100  # SQLite joins at most 500 selects
 HELD = f"{_RUN} where owner = ? and (+{_OPEN} and queue = '' or status in {ENDED})"
 COUNTS = "select agent, status, count(*) from run group by agent, status"
 _NO_PLACE: Final = QueuePlace("")
+_RUNNING: Final = RunChange("running")
 _Line = tuple[str, int, str, str, RunStatus, str, int | None, bytes, int, str | None, int, int, str, str]
 _WORKER_COLUMNS = "id, machine, boot, pid_namespace, pid, started, lease_boot, lease_end_ms, incarnation"
 _WORKER = f"select {_WORKER_COLUMNS} from worker"  # noqa: S608 -- constants
@@ -191,19 +193,20 @@ class RunTables:
         return page(lines, query.limit, wanted) if query.wakeable else list(lines)
 
     def _create(self, database: Database, run: str, worker: str, new: NewRun) -> LeaseGranted:
-        """Create a run with its first records; the worker owns it from the beginning."""
+        """Create a run with its first records, as its listing is then; the worker owns it unless that releases it."""
         write, wall = first_write(Lease(run, 0, 1, worker), new), self._here.wall_ms()
-        place = new.place or _NO_PLACE
+        place, listed = new.place or _NO_PLACE, new.change or _RUNNING
+        token, owner = (2, None) if listed.release else (1, worker)
+        shown = (run, new.agent, new.program, listed.status, listed.reason, listed.due_ms, listed.waits, token, owner)
         ((number,),) = database.rows(
             "insert into run (name, agent, program, status, reason, due_ms, waits, token, owner, created_ms,"
             " updated_ms, queue, tenant, about, priority)"
-            " values (?, ?, ?, 'running', '', null, '[]', 1, ?, ?, ?, ?, ?, ?, ?) returning id",
-            (run, new.agent, new.program, worker, wall, wall, place.queue, place.tenant, place.key, place.priority),
+            " values (?, ?, ?, ?, ?, ?, cast(? as text), ?, ?, ?, ?, ?, ?, ?, ?) returning id",
+            (*shown, wall, wall, place.queue, place.tenant, place.key, place.priority),
         )
-        line = (run, number, new.agent, new.program, "running", "", None, b"[]", 1, worker, wall, wall)
-        row = _run_row((*line, place.queue, place.tenant))
+        row = _run_row((run, number, *shown[1:], wall, wall, place.queue, place.tenant))
         lease = replace(write.lease, row=row.row)
-        store(database, replace(write, lease=lease), wall)
+        store_first(database, replace(write, lease=lease))
         return LeaseGranted(lease, row, new.rows[-1] if new.rows else None, fresh=True)
 
     def _look_up(self, database: Database, worker: str) -> tuple[Worker, WorkerState]:

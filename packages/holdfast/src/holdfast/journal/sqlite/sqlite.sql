@@ -72,6 +72,11 @@ create table queue (
   waiting integer not null
 ) without rowid;
 
+create trigger run_submitted after insert on run when new.status = 'queued'
+begin
+  insert into queue (name, waiting) values (new.queue, 1) on conflict (name) do update set waiting = waiting + 1;
+end;
+
 create trigger run_queued after update of status on run
 when (old.status = 'queued') <> (new.status = 'queued')
 begin
