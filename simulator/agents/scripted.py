@@ -260,7 +260,7 @@ async def _on_the_way_out(run: Run, tools: Any, step: Step, done: list[str], ear
         yield
     except asyncio.CancelledError:
         for number, part in enumerate(step.way_out):
-            done.append(await _in_time(run, tools, step, part, f"{step.thing}.out{number}", ears))
+            done.append(await _in_time(run, tools, step, part, f"{step.thing}.{step.ms}out{number}", ears))
             LIFE.get().world.reach.endings["time limit: on the way out"] += 1
         raise
 

@@ -433,6 +433,88 @@ async def test_what_is_answered_after_the_end_of_a_body_reaches_none_of_its_bran
 
 
 @virtual
+async def test_a_limit_ends_the_way_out_of_branches_that_were_cancelled_by_another(lab: Lab):
+    async def body(run: Run, told: list[str], mail: Mail) -> None:
+        async def leaves() -> None:
+            try:
+                await mail("a", 5)
+            finally:
+                told.append("out")
+                await run.sleep(seconds(20))
+                told.append("not reached")
+
+        async def fails() -> None:
+            await mail("b", 1)
+            raise KeyError
+
+        async with run.timeout(seconds(3)):
+            await run.gather(leaves(), fails())
+
+    assert await told_twice(lab, body) == ["out", OVER]
+
+
+@virtual
+async def test_a_branch_that_was_cancelled_twice_is_cancelled_twice_on_replay(lab: Lab):
+    """By another branch, and then by a limit around its way out: no step begins there that did not begin before."""
+
+    async def body(run: Run, told: list[str], mail: Mail) -> None:
+        async def leaves() -> None:
+            async with run.timeout(seconds(3)):
+                try:
+                    await mail("a", 20)
+                finally:
+                    await mail("waits for the first one")
+                    told.append("not reached")
+
+        async def fails() -> None:
+            raise KeyError("no such thing")
+
+        try:
+            await run.gather(leaves(), fails())
+        except KeyError as error:
+            told.append(str(error))
+
+    assert await told_twice(lab, body) == ["'no such thing'"]
+    assert lab.sent == ["a"]
+
+
+@virtual
+async def test_a_pause_of_a_branch_that_was_cancelled_is_not_over_on_replay(lab: Lab):
+    """Its time has passed by then, and code after it would go on, to its next effect."""
+
+    async def body(run: Run, told: list[str], mail: Mail) -> None:
+        async def waits() -> None:
+            await run.sleep(seconds(3))
+            told.append("not reached")
+
+        async def fails() -> None:
+            raise KeyError("no such thing")
+
+        with contextlib.suppress(KeyError):
+            await run.gather(waits(), fails())
+
+    assert await told_twice(lab, body) == []
+
+
+@virtual
+async def test_a_limit_ends_a_body_in_which_a_task_group_failed(lab: Lab):
+    async def body(run: Run, told: list[str], mail: Mail) -> None:
+        async def fails() -> None:
+            raise KeyError
+
+        async with run.timeout(seconds(3)):
+            try:
+                async with run.task_group() as group:
+                    group.create_task(fails())
+            except* KeyError:
+                told.append("failed")
+            await run.sleep(seconds(20))
+            told.append("not reached")
+
+    assert await told_twice(lab, body) == ["failed", OVER]
+
+
+@virtual
 async def test_of_two_limits_that_ended_the_later_one_ends_the_way_out(lab: Lab):
     mail = mailing(lab)
 

@@ -27,7 +27,7 @@ from holdfast.engine.environment import Rng
 from holdfast.engine.exceptions.call_end import describe, storable
 from holdfast.engine.exceptions.classify import classify
 from holdfast.engine.exceptions.http import retry_after, status_code
-from holdfast.engine.sealing import refuse, replay_timeout, sealing, take_answer
+from holdfast.engine.sealing import refuse, sealing, take_answer
 from holdfast.engine.shared_budgets import budgets_of, reserve
 from holdfast.engine.steps import give_way
 from holdfast.engine.suspension import Ending, Pause
@@ -110,10 +110,7 @@ async def decide(
     seen_digest = digest(instance.process.identity.secret, question.seen)
     recorded = instance.history.steps.answers.get(step)
     if recorded is None:
-        if (limit := scope.expired_limit()) is not None:
-            await replay_timeout(scope, step, limit)
-        if instance.history.boundaries.by_name:
-            await may_begin(scope, step)
+        await may_begin(scope, step)
         recorded = await _ask_model(scope, question, settings)
         instance.log.buffer(recorded)
         if instance.history.budget is not None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
@@ -361,7 +362,7 @@ class Run:
     async def task_group(self) -> AsyncGenerator[asyncio.TaskGroup]:
         """An `asyncio.TaskGroup` whose tasks are branches, numbered by creation."""
         scope = self.scope()
-        async with _noting_join(scope), asyncio.TaskGroup() as group:
+        async with _noting_join(scope), _cancelling_once(), asyncio.TaskGroup() as group:
             yield group
 
     @contextlib.contextmanager
@@ -536,6 +537,20 @@ async def _noting_join(scope: Scope) -> AsyncGenerator[None]:
     await steps.join_branches(scope)
 
 
+@contextlib.asynccontextmanager
+async def _cancelling_once() -> AsyncGenerator[None]:
+    """Before Python 3.13 a failed task group leaves its task cancelled: a time limit around it could not tell why."""
+    task = asyncio.current_task()
+    assert task is not None, "asyncio runs a task"
+    before = task.cancelling()
+    try:
+        yield
+    except BaseExceptionGroup:
+        if sys.version_info < (3, 13) and task.cancelling() > before:
+            task.uncancel()
+        raise
+
+
 async def _all_of(tasks: list[asyncio.Task[R]]) -> list[R]:
     """Return all results in order; the first error cancels the rest and is raised when they have ended."""
     if not tasks:
@@ -549,8 +564,7 @@ async def _all_of(tasks: list[asyncio.Task[R]]) -> list[R]:
         raise
     for task in pending:
         task.cancel()
-    if pending:
-        await asyncio.wait(pending)
+    await asyncio.gather(*pending, return_exceptions=True)  # cancelled again, with this task, on their way out
     failed = [task for task in tasks if task.cancelled() or task.exception()]  # asyncio logs what is never looked at
     for task in failed:
         if task in done:

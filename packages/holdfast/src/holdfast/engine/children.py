@@ -22,7 +22,7 @@ from holdfast.engine.commands import child_watchers
 from holdfast.engine.messages import interruption_at, is_interrupted
 from holdfast.engine.queueing import ENDED, store_submitted
 from holdfast.engine.run_start import first_records
-from holdfast.engine.sealing import answering, refuse, replay_timeout, sealing, take_answer
+from holdfast.engine.sealing import answering, refuse, sealing, take_answer
 from holdfast.engine.suspension import Pause
 from holdfast.engine.transactions import may_begin
 from holdfast.engine.tree_budgets import trees_of
@@ -90,12 +90,7 @@ async def _start_now(
 ) -> r.ChildStarted | r.MessageHeard:
     """Record that the child is started, durably. Nothing is recorded where it cannot be."""
     active, child = scope.active, child_id(scope.active.run, name)
-    if (limit := scope.expired_limit()) is not None:
-        await replay_timeout(scope, name, limit)
-    if active.history.boundaries.by_name:
-        await may_begin(scope, name)
-    if active.replay.catching_up:
-        await active.replay.may_write(scope)
+    await may_begin(scope, name, writes=True)
     if is_interrupted(scope, name):
         heard = active.history.steps.answers[name]
         assert isinstance(heard, r.MessageHeard), heard
@@ -240,10 +235,7 @@ async def join(scope: Scope, child: str, agent: str, step: str | None = None) ->
         await refuse(scope)
     name = scope.step(f"join:{agent}", step)
     if name not in active.history.steps.answers:
-        if (limit := scope.expired_limit()) is not None:
-            await replay_timeout(scope, name, limit)
-        if active.history.boundaries.by_name:
-            await may_begin(scope, name)
+        await may_begin(scope, name)
         await _wait_for_end(scope, name, child)
     await take_answer(scope, name)
     answer, interrupted = active.history.steps.answers[name], interruption_at(scope, name)

@@ -14,9 +14,9 @@ from msgspec.structs import replace
 
 from holdfast.engine.active_run.run import ActiveRun
 from holdfast.engine.active_run.scopes import Scope
-from holdfast.engine.active_run.waiters import PASSES, wake_all
+from holdfast.engine.active_run.waiters import wake_all
 from holdfast.engine.messages import interruption_at, is_interrupted
-from holdfast.engine.sealing import answering, refuse, replay_timeout, sealing, take_answer
+from holdfast.engine.sealing import answering, refuse, sealing, take_answer
 from holdfast.engine.suspension import Pause, StreamWatch, ended_by
 from holdfast.engine.tool_protocol import wake
 from holdfast.engine.transactions import may_begin
@@ -50,10 +50,7 @@ async def _timer(scope: Scope, name: str, ms: int | None, event: tuple[str, str]
     if active.closed:
         await refuse(scope)
     if name not in active.history.steps.answers:
-        if (limit := scope.expired_limit()) is not None:
-            await replay_timeout(scope, name, limit)
-        if active.history.boundaries.by_name:
-            await may_begin(scope, name)
+        await may_begin(scope, name)
         await _set_timer(active, name, ms, event)
         with _watch(active, event) as watch, answering(scope, name):
             while not await _rings(active, name, event, watch) and not is_interrupted(scope, name):
@@ -215,17 +212,17 @@ class TimeLimit:
     async def _limited(self) -> AsyncGenerator[None]:
         """Let the time count only beyond the record: what is on record came before the end, or after it.
 
-        A recorded end comes in its turn. Without one, the time counts once the code has come back to everything. If it
-        is over by then, the body may have ended in time just after that, so it may come to its end or its next step.
+        A recorded end comes in its turn. Without one, the time counts once the code has come back to everything, and to
+        what followed from that: a body may have ended in time just after its last answer.
         """
         replay = self._scope.active.replay
         async with asyncio.timeout(None) as self._timeout:
             if self.fired:
-                replay.turn(self.name).add_done_callback(self._cancel)
+                self._cancel_in_turn()
             elif (caught_up := replay.caught_up()).done():
-                self._count(0)
+                self._count()
             else:
-                caught_up.add_done_callback(lambda _: self._count(PASSES))
+                caught_up.add_done_callback(lambda _: self._count())
             try:
                 yield
             finally:
@@ -233,42 +230,35 @@ class TimeLimit:
                 if self._timer is not None:
                     self._timer.cancel()
 
-    def _count(self, passes: int) -> None:
-        """Set the timer to what is left of the time; if nothing is, end the body after some passes of the loop."""
-        seconds, loop = self._seconds(), asyncio.get_running_loop()
+    def _count(self) -> None:
+        """Set the timer to what is left of the time."""
+        seconds = self._seconds()
         self._counts = seconds > 0
-        if not self._inside:
-            return
-        if seconds or not passes:
-            self._timer = loop.call_later(seconds, self._fire)
-        else:
-            loop.call_soon(self._count, passes - 1)
+        if self._inside:
+            self._timer = asyncio.get_running_loop().call_later(seconds, self._fire)
 
     def _fire(self) -> None:
         """Record the end. Whatever the code does on its way out comes after that."""
         active = self._scope.active
         if not active.closed:
             active.log.buffer(r.TimerFired(step=self.name, **active.log.stamp()))
-            active.replay.turn(self.name).add_done_callback(self._cancel)
+            self._cancel_in_turn()
 
-    def _cancel(self, _: asyncio.Future[None]) -> None:
-        """Cancel the body: everything that was delivered before the end has been taken."""
-        active, loop = self._scope.active, asyncio.get_running_loop()
-        if self._timeout is not None and self._inside and not active.closed:
-            self._timeout.reschedule(loop.time())
-            active.waiters.limits.pop(self.name, None)
-            active.waiters.cancelling += 1
-            loop.call_soon(self._go_on, PASSES)
+    def _cancel_in_turn(self) -> None:
+        """Cancel the body once everything that was delivered before the end has been taken, and has had its effect.
 
-    def _go_on(self, passes: int) -> None:
-        """Let the next delivery come, once the cancellation has reached the branches of the body."""
-        if passes:
-            asyncio.get_running_loop().call_soon(self._go_on, passes - 1)
-            return
+        A branch that another one has cancelled is on its way out then: two cancellations at once would be one.
+        """
         active = self._scope.active
-        active.waiters.cancelling -= 1
-        active.replay.forgo(self.name)
-        active.waiters.consider_rest()
+        active.replay.turn(self.name).add_done_callback(lambda _: active.waiters.once_settled(self._cancel))
+
+    def _cancel(self) -> None:
+        active = self._scope.active
+        if self._timeout is not None and self._inside and not active.closed:
+            self._timeout.reschedule(asyncio.get_running_loop().time())
+            active.waiters.limits.pop(self.name, None)
+            # The next delivery may come once the cancellation has reached the branches of the body.
+            active.waiters.once_settled(lambda: active.replay.forgo(self.name))
 
     def _seconds(self) -> float:
         """Seconds left."""
@@ -306,10 +296,7 @@ async def ask(
         await refuse(scope)
     name = scope.step("ask" if handoff is None else "hand_off", step)
     if name not in active.history.steps.answers:
-        if (limit := scope.expired_limit()) is not None:
-            await replay_timeout(scope, name, limit)
-        if active.history.boundaries.by_name:
-            await may_begin(scope, name)
+        await may_begin(scope, name)
         _put(
             active, name, r.QuestionAsked(step=name, question=question, default=wanted.default, handoff=handoff), wanted
         )

@@ -24,7 +24,6 @@ from holdfast.engine.sealing import (
     record_before_detaching,
     refuse,
     replay_detachment,
-    replay_timeout,
     sealing,
     take_answer,
 )
@@ -133,13 +132,10 @@ async def _write_now(scope: Scope, step: str, call: ToolCall, written: Forms) ->
         active.replay.diverge(f"{step} is recorded as a read, and is a write now")
     if active.outranked:  # before all that is looked at below, which may change during the wait
         await give_way(scope)
-    if (limit := scope.expired_limit()) is not None:
-        await replay_timeout(scope, step, limit)
+    if active.replay.catching_up or active.history.boundaries.by_name or scope.expired_limit() is not None:
+        await may_begin(scope, step, writes=True)
     if active.history.boundaries.by_name:
-        await may_begin(scope, step)
         _hold_or_not(active, step, call)
-    if active.replay.catching_up:
-        await active.replay.may_write(scope)
     if active.log.blocking:
         await _wait_for_blockers(scope)
     draft = _draft(scope, step, call, written)
@@ -404,8 +400,6 @@ async def read(scope: Scope, call: ToolCall) -> r.ReadRecorded:
     if recorded is None:
         if step in active.history.operations:
             active.replay.diverge(f"{step} is recorded as a write, and is a read now")
-        if (limit := scope.expired_limit()) is not None:
-            await replay_timeout(scope, step, limit)
         recorded = await _read_now(scope, step, call, written)
     if (await active.replay.take_turn(scope, step)).kind == "left":  # `take_answer` without its call: this is hot
         await replay_detachment(scope, step)
@@ -420,7 +414,7 @@ async def read(scope: Scope, call: ToolCall) -> r.ReadRecorded:
 @sealing
 async def _read_now(scope: Scope, step: str, call: ToolCall, written: Forms) -> r.ReadRecorded:
     active, tool = scope.active, call.tool
-    if active.history.boundaries.by_name:
+    if active.replay.receiving or active.history.boundaries.by_name or scope.expired_limit() is not None:
         await may_begin(scope, step)
     if active.outranked:
         await give_way(scope)
@@ -494,10 +488,7 @@ async def value_at(scope: Scope, name: str, what: str, fresh: Callable[[], T | A
     active = scope.active
     recorded = active.history.steps.answers.get(name)
     if recorded is None:
-        if (limit := scope.expired_limit()) is not None:
-            await replay_timeout(scope, name, limit)
-        if active.history.boundaries.by_name:
-            await may_begin(scope, name)
+        await may_begin(scope, name)
         made = fresh()
         stored = r.Raw(msgspec.json.encode(await made if isinstance(made, Awaitable) else made))
         recorded = r.ValueRecorded(step=name, what=what, value=stored, **active.log.stamp())
@@ -548,10 +539,7 @@ async def hand_over(scope: Scope, agent: AgentCode, given: HandoffInput, authori
     step = scope.step(f"hand_off:{agent.name}")
     recorded = active.history.steps.answers.get(step)
     if recorded is None:
-        if (limit := scope.expired_limit()) is not None:
-            await replay_timeout(scope, step, limit)
-        if active.history.boundaries.by_name:
-            await may_begin(scope, step)
+        await may_begin(scope, step)
         recorded = r.HandedOff(
             step=step, agent=agent.name, why=given.why, given=r.Raw(given.stored), digest=given.digest,
             version=agent.version, **active.log.stamp(),

@@ -18,7 +18,7 @@ from holdfast.engine.driven_operation import DrivenOperation, driver_of
 from holdfast.engine.exceptions.call_end import describe
 from holdfast.engine.executor import start_driver
 from holdfast.engine.messages import interruption_before_commit
-from holdfast.engine.sealing import refuse, sealing
+from holdfast.engine.sealing import refuse, replay_timeout, sealing
 from holdfast.engine.suspension import Pause
 from holdfast.engine.tool_protocol import ToolCode
 from holdfast.engine.verification import observe
@@ -107,7 +107,7 @@ async def _close(section: Scope, name: str, error: BaseException | None) -> None
         start_closing(active, name)
         return
     if active.replay.catching_up:
-        await active.replay.may_write(section)
+        await active.replay.catch_up(section)
     outer = [one for one in around(name, active.history.boundaries.by_name) if not one.over]
     if outer:  # everything inside belongs to the outer boundary too: that confirms, and sends held effects
         active.log.buffer(r.TransactionCommitted(transaction=name, **active.log.stamp()))
@@ -158,17 +158,25 @@ def _error(active: ActiveRun, state: TransactionState) -> TransactionAborted:
     )
 
 
-async def may_begin(scope: Scope, step: str) -> None:
-    """Return if something new may begin at `step`; a boundary that is being closed is only replayed.
+async def may_begin(scope: Scope, step: str, *, writes: bool = False) -> None:
+    """Return once a step may begin, or be answered, that has no answer on record: what is on record comes before it.
 
-    Raises `TransactionAborted` in one that was called off, and `ReplayDiverged` in one that was committed.
+    Otherwise a branch that was cancelled would go further on replay than it did before, with answers that the world
+    gives now. A step in the body of a time limit that is over waits to be cancelled. Raises `TransactionAborted` in a
+    boundary that was called off, and `ReplayDiverged` in one that was committed: that is only replayed.
     """
     active = scope.active
+    if (limit := scope.expired_limit()) is not None:
+        await replay_timeout(scope, step, limit)
     for boundary in around(step, active.history.boundaries.by_name):
         if boundary.backward:
             raise await aborted(scope, boundary)
         if boundary.phase != "open":
             active.replay.diverge(f"{step} begins in the transaction {boundary.name}, which was committed")
+    replay = active.replay
+    if replay.receiving or (writes and replay.catching_up):
+        await (replay.catch_up(scope) if writes else replay.receive_all(scope))
+        await may_begin(scope, step, writes=writes)  # a limit may be over by now, or a boundary called off
 
 
 # --- closing a transaction -----------------------------------------------------------------------------------------

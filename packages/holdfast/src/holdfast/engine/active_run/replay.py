@@ -80,12 +80,13 @@ class Replay:
         self._waiters: Final = waiters
         self._replayed: Final = replayed
         self._recorded: Final = history.delivered.count  # how much was delivered before this process claimed the run
+        self._to_receive: Final[list[asyncio.Future[None]]] = []
         self._held_back: Final[list[asyncio.Future[None]]] = []
-
-    @property
-    def catching_up(self) -> bool:
-        """True if code has not come back yet to a recorded write, or to anything that it received."""
-        return bool(self.expected) or self.order.at < self._recorded
+        self._settling = False
+        # True until code has received again what it received, and has come to rest after that: also where there is
+        # nothing but a pause on record.
+        self.receiving = self.order.at < self._recorded or bool(self.expected or self.begun)
+        self.catching_up = self.receiving  # the same, until it has come back to every recorded write as well
 
     def replaying(self) -> bool:
         """True if the record goes on past the point that code has reached."""
@@ -94,21 +95,40 @@ class Replay:
     def reach(self, step: str) -> None:
         """Agent code came back to a recorded operation."""
         self.expected.discard(step)
-        if not (self.expected or self.catching_up):
-            self._caught_up()
+        self._consider()
 
-    def _caught_up(self) -> None:
-        wake_all(self._held_back)
+    def _consider(self) -> None:
+        """Let code go on from the end of the record, once it has come to rest there: it may cancel a branch first."""
+        if self._settling or self.order.at < self._recorded:
+            return
+        if self.receiving or (self.catching_up and not self.expected):
+            self._settling = True
+            self._waiters.once_settled(self._go_on)
+
+    def _go_on(self) -> None:
+        self._settling = self.receiving = False
+        wake_all(self._to_receive)
+        if not self.expected:
+            self.catching_up = False
+            wake_all(self._held_back)
         if self._history.messages is not None:
             self._waiters.wake()
 
-    async def may_write(self, scope: Scope) -> None:
-        """Return once code has come back to every recorded write of the run: only then a new one may be sent."""
+    async def receive_all(self, scope: Scope) -> None:
+        """Return once code has received everything that is on record: only then it may receive anything new."""
+        self._consider()
+        while self.receiving:
+            await self._waiters.wait(scope, self._to_receive, Pause("replay"))
+
+    async def catch_up(self, scope: Scope) -> None:
+        """Return once code has come back to every recorded write as well: only then a new one may be sent."""
+        self._consider()
         while self.catching_up:
             await self._waiters.wait(scope, self._held_back, Pause("replay"))
 
     def caught_up(self) -> asyncio.Future[None]:
         """Done once code has come back to everything on record."""
+        self._consider()
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self.catching_up:
             self._held_back.append(future)
@@ -154,8 +174,10 @@ class Replay:
         """Take this delivery: its turn has come, or is given up."""
         delivery = self._history.delivered.by_step.pop(step)
         self.order.take(delivery.index)
-        if (self._held_back or self._history.messages is not None) and not self.catching_up:
-            self._caught_up()
+        if self.catching_up:
+            self._consider()
+        elif self._history.messages is not None:
+            self._waiters.wake()
         return delivery
 
     def forget(self, step: str) -> None:

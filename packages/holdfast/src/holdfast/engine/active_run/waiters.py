@@ -7,7 +7,7 @@ question into the listing.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from holdfast.engine.active_run.scopes import Scope
@@ -40,14 +40,13 @@ class Waiters:
 
     `pauses` holds the waits of branches, `resting` those of drivers. `watchers` wait for news of an operation, by step,
     `wakers` wake its driver. `limits` are the time limits around what waits: by step, when each ends on the wall clock.
-    `cancelling` counts those that cancel their bodies at this moment, and hold deliveries back meanwhile.
     """
 
     def __init__(self, active: ActiveRun) -> None:
         self.resting: Final[dict[str, Pause]] = {}
         self.pauses: Final[dict[asyncio.Future[Any], Pause]] = {}
         self.limits: Final[dict[str, int]] = {}
-        self.cancelling = 0
+        self._settling = 0
         self.wakers: Final[dict[str, asyncio.Future[None]]] = {}
         self.watchers: Final[dict[str, list[asyncio.Future[None]]]] = {}
         self._active: Final = active
@@ -153,6 +152,21 @@ class Waiters:
         """True if every branch of agent code and every driver waits."""
         return self._active.root.at_rest() and all(step in self.resting for step in self._active.drivers.tasks)
 
+    def once_settled(self, then: Callable[[], object]) -> None:
+        """Call `then` after `PASSES` of the loop: code has come to rest, and a cancellation to its branches."""
+        loop = asyncio.get_running_loop()
+        self._settling += 1
+
+        def settle(passes: int) -> None:
+            if passes:
+                loop.call_soon(settle, passes - 1)
+                return
+            self._settling -= 1
+            then()
+            self.consider_rest()
+
+        loop.call_soon(settle, PASSES)
+
     def consider_rest(self) -> None:
         """Check, after this pass of the loop, whether everything waits."""
         if not self._rest_scheduled and self._active.sealed is None:
@@ -168,7 +182,7 @@ class Waiters:
         self._rest_scheduled = False
         ending = self._ending()
         if ending is None:
-            if active.log.suspected and self.at_rest():
+            if active.log.suspected and not self._settling and self.at_rest():
                 active.log.clear_suspicion()
             return
         if passes == PASSES and not self._host_may_go_on(ending):
@@ -197,7 +211,7 @@ class Waiters:
     def _ending(self) -> Ending | None:
         """How the drive has to end, if everything waits and none of it will be over soon."""
         active = self._active
-        if active.sealed is not None or active.ending.done() or self.cancelling or not self.at_rest():
+        if active.sealed is not None or active.ending.done() or self._settling or not self.at_rest():
             return None
         if active.log.command_lock.locked():
             return None  # a command changes the history before the driver that waits for it is woken
