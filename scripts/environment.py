@@ -29,10 +29,13 @@ ASK_VERSION: Final = "import sys; print(*sys.version_info[:2])"
 
 
 class Environment(NamedTuple):
-    """Where an environment lives, and which extras and dependency groups it holds beside the distributions."""
+    """Where an environment lives, and which dependency groups and distributions it holds.
+
+    `extras` are those of the distributions; with None it holds no distribution.
+    """
 
     directory: str
-    extras: str
+    extras: str | None
     groups: tuple[str, ...]
     locked: bool = False
 
@@ -45,6 +48,8 @@ ENVIRONMENTS: Final = {
     "bench": Environment(".venv-bench", "apsw,demo", ("bench",)),
     "bench-hosts": Environment(".venv-bench-hosts", "pydantic-ai,langchain,openai-agents", ("bench",)),
     "docs": Environment(".venv-docs", "demo", ("docs",)),
+    # A program that is no part of ours, and exists for some platforms and versions of Python alone.
+    "collector": Environment(".venv-collector", None, ("collector",)),
     # Each framework that hosts runs, at its newest supported version: two of them do not fit into one environment. The
     # lowest one runs first and is killed, and the newest one continues. Pydantic AI has one supported version today.
     # Beside its framework each holds what the project of `holdfast init` needs for its test.
@@ -109,7 +114,9 @@ def _project(distribution: Path) -> dict[str, Any]:
 
 def _extras(project: dict[str, Any], environment: Environment) -> list[str]:
     """The extras of the environment that this distribution has."""
-    return [extra for extra in environment.extras.split(",") if extra in project.get("optional-dependencies", {})]
+    return [
+        extra for extra in (environment.extras or "").split(",") if extra in project.get("optional-dependencies", {})
+    ]
 
 
 def _editable(distribution: Path, environment: Environment) -> tuple[str, str]:
@@ -124,8 +131,9 @@ def _in_groups(environment: Environment) -> list[str]:
 
 
 def _requirements(environment: Environment) -> list[str]:
-    """The distributions, editable, and what the environment holds beside them."""
-    ours = [word for distribution in DISTRIBUTIONS for word in _editable(distribution, environment)]
+    """The distributions, editable, if the environment holds them, and its groups."""
+    held = DISTRIBUTIONS if environment.extras is not None else ()
+    ours = [word for distribution in held for word in _editable(distribution, environment)]
     return [*ours, *_in_groups(environment)]
 
 

@@ -4,6 +4,7 @@ This is the one list of them. It needs nothing but Python, because it runs befor
 What cannot be installed is named and the tests go on: those that need it fail, they are never skipped.
 """
 
+import ctypes.util
 import importlib.util
 import os
 import shutil
@@ -21,6 +22,7 @@ class SystemPackage(NamedTuple):
     purpose: str
 
 
+LIBRARY: Final = f"python{sys.version_info[0]}.{sys.version_info[1]}"
 NEEDED: Final = (
     SystemPackage("python3-venv", importlib.util.find_spec("ensurepip") is None, "makes the environments"),
     SystemPackage("strace", shutil.which("strace") is None, "counts syncs and traces writes of the journal"),
@@ -31,6 +33,11 @@ NEEDED: Final = (
         "opens the pages of the inbox as people do",
     ),
     SystemPackage("prometheus", shutil.which("promtool") is None, "scrapes a worker, and tests the alert rules"),
+    SystemPackage(
+        f"lib{LIBRARY}",
+        sys.base_prefix == "/usr" and ctypes.util.find_library(LIBRARY) is None,
+        "the OpenTelemetry collector is linked with it; a Python from elsewhere has it or goes without",
+    ),
     SystemPackage("libc6-dev", not Path("/usr/include/stdio.h").exists(), "headers for that shim"),
 )
 

@@ -1,4 +1,4 @@
-"""The interpreters of the frameworks: each has an environment of its own."""
+"""The interpreters of frameworks and of other foreign programs: each has an environment of its own."""
 
 import functools
 import os
@@ -21,21 +21,25 @@ def python_of(environment: str) -> str:
     """The interpreter of this environment, which is made if it is missing.
 
     A machine without the frameworks skips their tests. In continuous integration they are skipped only if the package
-    index cannot provide the framework: a mistake in an extra must not look like a machine without a network.
+    index cannot provide the framework: a mistake in a requirement must not look like a machine without a network.
     """
     maker = [sys.executable, str(ROOT / "scripts" / "environment.py"), environment]
     made = _run(*maker, "python", "-c", "import sys; print(sys.executable)")
     if made.returncode == 0:
         return made.stdout.strip()
     why = f"{environment} could not be made: {made.stderr[-500:]}"
-    if os.environ.get("CI") and in_index(*frameworks_of(environment)):
+    if os.environ.get("CI") and in_index(*sought_in(environment)):
         pytest.fail(why)
     pytest.skip(why)
 
 
-def frameworks_of(environment: str) -> tuple[str, ...]:
+def sought_in(environment: str) -> tuple[str, ...]:
     """The requirements of the framework alone, without those of the distributions and of its own dependencies."""
-    extra = ENVIRONMENTS[environment].extras.split(",")[0]  # what its host or the test of a project needs follows
+    made = ENVIRONMENTS[environment]
+    if made.extras is None:
+        groups = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["dependency-groups"]
+        return tuple(one for group in made.groups for one in groups[group])
+    extra = made.extras.split(",")[0]  # what its host or the test of a project needs follows
     project = tomllib.loads((ROOT / "packages" / "holdfast" / "pyproject.toml").read_text(encoding="utf-8"))
     return tuple(project["project"]["optional-dependencies"][extra])
 
