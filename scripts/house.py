@@ -411,7 +411,8 @@ MEASURES: Final = (
     # (150) and counts (110) of incremental passes, storing them (90), ten more rules (230), and acknowledgements (70);
     # from 1,870 for rounds of a worker (25); from 1,895 for bounds in a file (115), and acknowledgements that end (40);
     # from 2,050 for readings kept between passes: one record each of 10,000 long runs was 10,000 runs to read (70).
-    Measure("lines of the views over all runs, beside these", 2_120, 950, lambda: lines(of_looking())),
+    # From 2,103 for findings as webhooks (34), and for the moment of an acknowledgement (5).
+    Measure("lines of the views over all runs, beside these", 2_145, 950, lambda: lines(of_looking())),
     # Traces are 890 of them. Raised from 920 for metrics (250), their server (100) and the options of a worker (75);
     # from 1,450 for shared budgets, claims, leases and the journal among the metrics (60).
     Measure("lines of telemetry, beside these", 1_510, 800, lambda: lines(of_telemetry())),

@@ -1,5 +1,6 @@
 """`holdfast webhooks`, and a worker that sends to a real receiver."""
 
+import asyncio
 import base64
 import json
 import os
@@ -7,9 +8,13 @@ import subprocess
 import threading
 from datetime import UTC, datetime
 
+import msgspec
 import pytest
 from standardwebhooks import Webhook
 
+from holdfast import Holdfast
+from holdfast.inspect.monitors.passes import ANNOUNCED, JudgedFindings
+from holdfast.inspect.monitors.rules import SilentFailure
 from tests.cli.lab import Lab
 from tests.unit.webhooks.receiver import receiving
 
@@ -47,6 +52,26 @@ def test_a_worker_tells_what_happened_and_the_listing_says_so(holdfast: Lab, sec
     assert [one["run"] for one in holdfast("ps", "--json").json["runs"]] == ["r-ann"]
     sender, _ = (one["run"] for one in holdfast("ps", "--json", "--all").json["runs"])
     assert holdfast("resume", sender).json == "taken: 204"
+
+
+def test_a_worker_announces_findings(holdfast: Lab, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("holdfast.cli.worker._WATCH_EVERY_MS", 0)
+    holdfast.write("desk.py", GREET)
+    over = SilentFailure("queue", "greet", 1, "1 run waits", ["r-ann waits"], "holdfast queues", "77aa00ff", 1)
+
+    async def announced() -> None:
+        async with Holdfast(holdfast.journal, agents=[]) as app:
+            note = msgspec.json.encode(JudgedFindings(1, [over], {over.id: 1}))
+            await app.engine.journal.put_hint(ANNOUNCED, note, None)
+
+    asyncio.run(announced())
+    with receiving() as ops:
+        words = ("--secret-env", "OPS_SECRET", "--private", "--on", "finding.ended")
+        assert holdfast("webhooks", "add", "ops", ops.url, *words).status == 0
+        for _ in range(2):  # one announces it, the next one sends it
+            assert holdfast("worker", "desk.py:greet", "--once", "--private-webhooks").status == 0
+    ((_, body),) = ops.came
+    assert json.loads(body)["data"]["id"] == over.id
 
 
 def test_orders_about_endpoints_that_cannot_be_are_refused(holdfast: Lab, monkeypatch: pytest.MonkeyPatch):

@@ -386,9 +386,14 @@ async def test_a_finding_is_told_once_and_again_when_its_acknowledgement_has_end
             assert len(office.box) == 1
             await lab.pass_time(minutes=20)
             assert len(office.box) == 2
+            await acknowledge(app.engine.journal, Acknowledgement(found.id, 2, "ann"))
+            await lab.pass_time(minutes=20)
+            judge(msgspec.structs.replace(found, newest_ms=3))
+            await lab.pass_time(minutes=20)
+            assert len(office.box) == 3, "evidence after the acknowledgement is"
             judge()
             await lab.pass_time(hours=1)
-    assert [one["To"] for one in office.box] == ["ann@example.com"] * 2
+    assert [one["To"] for one in office.box] == ["ann@example.com"] * 3
     assert message["Subject"] == "Holdfast: silent failure, finding 5d41c7a0"
     text = plain(message)
     assert "Rule: cost" in text

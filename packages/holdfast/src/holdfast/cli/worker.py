@@ -17,7 +17,7 @@ from holdfast.engine.queueing import take_slots
 from holdfast.engine.recovery import StoppedRunVerified, verify_stopped_run
 from holdfast.engine.run_driver import Conclusion, drive_run
 from holdfast.errors import ChainBroken, HoldfastError, JournalError, JournalLocked, RunBusy, Unreadable
-from holdfast.inspect.monitors.passes import Readings, watch
+from holdfast.inspect.monitors.passes import Readings, announce, watch
 from holdfast.inspect.text import count
 from holdfast.journal.backend_rules import due_since
 from holdfast.journal.port import AgentKey, RunRow, RunStatus
@@ -79,9 +79,11 @@ class WorkerLoop:
 
     async def _watch(self) -> None:
         """Look for silent failures. Of several workers at once, one counts."""
-        now_ms = self._app.engine.environment.clock.wall_ms()
-        if not await watch(self._app.service.reader, now_ms, self._monitors, self._readings):
-            self._watch_at = self._app.engine.journal.now().ms + _BEHIND_MS
+        engine, reader = self._app.engine, self._app.service.reader
+        now_ms = engine.environment.clock.wall_ms()
+        if not await watch(reader, now_ms, self._monitors, self._readings):
+            self._watch_at = engine.journal.now().ms + _BEHIND_MS
+        await announce(reader, engine.outbox, now_ms)
 
     async def _begin_due(self, seen: set[str]) -> None:
         """Start what is due, the one due first first. Notices take a quarter of the room at most."""

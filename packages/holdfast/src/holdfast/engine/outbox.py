@@ -58,13 +58,16 @@ class Outbox:
         notes = await readable(self._journal, entries, Note)
         self.endpoints = endpoints((entry.id, note) for entry, note in notes)
 
+    def wants(self, kind: Kind) -> bool:
+        """True if an endpoint is sent notices of that kind."""
+        return any(one.open and kind in one.kinds for one in self.endpoints.values())
+
     def posts(
         self, history: RunHistory, kind: Kind, reason: str = "", waits: tuple[Pause, ...] = ()
     ) -> tuple[Post, ...]:
         """The ledger entry for the commit that makes a notice true; empty if no endpoint wants it."""
         started = history.lifecycle.started
-        wanted = any(one.open and kind in one.kinds for one in self.endpoints.values())
-        if not wanted or started is None or is_system(started.agent):
+        if not self.wants(kind) or started is None or is_system(started.agent):
             return ()
         asked = tuple(_waiting(history, pause) for pause in waits if pause.kind in PEOPLE)
         if kind == "run.waits_for_person" and not asked:
@@ -74,21 +77,18 @@ class Outbox:
         notice = Notice(kind, history.run, started.agent, now, reason[:500], asked, turn)
         return (Post(OUTBOX, "", written(notice)),)
 
-    async def hand_out(self, process: Process, stored: Callable[[WebhookMessage], Input]) -> int:
-        """Begin a run for every notice and endpoint that has none yet; return how many were begun."""
-        entries = await self._cursor.news()
-        if not entries:
-            return 0
+    async def hand_out(self, process: Process, stored: Callable[[WebhookMessage], Input]) -> None:
+        """Begin a run for every notice and endpoint that has none yet."""
+        if not (entries := await self._cursor.news()):
+            return
         await self.refresh()
-        begun = 0
         for entry, notice in await readable(self._journal, entries, Notice):
             for one in self.endpoints.values():
                 if one.open and notice.kind in one.kinds and one.since < entry.id:
                     message = WebhookMessage(one.name, worded(notice))
-                    begun += await begin_asleep(process, delivery_run(one.name, notice), stored(message))
+                    await begin_asleep(process, delivery_run(one.name, notice), stored(message))
             await self._cursor.passed(entry.id)
         await self._cursor.passed(entries[-1].id)  # past one that was set aside, too
-        return begun
 
     async def taken(self, name: str) -> None:
         """Remember that this endpoint accepted a notice; a losable note, written once a minute at most."""

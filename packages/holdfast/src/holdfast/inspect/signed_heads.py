@@ -132,11 +132,10 @@ class HeadPosts:
         """Post the head of this span of time, if an endpoint asks for heads. Raises `HoldfastError`."""
         engine, now = self._engine, self._engine.environment.clock.wall_ms()
         turn = now // engine.settings.heads_every_ms
-        wanted = any(one.open and "journal.head" in one.kinds for one in engine.outbox.endpoints.values())
-        if turn == self._done or not wanted or engine.identity.trust == "distrustful":
+        if turn == self._done or not engine.outbox.wants("journal.head") or engine.identity.trust == "distrustful":
             return
         keys = own_head_keys(engine.journal.sidecar(KEYS), engine.environment.rng)
         head = await signed_head(engine.journal, engine.identity, now, keys)
-        notice = Notice("journal.head", "", "", now, turn=turn, head=head)
+        notice = Notice("journal.head", "", "", now, turn=turn, data=msgspec.to_builtins(head))
         await engine.journal.post(Post(OUTBOX, f"head/{turn}", written(notice)))
         self._done = turn

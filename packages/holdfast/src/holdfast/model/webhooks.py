@@ -12,7 +12,6 @@ from typing import Final, Literal, get_args
 
 import msgspec
 
-from holdfast.model.heads import SignedHead
 from holdfast.model.waits import answer_with
 
 AGENT: Final = "holdfast:webhook"  # the agent of the runs that send notices; these runs cause no notices
@@ -20,10 +19,13 @@ TOOL: Final = "webhook:"
 ENDPOINTS: Final = "webhook-endpoints"
 OUTBOX: Final = "outbox"
 
-Kind = Literal["run.completed", "run.stopped", "run.undone", "run.waits_for_person", "journal.head"]
+Kind = Literal[
+    "run.completed", "run.stopped", "run.undone", "run.waits_for_person", "finding.raised", "finding.ended",
+    "journal.head",
+]  # fmt: skip
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
-ABOUT_RUNS: Final[tuple[Kind, ...]] = tuple(kind for kind in KINDS if kind != "journal.head")
-"""The notices for an endpoint that names no kinds: heads are sent only to an endpoint that asks for them."""
+ABOUT_RUNS: Final[tuple[Kind, ...]] = tuple(kind for kind in KINDS if kind.startswith("run."))
+"""The notices for an endpoint that names no kinds: the others are sent only to an endpoint that asks for them."""
 
 
 class Note(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -76,7 +78,7 @@ class Waiting(msgspec.Struct, frozen=True, omit_defaults=True):
 class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
     """Something that happened to a run, as the outbox keeps it. `turn` distinguishes like notices of one run.
 
-    `head` is what a notice of the kind `journal.head` brings; it belongs to no run.
+    `data` is the content of a notice that belongs to no run. In one about a finding, `run` is the finding's name.
     """
 
     kind: Kind
@@ -86,7 +88,7 @@ class Notice(msgspec.Struct, frozen=True, omit_defaults=True):
     reason: str = ""
     waits: tuple[Waiting, ...] = ()
     turn: int = 0
-    head: SignedHead | None = None
+    data: object = None
 
     @property
     def identity(self) -> str:
@@ -110,9 +112,7 @@ def delivery_run(endpoint: str, notice: Notice) -> str:
 def worded(notice: Notice) -> str:
     """The body as Standard Webhooks recommends it: type, timestamp, data. Results may be secret, and are not in it."""
     waits = [_asked(notice.run, wait) for wait in notice.waits]
-    data: object = {"run": notice.run, "agent": notice.agent, "reason": notice.reason, "waits": waits}
-    if notice.head is not None:
-        data = notice.head
+    data = notice.data or {"run": notice.run, "agent": notice.agent, "reason": notice.reason, "waits": waits}
     at = datetime.fromtimestamp(notice.at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     return msgspec.json.encode({"type": notice.kind, "timestamp": at, "data": data}).decode()
 

@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from holdfast.engine.outbox import Outbox
 from holdfast.engine.process import newest_limits
 from holdfast.errors import ChainBroken, Unreadable
 from holdfast.inspect.monitors import FINDINGS
@@ -34,11 +35,12 @@ from holdfast.inspect.monitors.rules import (
 from holdfast.inspect.monitors.tallies import DAY_MS, HOUR_MS, AgentTallies, number_of
 from holdfast.inspect.reader import JournalReader, read_schedules
 from holdfast.journal.backend_rules import due_since
-from holdfast.journal.entry_codec import values_in, written
+from holdfast.journal.entry_codec import readable, written
 from holdfast.journal.port import EVERY_RECORD, FoundRecord, Journal, Post, RunRow
 from holdfast.journal.record_codec import decode
 from holdfast.model import records as r
 from holdfast.model.system import is_system
+from holdfast.model.webhooks import OUTBOX, Kind, Notice
 from holdfast.queues.firing_times import last_moment
 from holdfast.queues.limits import Declaration
 
@@ -46,6 +48,8 @@ NOTE: Final = "monitors"
 """The name of the note that holds the tallies."""
 STREAM: Final = "monitors"
 """The ledger stream of acknowledgements."""
+ANNOUNCED: Final = "monitors/announced"
+"""The name of the note with the findings that webhooks have announced, and have not announced to be over."""
 AT_ONCE: Final = 2000
 """How many records are read at once."""
 A_PASS: Final = 5 * AT_ONCE
@@ -86,10 +90,13 @@ class Acknowledgement(msgspec.Struct, frozen=True, omit_defaults=True):
     why: str = ""
     until_ms: int = 0
 
-    def ended_ms(self, finding: SilentFailure, now_ms: int) -> int | None:
-        """Since when newer evidence or its end let the finding be shown again. None: it covers the finding."""
+    def ended_ms(self, finding: SilentFailure, at_ms: int, now_ms: int) -> int | None:
+        """Since when newer evidence or its end let the finding be shown again. None: it covers the finding.
+
+        `at_ms` is when it was given: with newer evidence the finding is found since then, and notified of anew.
+        """
         if finding.newest_ms > self.newest_ms:
-            return self.newest_ms + 1
+            return at_ms
         return self.until_ms if 0 < self.until_ms <= now_ms else None
 
 
@@ -241,6 +248,35 @@ async def watched(reader: JournalReader, now_ms: int) -> JudgedFindings:
     return JudgedFindings(last.at_ms, [one for one in last.findings if one.id in since], since)
 
 
+async def announce(reader: JournalReader, outbox: Outbox, now_ms: int) -> None:
+    """Post each finding that came since the last call, and each that is over or acknowledged, if an endpoint asks.
+
+    The note is replaced after the posts, and each post has a key: a process that dies loses none and repeats none.
+    """
+    journal, shown = reader.journal, await watched(reader, now_ms)
+    note, found = await journal.hint(ANNOUNCED), _judged_findings(await journal.hint(FINDINGS)).since
+    before = _judged_findings(note)
+    news = [_notice("finding.raised", one, shown.since[one.id], now_ms) for one in _only_in(shown, before)]
+    for one in _only_in(before, shown):
+        reason = "acknowledged" if one.id in found else "over"
+        news.append(_notice("finding.ended", one, before.since[one.id], now_ms, reason))
+    for notice in news:
+        if outbox.wants(notice.kind):
+            await journal.post(Post(OUTBOX, f"{notice.kind}/{notice.run}@{notice.turn}", written(notice)))
+    if news:
+        await journal.put_hint(ANNOUNCED, msgspec.json.encode(shown), note)
+
+
+def _only_in(here: JudgedFindings, there: JudgedFindings) -> list[SilentFailure]:
+    """The findings that are not in the others, or since another moment."""
+    return [one for one in here.findings if here.since[one.id] != there.since.get(one.id)]
+
+
+def _notice(kind: Kind, one: SilentFailure, since_ms: int, now_ms: int, reason: str = "") -> Notice:
+    data = {**msgspec.to_builtins(one), "since_ms": since_ms, "reason": reason}
+    return Notice(kind, one.id, one.agent, now_ms, turn=since_ms, data=data)
+
+
 def _judged_findings(note: bytes | None) -> JudgedFindings:
     try:
         return JudgedFindings() if note is None else msgspec.json.decode(note, type=JudgedFindings)
@@ -283,10 +319,12 @@ async def _unseen(
     reader: JournalReader, found: list[SilentFailure], now_ms: int, since: Mapping[str, int] = MappingProxyType({})
 ) -> dict[str, int]:
     """Those that no acknowledgement covers, by name, each with the moment since which it has to be shown."""
-    seen = {one.finding: one for one in await values_in(reader.journal, STREAM, Acknowledgement)}
+    entries = await readable(reader.journal, await reader.journal.entries(STREAM), Acknowledgement)
+    seen = {one.finding: (one, entry.at_ms) for entry, one in entries}
     shown: dict[str, int] = {}
     for one in found:
-        ended = seen[one.id].ended_ms(one, now_ms) if one.id in seen else 0
+        acknowledged, at_ms = seen.get(one.id, (None, 0))
+        ended = 0 if acknowledged is None else acknowledged.ended_ms(one, at_ms, now_ms)
         if ended is not None:
             shown[one.id] = max(since.get(one.id, now_ms), ended)
     return shown
