@@ -97,15 +97,16 @@ POINTS = [(kind, number) for kind in ("request", "answer", "before_flush", "afte
 SOME = [("request", 2), ("request", 5), ("answer", 3), ("before_flush", 3), ("after_flush", 2), ("after_flush", 5)]
 
 
+OF_SHADOW = [("request", 2), ("request", 4), ("answer", 3), ("before_flush", 2), ("after_flush", 3)]
 OF_COST = [("before_flush", 1), ("request", 2), ("answer", 3), ("after_flush", 4)]
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize(("limit", "some"), [("calls", SOME), ("cost", OF_COST)])
+@pytest.mark.parametrize(("limit", "some"), [("calls", SOME), ("cost", OF_COST), ("shadow", OF_SHADOW)])
 def test_no_kill_lets_a_run_ask_more_often_than_its_budget_permits(
     tmp_path: Path, soaking: bool, limit: str, some: list[tuple[str, int]]
 ):
-    killed = 0
+    killed, most = 0, LIMIT + 3 * (limit == "shadow")
     for kind, number in POINTS if soaking else some:
         journal, ours = tmp_path / f"{kind}-{number}.db", kind in {"request", "answer"}
         model = Model((kind, number))
@@ -116,11 +117,12 @@ def test_no_kill_lets_a_run_ask_more_often_than_its_budget_permits(
             status, printed = lived(journal, model, "-", 0, limit)
         budget = asyncio.run(budget_of(journal))
         assert status == 0, (kind, number)
-        assert len(model.asked) <= LIMIT, (kind, number, model.asked)
-        assert len(model.asked) <= budget.model_calls <= LIMIT, (kind, number)
+        assert len(model.asked) <= most, (kind, number, model.asked)
+        under_way = len(budget.open)  # only a shadow call may be when its run has ended
+        assert len(model.asked) <= budget.model_calls + under_way <= most, (kind, number)
         if limit == "cost":  # each call reserves what it costs: one cent
             assert budget.cost == budget.model_calls * CENT <= LIMIT * CENT, (kind, number)
             assert budget.assumed == budget.unpriced * CENT, (kind, number)
-        assert budget.open == {}, (kind, number)
+        assert budget.open == {} or limit == "shadow", (kind, number)
         assert 0 < int(printed) <= len(model.asked), (kind, number)
     assert killed >= len(some) - 1

@@ -18,6 +18,7 @@ SHOWN_ELSEWHERE = {
     "RunStarted",  # the head of `holdfast show`
     "ContractStored",  # with the operations that are made under it
     "ReservationSettled",  # in the sums of `holdfast budget`
+    "ShadowStarted",  # as that, and in `holdfast shadows`
 }
 
 

@@ -21,15 +21,17 @@ if TYPE_CHECKING:
 class DecisionCall:
     """One decision of a run, with all its tries in this process. Each may take `limit_s` seconds.
 
+    Its question has `size` bytes.
     `memory` is for the code that asks: what it knows from earlier tries, under a key of its own. `why` and `model` are
     recorded where the answer states none.
     """
 
-    def __init__(self, active: ActiveRun, step: str, limit_s: float) -> None:
+    def __init__(self, active: ActiveRun, step: str, limit_s: float, size: int) -> None:
         self.active: Final = active
         self.run: Final = active.run
         self.step: Final = step
         self.limit_s: Final = limit_s
+        self.size: Final = size
         self.memory: Final[dict[object, Any]] = {}
         self.why = ""
         self.model = ""

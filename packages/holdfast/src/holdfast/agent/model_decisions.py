@@ -18,7 +18,7 @@ import msgspec
 
 from holdfast.agent.decision_call import CALL, DecisionCall
 from holdfast.agent.model_limits import LimitedModelCall
-from holdfast.agent.model_prices import NamedModel, price_after, price_before, terms_of
+from holdfast.agent.model_prices import NamedModel, price_after, reservation_of
 from holdfast.engine.active_run.run import ActiveRun
 from holdfast.engine.active_run.scopes import SCOPE, Scope
 from holdfast.engine.active_run.waiters import BUDGET
@@ -28,9 +28,9 @@ from holdfast.engine.exceptions.call_end import describe, storable
 from holdfast.engine.exceptions.classify import classify
 from holdfast.engine.exceptions.http import retry_after, status_code
 from holdfast.engine.sealing import refuse, sealing, take_answer
-from holdfast.engine.shared_budgets import budgets_of, reserve
+from holdfast.engine.shared_budgets import budgets_of, reserve, wait_for_room
 from holdfast.engine.steps import give_way
-from holdfast.engine.suspension import Ending, Pause
+from holdfast.engine.suspension import BudgetRefusal, Ending, Pause
 from holdfast.engine.transactions import may_begin
 from holdfast.engine.tree_budgets import read_limits
 from holdfast.errors import (
@@ -45,7 +45,6 @@ from holdfast.errors import (
 from holdfast.model import records as r
 from holdfast.model.canonical.encode import digest
 from holdfast.model.outcome import EXCEEDED, UNPRICED, Outcome
-from holdfast.model.run_budget import reservation
 from holdfast.model.usage import CallCost, Usage, finite, usage_of
 from holdfast.model.values import codec_for, json_form
 from holdfast.policies import DECISION_RETRY, Retry, milliseconds
@@ -156,7 +155,7 @@ async def _ask_model(scope: Scope, question: ModelQuestion, settings: DecisionSe
     began = instance.log.now().up
     instance.replay.begun.discard(step)
     patience = RetryBudget(settings.retry, instance.history.steps.decisions_begun.get(step, 0), limit)
-    call = DecisionCall(instance, step, limit / 1000)
+    call = DecisionCall(instance, step, limit / 1000, len(question.seen))
     while patience.tries_left:
         patience.tries += 1
         instance.check()
@@ -172,7 +171,7 @@ async def _ask_model(scope: Scope, question: ModelQuestion, settings: DecisionSe
                 limited.used = usage_of(value)
                 return _record(question, call, began, stored=stored, value=value)
             except asyncio.CancelledError:
-                _settle(instance, step, Usage())  # what it used will not be known
+                settle_call(instance, step, Usage())  # what it used will not be known
                 raise
             except Exception as error:  # noqa: BLE001 - any exception of a model client is a failed try
                 patience.failed(error, describe(error), instance.log.now().up - tried)
@@ -193,7 +192,7 @@ async def _begun(scope: Scope, question: ModelQuestion, patience: RetryBudget, l
     """
     active, step = scope.active, question.step
     await read_limits(active)
-    budget, reserved, price = active.history.budget, 0, None
+    budget = active.history.budget
     if budget is not None:
         while why := budget.refusal(step, patience.usage, patience.price):
             if budget.limits.then == "stop":
@@ -203,38 +202,31 @@ async def _begun(scope: Scope, question: ModelQuestion, patience: RetryBudget, l
             async with limited.put_down():
                 await active.waiters.wait(scope, watchers, Pause("budget", step, asks=f"{active.run}/{step}: {why}"))
     shared = budgets_of(active)  # after the wait: another branch may have started the first child meanwhile
-    if budget is not None or shared:
-        seen_before = (active.history.budget, active.history.shared)
-        largest = max((one.largest for one in seen_before if one is not None), default=0)
-        reserved = reservation(largest, len(question.seen))
-        if terms := terms_of(active, shared):
-            price, why = price_before(active, terms, question.models, reserved)
-            if price is None:
-                patience.why, patience.code = why, UNPRICED
-                return False
+    reserved, price, why = reservation_of(active, shared, question.models, len(question.seen))
+    if why:
+        patience.why, patience.code = why, UNPRICED
+        return False
     started = r.DecisionStarted(
         step=step, function=question.name, number=patience.tries, before=patience.usage, reserved=reserved,
         price=price, **active.log.stamp(),
     )  # fmt: skip
     if shared:
-        return await _reserved(scope, question, patience, limited, started)
+
+        async def wait(spent: BudgetRefusal) -> None:
+            async with limited.put_down():
+                await wait_for_room(scope, step, spent)
+
+        refusal = await reserve(active, started, wait)
+        if refusal is None:
+            return await _begun(scope, question, patience, limited)
+        if refusal:
+            patience.why, patience.code = refusal, EXCEEDED
+        return not refusal
     active.log.buffer(started)
     if budget is not None and budget.limits_models:
         await active.log.flush()
         active.check()
     return True
-
-
-async def _reserved(
-    scope: Scope, question: ModelQuestion, patience: RetryBudget, limited: LimitedModelCall, started: r.DecisionStarted
-) -> bool:
-    """Begin a call that shared budgets cover; False if one of them, or the run's own, does not permit it."""
-    refusal = await reserve(scope, started, limited.put_down)
-    if refusal is None:
-        return await _begun(scope, question, patience, limited)
-    if refusal:
-        patience.why, patience.code = refusal, EXCEEDED
-    return not refusal
 
 
 async def _waited(scope: Scope, question: ModelQuestion, patience: RetryBudget) -> bool:
@@ -248,14 +240,14 @@ async def _waited(scope: Scope, question: ModelQuestion, patience: RetryBudget) 
         minutes = milliseconds(patience.retry.elapsed) / 60_000
         text = "run %s: %s failed %d times, and is tried for up to %g minutes: %s"
         LOG.warning(text, instance.run, question.step, patience.tries, minutes, patience.why)
-    _settle(instance, question.step, patience.usage, patience.price)
+    settle_call(instance, question.step, patience.usage, patience.price)
     before = instance.log.now().up
     await environment.clock.sleep(pause / 1000)
     patience.paused(pause, instance.log.now().up - before)
     return True
 
 
-def _settle(active: ActiveRun, step: str, usage: Usage, price: CallCost | None = None) -> None:
+def settle_call(active: ActiveRun, step: str, usage: Usage, price: CallCost | None = None) -> None:
     """Settle what a call reserved whose answer is not used, so that other calls need not wait for its next try."""
     if active.sealed is None:
         active.log.settle_reservation(step, usage, price)

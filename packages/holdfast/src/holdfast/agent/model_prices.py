@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from holdfast.engine.engine import LOG
 from holdfast.errors import UsageError
 from holdfast.model.money import Money, amount_of, counted, units_of, written_money
+from holdfast.model.run_budget import reservation
 from holdfast.model.usage import CallCost, Usage, own_name
 
 if TYPE_CHECKING:
@@ -61,7 +62,23 @@ class _Terms(msgspec.Struct, frozen=True):
     unpriced: Money | None
 
 
-def terms_of(active: ActiveRun, shared: Mapping[str, SharedBudget]) -> list[_Terms]:
+def reservation_of(
+    active: ActiveRun, shared: Mapping[str, SharedBudget], models: tuple[NamedModel, ...], question: int
+) -> tuple[int, CallCost | None, str]:
+    """The tokens and the cost that a call with a question of so many bytes reserves; or the reason why it is not sent.
+
+    Without a budget it reserves nothing.
+    """
+    counted_before = [one for one in (active.history.budget, active.history.shared) if one is not None]
+    if active.history.budget is None and not shared:
+        return 0, None, ""
+    tokens = reservation(max((one.largest for one in counted_before), default=0), question)
+    terms = _terms_of(active, shared)
+    price, why = _price_before(active, terms, models, tokens) if terms else (None, "")
+    return tokens, price, why
+
+
+def _terms_of(active: ActiveRun, shared: Mapping[str, SharedBudget]) -> list[_Terms]:
     """The budgets in a currency that cover a model call of this run."""
     own = active.history.budget
     found = [] if own is None else [("the budget of the run", own.limits.money, own.limits.unpriced)]
@@ -73,7 +90,7 @@ def terms_of(active: ActiveRun, shared: Mapping[str, SharedBudget]) -> list[_Ter
     ]
 
 
-def price_before(
+def _price_before(
     active: ActiveRun, terms: list[_Terms], models: tuple[NamedModel, ...], tokens: int
 ) -> tuple[CallCost | None, str]:
     """The cost that a call reserves; or the reason why it is not sent.

@@ -3,6 +3,9 @@
 Nothing of a run waits for one, and none can fail a run. It is not asked again when the run is replayed or taken up by
 another process: the entry that it was asked is stored before it is asked. A run that is stopped or lost ends its shadow
 calls; one that completes or waits does not.
+
+A budget that covers the run covers them, too: each reserves in a record of the run, as the call of a decision does, and
+is not made where there is no room. What one uses that ends after its run, or after its process, counts as reserved.
 """
 
 from __future__ import annotations
@@ -13,16 +16,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from holdfast.agent.model_decisions import SEEN_LIMIT, class_of, usage_of_failure
+from holdfast.agent.model_decisions import SEEN_LIMIT, class_of, settle_call, usage_of_failure
+from holdfast.agent.model_prices import NamedModel, named_model, price_after, reservation_of
 from holdfast.engine.engine import LOG
 from holdfast.engine.exceptions.call_end import describe, storable
-from holdfast.errors import HoldfastError
+from holdfast.engine.shared_budgets import budgets_of, reserve
+from holdfast.errors import HoldfastError, Sealed
 from holdfast.journal.entry_codec import written
 from holdfast.journal.port import Post
+from holdfast.model import records as r
+from holdfast.model.outcome import EXCEEDED, UNPRICED
 from holdfast.model.records.common import NOTHING, Raw
-from holdfast.model.shadow_calls import ANSWERS, CALLS, ShadowAnswered, ShadowAsked
+from holdfast.model.shadow_calls import ANSWERS, CALLS, ENDED, ShadowAnswered, ShadowAsked
 from holdfast.model.stop_reasons import STOP_REASONS
-from holdfast.model.usage import usage_of
+from holdfast.model.usage import Usage, own_name, usage_of
 from holdfast.model.values import json_form
 
 if TYPE_CHECKING:
@@ -32,60 +39,107 @@ if TYPE_CHECKING:
 _TOO_LONG: Final = "too_long_to_store"
 
 
-def begin_shadow(decision: DecisionCall, model: str, ask: Callable[[], Awaitable[Any]]) -> asyncio.Task[None]:
-    """Ask a model beside this decision, in the background, for no longer than the decision may take."""
-    active = decision.active
-    task = active.process.background(_recorded(decision, model, ask), f"holdfast-shadow-{decision.run}")
+def begin_shadow(
+    decision: DecisionCall, name: str, model: object, ask: Callable[[], Awaitable[Any]]
+) -> asyncio.Task[None]:
+    """Ask a model beside this decision, in the background, for no longer than the decision may take.
 
-    def ended(ending: asyncio.Future[Ending]) -> None:
+    `name` is that in records; `model` states the one by which it has a price, if it has one.
+    """
+    active = decision.active
+    task = active.process.background(_recorded(decision, name, model, ask), f"holdfast-shadow-{decision.run}")
+
+    def cancel(ending: asyncio.Future[Ending]) -> None:
         if not ending.cancelled() and (ending.result().kind == "lost" or ending.result().kind in STOP_REASONS):
             task.cancel()
 
-    active.ending.add_done_callback(ended)
-    task.add_done_callback(lambda _: active.ending.remove_done_callback(ended))
+    def ended(_: object) -> None:
+        active.ending.remove_done_callback(cancel)
+        active.waiters.shadows.discard(task)
+        active.waiters.consider_rest()  # a call may have waited for what this one had reserved
+
+    active.ending.add_done_callback(cancel)
+    active.waiters.shadows.add(task)
+    task.add_done_callback(ended)
     return task
 
 
-async def _recorded(decision: DecisionCall, model: str, ask: Callable[[], Awaitable[Any]]) -> None:
+async def _recorded(decision: DecisionCall, name: str, model: object, ask: Callable[[], Awaitable[Any]]) -> None:
     """Ask the model and record both, unless it was asked beside this decision before."""
     process, started = decision.active.process, decision.active.history.lifecycle.started
     agent = "" if started is None else started.agent
-    asked = ShadowAsked(decision.run, decision.step, agent, model, process.worker.id)
+    asked = ShadowAsked(decision.run, decision.step, agent, name, process.worker.id)
+    named = (named_model(model),) if own_name(model) else ()
     try:
-        if (await process.journal.post(Post(CALLS, asked.key, written(asked)))).fresh:
-            answered = await _asked(decision, asked, ask)
+        if (answered := await _under_budgets(decision, asked, named, ask)) is not None:
             await process.journal.post(Post(ANSWERS, asked.key, written(answered)))
     except HoldfastError as error:
-        LOG.warning("run %s: a shadow call of %s could not be recorded: %s", decision.run, model, error)
+        LOG.warning("run %s: a shadow call of %s could not be recorded: %s", decision.run, name, error)
+
+
+async def _under_budgets(
+    decision: DecisionCall, asked: ShadowAsked, named: tuple[NamedModel, ...], ask: Callable[[], Awaitable[Any]]
+) -> ShadowAnswered | None:
+    """The end of a call that reserves before it, and settles after it; None if it was asked before."""
+    active, used, price = decision.active, Usage(refused=True), None
+    try:
+        try:
+            refused = await _reserved(decision, asked.call, named)
+        except Sealed:
+            refused = ENDED, "its run ended before anything could be reserved"
+        if not (await active.process.journal.post(Post(CALLS, asked.key, written(asked)))).fresh:
+            return None
+        if refused is not None:
+            code, why = refused
+            return ShadowAnswered(asked.run, asked.step, asked.agent, asked.model, 0, used, NOTHING, why, code)
+        used = Usage()  # a call that is cancelled may have been made
+        answered = await _asked(decision, asked, ask)
+        used = answered.usage
+        price = price_after(active, asked.call, used, named)
+        return msgspec.structs.replace(answered, price=price)
+    finally:
+        settle_call(active, asked.call, used, price)
+
+
+async def _reserved(decision: DecisionCall, call: str, named: tuple[NamedModel, ...]) -> tuple[str, str] | None:
+    """Reserve what the call may use of the budgets that cover the run; or why it is not made, after the class of that.
+
+    A shadow call never waits for room, and no person is asked to give it some. Raises `Sealed` after the run.
+    """
+    active = decision.active
+    while True:
+        own, shared = active.history.budget, budgets_of(active)
+        if own is None and not shared:
+            return None
+        active.check()
+        if own is not None and (why := own.refusal(call, Usage())):
+            return EXCEEDED, why
+        tokens, price, why = reservation_of(active, shared, named, decision.size)
+        if why:
+            return UNPRICED, why
+        started = r.ShadowStarted(step=call, reserved=tokens, price=price, **active.log.stamp())
+        if not shared:
+            active.log.buffer(started)
+            await active.log.flush()
+            return None
+        if (spent := await reserve(active, started, None)) is not None:
+            return (EXCEEDED, spent) if spent else None
 
 
 async def _asked(decision: DecisionCall, asked: ShadowAsked, ask: Callable[[], Awaitable[Any]]) -> ShadowAnswered:
     log, masks = decision.active.log, decision.active.masks
-    began = log.now().up
+    began, answer, reason, code = log.now().up, NOTHING, "", ""
     try:
         async with asyncio.timeout(decision.limit_s):
-            answer = await ask()
-        stored = masks.own(Raw(msgspec.json.encode(answer, enc_hook=json_form)), None, frozenset())
+            found = await ask()
+        stored = masks.own(Raw(msgspec.json.encode(found, enc_hook=json_form)), None, frozenset())
     except Exception as error:  # noqa: BLE001 - any exception of a model's client is the end of a shadow call
-        reason = masks.text(storable(describe(error)))
-        usage = msgspec.structs.replace(usage_of_failure(error, None), model=asked.model)
-        end = ShadowAnswered(
-            asked.run,
-            asked.step,
-            asked.agent,
-            asked.model,
-            log.now().up - began,
-            usage,
-            NOTHING,
-            reason,
-            class_of(error),
-        )
+        usage, reason, code = usage_of_failure(error, None), masks.text(storable(describe(error))), class_of(error)
     else:
-        usage = usage_of(answer)
-        usage = msgspec.structs.replace(usage, model=usage.model or asked.model)
-        kept = stored if len(bytes(stored)) <= SEEN_LIMIT else NOTHING
-        code, reason = ("", "") if kept is stored else (_TOO_LONG, f"its answer has {len(bytes(stored)):,} bytes")
-        end = ShadowAnswered(
-            asked.run, asked.step, asked.agent, asked.model, log.now().up - began, usage, kept, reason, code
-        )
-    return end
+        usage = usage_of(found)
+        if len(bytes(stored)) <= SEEN_LIMIT:
+            answer = stored
+        else:
+            reason, code = f"its answer has {len(bytes(stored)):,} bytes", _TOO_LONG
+    usage, took = msgspec.structs.replace(usage, model=usage.model or asked.model), log.now().up - began
+    return ShadowAnswered(asked.run, asked.step, asked.agent, asked.model, took, usage, answer, reason, code)

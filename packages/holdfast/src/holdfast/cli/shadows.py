@@ -14,7 +14,7 @@ from holdfast.inspect.prices import Prices
 from holdfast.inspect.shadows import UNKNOWN, ShadowComparison, compare_shadows
 from holdfast.inspect.text import count, duration, safe
 from holdfast.journal.host import wall_ms
-from holdfast.model.shadow_calls import Agreement
+from holdfast.model.shadow_calls import NOT_ASKED, Agreement
 
 _HOW: Final[dict[Agreement, tuple[str, str]]] = {
     "same": ("ok", "the same"),
@@ -61,7 +61,8 @@ def _show(call: CommandCall, one: ShadowComparison) -> None:
         for how, (sign, words) in _HOW.items()
         if (number := one.agreement.get(how))
     ]
-    rows += [("off", f"failed ({safe(code)})", f"{number:,}", "") for code, number in sorted(one.failed.items())]
+    for code, number in sorted(one.failed.items()):
+        rows.append(("off", f"{'not asked' if code in NOT_ASKED else 'failed'} ({safe(code)})", f"{number:,}", ""))
     if one.unanswered:
         rows.append(("off", "without an answer on record", f"{one.unanswered:,}", ""))
     call.screen.columns(rows)

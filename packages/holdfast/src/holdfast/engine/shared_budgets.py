@@ -13,8 +13,7 @@ refused, so none falls between the two.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -79,15 +78,17 @@ async def budget_left(active: ActiveRun, step: str) -> BudgetLeft | None:
 
 
 async def reserve(
-    scope: Scope, started: r.DecisionStarted, waiting: Callable[[], AbstractAsyncContextManager[None, None]]
+    active: ActiveRun,
+    started: r.DecisionStarted | r.ShadowStarted,
+    wait: Callable[[BudgetRefusal], Awaitable[None]] | None,
 ) -> str | None:
     """Record that a model is called, and what it reserves of the shared budgets that cover the run, in one commit.
 
-    `waiting` surrounds each wait: the call gives back meanwhile what others need. Empty once that is durable; the
-    reason where a spent budget ends the call with an error. None where other branches have come to the limit of the
-    run's own budget meanwhile, or have started the first child, so that the budgets are others.
+    `wait` waits until a spent budget may have room; a call without it never waits. Empty once that is durable; the
+    reason where a spent budget permits no call. None where other branches have come to the limit of the run's own
+    budget meanwhile, or have started the first child, so that the budgets are others.
     """
-    active, queues = scope.active, scope.active.process.queues
+    queues = active.process.queues
     while True:
         budgets, newest, own = budgets_of(active), queues.newest, active.history.budget
         if not budgets:  # no limit is declared any more
@@ -100,6 +101,7 @@ async def reserve(
         limits = SharedLimits(budgets, None if newest is None else newest.entry)
         try:
             async with active.log.reserving_turn:  # two branches at once would both find the last of the run's own
+                active.check()  # a shadow call may come here after the end of its run, which settles what is open
                 current = budgets_of(active).keys() == budgets.keys()
                 reserved = current and await active.log.reserve(made, limits)
         except LimitsChanged:
@@ -107,10 +109,9 @@ async def reserve(
         except BudgetSpent as spent:
             if (why := await _refused(active, spent, limits, days[spent.budget])) is None:
                 continue
-            if why.budget.then == "stop":
+            if wait is None or why.budget.then == "stop":
                 return why.reason
-            async with waiting():
-                await _wait(scope, started.step, why)
+            await wait(why)
         else:
             active.check()
             return "" if reserved else None
@@ -217,8 +218,8 @@ async def _refused(active: OwnedRun, spent: BudgetSpent, limits: SharedLimits, d
     return BudgetRefusal(spent, budget, day, None if day.name == TREE else limits.declared)
 
 
-async def _wait(scope: Scope, step: str, refusal: BudgetRefusal) -> None:
-    """Wait until the day is over or limits are declared; for calls in flight only, ask again soon."""
+async def wait_for_room(scope: Scope, step: str, refusal: BudgetRefusal) -> None:
+    """Let a branch wait until the day is over or limits are declared; for calls in flight only, it asks again soon."""
     active, process = scope.active, scope.active.process
     due = refusal.look_again_at(process.wall_ms())
     loop = asyncio.get_running_loop()

@@ -21,7 +21,7 @@ from holdfast.model import records as r
 from holdfast.model.money import EXACT, Money, amount_of, written_money
 from holdfast.model.outcome import EXCEEDED, UNPRICED
 from holdfast.model.run_budget import call_cost
-from holdfast.model.shadow_calls import ANSWERS, CALLS, ShadowAnswered, ShadowAsked
+from holdfast.model.shadow_calls import ANSWERS, CALLS, NOT_ASKED, ShadowAnswered, ShadowAsked
 from holdfast.model.system import is_system
 from holdfast.model.usage import CallCost, Usage
 
@@ -171,8 +171,11 @@ async def _add_shadows(reader: JournalReader, sums: _Sums) -> None:
     """Count the shadow calls, under names of their own. The usage of one without an answer is unknown."""
     answers = await shadow_entries(reader, ANSWERS, ShadowAnswered, sums.since_ms)
     for key, (at, asked) in (await shadow_entries(reader, CALLS, ShadowAsked, sums.since_ms)).items():
-        used = answers[key][1].usage if key in answers else Usage()
-        cost = sums.cost(used, at)
+        answered = answers[key][1] if key in answers else None
+        if answered is not None and answered.code in NOT_ASKED:
+            continue
+        used, price = (Usage(), None) if answered is None else (answered.usage, answered.price)
+        cost = sums.cost(used, at) if price is None else sums.recorded(price)
         sums.line(f"{asked.model} (shadow)").called(used, cost)
         if cost is None and used.known and not used.refused:
             sums.unpriced[used.model] = sums.unpriced.get(used.model, 0) + 1

@@ -316,7 +316,7 @@ class Route:
             drawn = _number("shadow", one.shown, decision.run, decision.step) < (one.shadow or 0.0)
             if not drawn or one.shown in paused or list(_lacks(one, known)) or len(self._in_flight) >= MOST_SHADOWS:
                 continue
-            task = begin_shadow(decision, one.shown, partial(self._ask_shadow, one, decision, ask))
+            task = begin_shadow(decision, one.shown, one.model, partial(self._ask_shadow, one, decision, ask))
             self._in_flight.add(task)
             task.add_done_callback(self._in_flight.discard)
 

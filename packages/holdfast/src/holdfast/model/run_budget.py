@@ -142,7 +142,7 @@ class BudgetState(msgspec.Struct, eq=False):
     def take(self, record: r.Record) -> None:
         """Take one record of the run. Operations are taken by `change`."""
         match record:
-            case r.DecisionStarted():
+            case r.DecisionStarted() | r.ShadowStarted():
                 self.settle(record.step, record.before, None)  # an earlier call of the same step has ended
                 money = self.limits.money
                 reserved = 0 if money is None else units_of(record.price, money.currency) or 0

@@ -85,6 +85,7 @@ def turned_out_otherwise(before: OperationState | None, after: OperationState) -
 
 RunState = Literal["new", "queued", "running", "suspended", "completed", "stopped", "undone"]
 _PROGRESS: Final = {r.AttemptEnded, r.OperationSettled, *ANSWERS}
+_BESIDE: Final = {r.ShadowStarted, r.ReservationSettled}  # recorded while the branch that they name may stand still
 
 
 _BOUNDARY: Final = frozenset(get_args(TransactionRecord))
@@ -294,7 +295,8 @@ class RunHistory:
         """Take one more record. Raises `IllegalTransition` where it does not fit."""
         self.records += 1
         kind = type(record)
-        if self.steps.unanswered and (name := getattr(record, "step", "") or getattr(record, "transaction", "")):
+        goes_on = self.steps.unanswered and kind not in _BESIDE
+        if goes_on and (name := getattr(record, "step", "") or getattr(record, "transaction", "")):
             self.steps.moved_on(name)
         if kind in _PROGRESS:
             self.ownership.fruitless = ()
@@ -467,11 +469,13 @@ class RunHistory:
         if record.status != "completed":  # the child may continue: a run that is reopened joins it anew
             self.steps.unanswered[record.step] = self.delivered.count - 1
 
-    def _decision(self, record: r.DecisionStarted | r.ReservationSettled | r.DecisionRecorded) -> None:
+    def _decision(
+        self, record: r.DecisionStarted | r.ShadowStarted | r.ReservationSettled | r.DecisionRecorded
+    ) -> None:
+        if isinstance(record, (r.DecisionStarted, r.ShadowStarted)) and record.shared:
+            self.shared = self.shared or SharedUse()
         if isinstance(record, r.DecisionStarted):
             self.steps.decisions_begun[record.step] = record.number
-            if record.shared and self.shared is None:
-                self.shared = SharedUse()
         elif isinstance(record, r.DecisionRecorded):
             self.steps.answers[record.step] = record
             self.delivered.deliver(record.step)
@@ -636,7 +640,7 @@ class RunHistory:
         match record:
             case r.ContractStored():
                 self.contracts[record.digest] = record
-            case r.DecisionStarted() | r.ReservationSettled():
+            case r.DecisionStarted() | r.ShadowStarted() | r.ReservationSettled():
                 self._decision(record)
             case r.TimerSet():
                 self.steps.timers[record.step] = record

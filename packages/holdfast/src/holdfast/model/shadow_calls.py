@@ -11,8 +11,9 @@ from typing import Final, Literal, TypeAlias, cast
 import msgspec
 
 from holdfast.model.ids import operation_id
+from holdfast.model.outcome import EXCEEDED, UNPRICED
 from holdfast.model.records.common import NOTHING, Raw
-from holdfast.model.usage import Usage
+from holdfast.model.usage import CallCost, Usage
 
 CALLS: Final = "shadow-calls"
 ANSWERS: Final = "shadow-answers"
@@ -21,6 +22,9 @@ Agreement: TypeAlias = Literal["same", "arguments", "words", "differ"]
 """`same`: the same calls with the same arguments, or the same answer without a call. `arguments`: calls of the same
 tools with other arguments. `words`: both answer without a call, in other words. `differ`: calls of other tools, or a
 call where the other answers without one."""
+ENDED: Final = "run_ended"
+NOT_ASKED: Final = (EXCEEDED, UNPRICED, ENDED)
+"""The classes of shadow calls that were not made: no budget had room, the price was unknown, or the run had ended."""
 _NAMES: Final = ("tool", "tool_name", "name")
 _ARGUMENTS: Final = ("arguments", "args")
 _FORMS_OF_PROVIDERS: Final = frozenset({"native", "additional_kwargs", "response_metadata", "invalid_tool_calls"})
@@ -37,13 +41,21 @@ class ShadowAsked(msgspec.Struct, frozen=True):
     worker: str
 
     @property
+    def call(self) -> str:
+        """The name of the call in records of its run, which reserve and settle what it may use of budgets."""
+        return f"{self.step} {self.model}"
+
+    @property
     def key(self) -> str:
         """The key of both entries: no model is asked a second time beside the same decision."""
-        return f"{operation_id(self.run, self.step)} {self.model}"
+        return operation_id(self.run, self.call)
 
 
 class ShadowAnswered(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The end of a shadow call: the answer as JSON, or the reason why there is none, with its class."""
+    """The end of a shadow call: the answer as JSON, or the reason why there is none, with its class.
+
+    `price` is what it cost, and the basis, under a budget in a currency.
+    """
 
     run: str
     step: str
@@ -54,6 +66,7 @@ class ShadowAnswered(msgspec.Struct, frozen=True, omit_defaults=True):
     answer: Raw = NOTHING
     reason: str = ""
     code: str = ""
+    price: CallCost | None = None
 
 
 def agreement(used: object, shadow: object) -> Agreement:

@@ -66,7 +66,7 @@ class SharedUse(msgspec.Struct, eq=False):
         A call that has no answer when its run ends, is suspended or gets another owner counts with what it reserved.
         """
         match record:
-            case r.DecisionStarted():
+            case r.DecisionStarted() | r.ShadowStarted():
                 charges = self._settle(record.step, record.before, None)
                 if periods := _with_tree(record.shared, tree):
                     self.open[record.step] = held = Reservation(periods, _reserved(record))
@@ -169,7 +169,7 @@ def _change(before: tuple[int, int], after: tuple[int, int]) -> tuple[int, int]:
 _NOTHING: Final = CallUse(0, 0, 0)
 
 
-def _reserved(started: r.DecisionStarted) -> ReservedCall:
+def _reserved(started: r.DecisionStarted | r.ShadowStarted) -> ReservedCall:
     """The reservation of a call in each of its shared budgets."""
     currency = "" if started.price is None else started.price.currency
     return ReservedCall(min(started.reserved, MOST), units_of(started.price, currency) or 0, currency)

@@ -153,7 +153,7 @@ class RunRecorder:
             raise
         self._add(records)
 
-    async def reserve(self, started: r.DecisionStarted, limits: SharedLimits) -> bool:
+    async def reserve(self, started: r.DecisionStarted | r.ShadowStarted, limits: SharedLimits) -> bool:
         """Record a model call that is charged to shared budgets, durably. False if the run's own budget has no room.
 
         Raises `BudgetSpent` and `LimitsChanged`: then nothing was recorded.
@@ -172,7 +172,7 @@ class RunRecorder:
             reserving.add_done_callback(lambda _: self.settle_reservation(started.step, Usage(refused=True)))
             raise
 
-    async def _reserve(self, started: r.DecisionStarted, limits: SharedLimits) -> bool:
+    async def _reserve(self, started: r.DecisionStarted | r.ShadowStarted, limits: SharedLimits) -> bool:
         if earlier := [*self._waiting, *([] if self.receiving is None else [self.receiving])]:
             await asyncio.wait(earlier)  # once: many branches that reserve keep no command and no attempt from its turn
         while self.journal_log.alone is not None:  # first: what is added meanwhile may settle what this reserves over

@@ -40,6 +40,7 @@ class Waiters:
 
     `pauses` holds the waits of branches, `resting` those of drivers. `watchers` wait for news of an operation, by step,
     `wakers` wake its driver. `limits` are the time limits around what waits: by step, when each ends on the wall clock.
+    `shadows` are the shadow calls in flight: nothing waits for them but a call that has no room in the run's budget.
     """
 
     def __init__(self, active: ActiveRun) -> None:
@@ -47,6 +48,7 @@ class Waiters:
         self.pauses: Final[dict[asyncio.Future[Any], Pause]] = {}
         self.limits: Final[dict[str, int]] = {}
         self._settling = 0
+        self.shadows: Final[set[asyncio.Task[None]]] = set()
         self.wakers: Final[dict[str, asyncio.Future[None]]] = {}
         self.watchers: Final[dict[str, list[asyncio.Future[None]]]] = {}
         self._active: Final = active
@@ -218,6 +220,8 @@ class Waiters:
         if any(future.done() for future in (*self.pauses, *(self.wakers[step] for step in self.resting))):
             return None  # a waiter was woken and has not run yet
         pauses, waits = self.all(), self.outside()
+        if self.shadows and any(pause.kind == "budget" for pause in pauses):
+            return None  # they may use less than they reserved; no person is asked before
         # What only the code can bring never comes: nothing that is waited for lets the code go on.
         left = waits and all(pause.kind == "code" and pause.step in active.replay.expected for pause in waits)
         if left or any(pause.kind == "replay" for pause in pauses):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 import msgspec
 
@@ -104,6 +104,20 @@ class DecisionStarted(Stamped, frozen=True):
     function: str
     number: int = 1
     before: Usage = Usage()
+    reserved: int = 0
+    price: CallCost | None = None
+    shared: tuple[tuple[str, str], ...] = ()
+
+
+class ShadowStarted(Stamped, frozen=True):
+    """A model is about to be asked beside a decision, under a budget of which that reserves as `DecisionStarted` does.
+
+    `step` names the decision's step and the model; no step of code has such a name.
+    """
+
+    before: ClassVar[Usage] = Usage()
+
+    step: str
     reserved: int = 0
     price: CallCost | None = None
     shared: tuple[tuple[str, str], ...] = ()
@@ -405,6 +419,7 @@ RunRecord: TypeAlias = (
     | ContractStored
     | ReadRecorded
     | DecisionStarted
+    | ShadowStarted
     | ReservationSettled
     | DecisionRecorded
     | ValueRecorded
