@@ -72,8 +72,8 @@ async def _limited(desk: Any, model: str) -> None:
     assert f"the limit of model {model} is reached" in ended, ended
 
 
-async def routed(desk: Any) -> None:
-    """Check that the second model of a route answered each turn, and that a third was asked beside it for comparison."""
+async def routed(desk: Any, model: str) -> None:
+    """Check that this model, the second of a route, answered each turn, and a third was asked beside it to compare."""
     async with Holdfast(DIRECTORY / "desk.db", agents=[desk], recover=False) as app:
         assert await app.run(desk, "go", run_id="r1") == "paid 5"
         assert await app.run(desk, "go", run_id="r1") == "paid 5"
@@ -82,6 +82,7 @@ async def routed(desk: Any) -> None:
         decided = [one async for _, one in reader.records("r1", 0, DecisionRecorded)]
         reasons = [getattr(one, "why", "")[:43] for one in decided]
         assert reasons == ["down failed (rate_limited): Down: status 429"[:43]] * 2, reasons
+        assert [getattr(one, "model", "") for one in decided] == [model] * 2, decided
         (pair,) = await compare_shadows(reader, Prices())
         assert (pair.shadow_model, pair.calls) == ("cheap", 2), pair
         assert pair.agreement in ({"same": 1, "words": 1}, {"same": 2}), pair

@@ -121,7 +121,7 @@ def graph(*turns: Any, **more: Any) -> Any:
     if CASE == "a route":
         one, cheap = Model(turns=turns), RouteModel(Model(turns=turns), name="cheap", shadow=1)
         down = RouteModel(Model(turns=turns, down=True), name="down")
-        settings = {"route": Route([down, RouteModel(one, name="one"), cheap])}
+        settings = {"route": Route([down, one, cheap])}
     return create_agent(Model(turns=turns), [mail, pay], middleware=[HoldfastMiddleware(**settings)], **more)
 
 
@@ -286,4 +286,4 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(run() if KILL else casework.routed(desk) if CASE == "a route" else main())
+    asyncio.run(run() if KILL else casework.routed(desk, "m-1") if CASE == "a route" else main())

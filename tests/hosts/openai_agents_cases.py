@@ -321,4 +321,4 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(casework.routed(desk) if "route" in CASE.split() else main())
+    asyncio.run(casework.routed(desk, "m-1") if "route" in CASE.split() else main())

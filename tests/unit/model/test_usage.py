@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.model.usage import Usage, usage_of
+from holdfast.model.usage import Usage, own_name, usage_of
 
 FORMS: dict[str, tuple[Any, Usage]] = {
     "openai chat": (
@@ -135,3 +135,23 @@ def test_a_name_is_kept_short_and_storable():
 def test_a_request_that_was_refused_has_a_known_usage():
     assert Usage(refused=True).known
     assert not Usage(model="m").known
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        "m-1",
+        SimpleNamespace(name="m-1"),  # our clients
+        SimpleNamespace(name="m-1", model=object()),  # one of your own around another
+        SimpleNamespace(name="desk", model_name="m-1", model=None),  # LangChain: `name` is that of a step
+        SimpleNamespace(name="desk", model="m-1"),
+        SimpleNamespace(name=None, model="m-1"),  # OpenAI Agents, Google ADK, CrewAI
+        SimpleNamespace(model_name="m-1"),  # Pydantic AI
+    ],
+)
+def test_a_model_is_named_as_lists_of_prices_name_it(model: object):
+    assert own_name(model) == "m-1"
+
+
+def test_an_object_without_a_name_names_nothing():
+    assert own_name(SimpleNamespace(name="", model=3)) == ""

@@ -136,7 +136,7 @@ class HoldfastMiddleware(AgentMiddleware):  # type: ignore[misc]  # as above
         }
         self._offered.update(seen["tools"])
         name = turn if conversation == "agent" else f"{conversation}.{turn}"
-        asked = (_model_name(request.model),) if self._route is None else map(_model_name, self._route.models)
+        asked = (request.model,) if self._route is None else self._route.models
         stored = cast("dict[str, Any]", await hosted.turn(name, seen, model, self._turns, asked))
         calls = [call for one in stored["messages"] for call in one["data"].get("tool_calls") or []]
         name_calls(name, calls, "id")
@@ -292,11 +292,6 @@ def _declared(one: Any) -> AnyTool | None:
     """The Holdfast tool behind a tool of the host, if there is one."""
     functions = (getattr(one, "coroutine", None), getattr(one, "func", None))
     return next((function for function in functions if isinstance(function, Tool)), None)
-
-
-def _model_name(model: Any) -> Any:
-    """The name of a model of the host: its `name` is that of a step in a chain, if it has one."""
-    return getattr(model, "model_name", None) or getattr(model, "model", None) or model
 
 
 def _stated_usage(messages: list[Any]) -> dict[str, Any]:

@@ -89,8 +89,8 @@ _TOKENS: Final[Mapping[str, tuple[str, ...]]] = {
 _BESIDE_INPUT: Final = ("cache_read_input_tokens", "cache_creation_input_tokens")
 """Counts that a service does not include in its input tokens."""
 _BESIDE_OUTPUT: Final = ("thoughts_token_count",)
-_OWN_NAMES: Final = ("name", "model_name", "model")
-"""The attributes in which the clients of models and the model classes of agent frameworks keep the model's name."""
+_OWN_NAMES: Final = ("model_name", "model", "name")
+"""The attributes that hold the model's name. In a class of a framework `name` may be that of a step."""
 _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "model": ("model", "model_name", "model_version"),
     "service": ("service", "provider_name", "model_provider"),
