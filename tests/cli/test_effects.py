@@ -172,3 +172,14 @@ def test_an_effect_that_was_undone_is_compensated(lab: Lab):
     assert all(one["settled_ms"] >= one["at_ms"] > 0 for one in whole)
     assert "1 effect: 1 compensated." in lab("effects", "--key", "1A").out
     assert "whether it was undone is open" in lab("effects", "--key", "9Z").out
+
+
+def test_a_misspelled_name_is_not_taken_for_an_effect_that_was_not_made(lab: Lab):
+    strange = lab("effects", "--to", "ann@mail.test", "--agent", "dsk")
+    assert strange.status == 1
+    assert "No run of an agent dsk is on record at all: did you mean desk?" in strange.remarks
+    unheard = lab("effects", "--to", "ann@mail.test", "--tool", "male")
+    assert unheard.status == 1
+    assert "No operation of a tool male is on record at all" in unheard.remarks
+    said = lab("effects", "--to", "zoe@mail.test", "--tool", "mail")
+    assert "on record at all" not in said.out + said.err

@@ -1,7 +1,11 @@
 """`holdfast submit`, `queues`, and what other commands say of runs in queues."""
 
+import asyncio
 import re
+import subprocess
+import sys
 
+from holdfast import Holdfast
 from tests.cli.lab import Lab
 
 CODE = """
@@ -95,3 +99,33 @@ def test_a_limit_of_an_agent_that_does_not_exist_is_said(holdfast: Lab):
     listed = holdfast("queues")
     assert listed.status == 0
     assert "the limit of agent gret concerns no run" in " ".join(listed.err.split())
+
+
+def test_the_server_that_takes_submissions_knows_the_queues_of_the_project(holdfast: Lab):
+    async def opened() -> None:
+        async with Holdfast(holdfast.directory / "desk.db"):
+            pass
+
+    asyncio.run(opened())
+    holdfast.write("greet.py", CODE)
+    holdfast.write("queues.yaml", "queues:\n  refunds: {concurrency: 2}\ntenants:\n  acme: {concurrency: 1}\n")
+    holdfast.write("pyproject.toml", '[tool.holdfast]\nqueues = "queues.yaml"\n')
+    command = [sys.executable, "-m", "holdfast", "serve", "greet.py:greet", "--journal", "desk.db", "--port", "0"]
+    with subprocess.Popen(
+        command, cwd=holdfast.directory, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True
+    ) as serving:
+        assert serving.stderr is not None
+        assert any("The inbox" in line for line in serving.stderr)
+        listed = holdfast("queues", "--json", "--journal", "desk.db").json["queues"]
+        serving.terminate()
+    assert [one["queue"] for one in listed] == ["refunds"]
+
+
+def test_a_run_that_waits_for_a_slot_again_is_seen_to_wait(holdfast: Lab):
+    holdfast.write("greet.py", CODE)
+    assert holdfast("submit", "greet.py:greet", '"ann"').status == 0
+    assert holdfast("worker", "greet.py:greet", "--once").status == 1
+    assert holdfast("resume", "greet-ann").status == 3
+    shown = holdfast("queues")
+    assert "holdfast worker" in shown.out + shown.err
+    assert "queue default: runs wait for a slot again, and none of them runs" in holdfast("top", "--once").words

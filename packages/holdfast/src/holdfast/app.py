@@ -29,8 +29,7 @@ from holdfast.control.queues import (
     LimitsSource,
     Submitted,
     declarations_of,
-    misspelled_tools,
-    strange_agents,
+    declare_limits,
     submit,
 )
 from holdfast.control.schedules import Scheduler, declare_schedules
@@ -211,9 +210,7 @@ class Holdfast:
         try:
             await engine.open()
             if self._declared.limits is not None:
-                await engine.queues.declare(engine.journal, self._declared.limits)
-                strange = await strange_agents(engine.journal, self._declared.limits, self.agents)
-                for remark in [*strange, *misspelled_tools(self._declared.limits, self.tools)]:
+                for remark in await declare_limits(engine, self._declared.limits):
                     LOG.warning("queues: %s", remark)
             await wake_waiting(engine)
             if self._declared.schedules is not None:

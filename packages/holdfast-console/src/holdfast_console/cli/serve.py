@@ -11,6 +11,8 @@ import msgspec
 from holdfast.agent.agent import gather_agents, gather_tools
 from holdfast.cli.apps import load_agents
 from holdfast.cli.common import CommandCall, by_option, command
+from holdfast.cli.config import project_queues
+from holdfast.control.queues import declarations_of, declare_limits
 from holdfast.control.service import ControlService
 from holdfast_console.web.server import ServerOptions, listen
 
@@ -45,12 +47,15 @@ async def serve(call: CommandCall, targets: tuple[str, ...], by: str, **place: A
     code of an agent (a result, edited arguments) are applied here if a TARGET names that
     agent, and programs can submit its runs; a worker starts them.
     """
-    agents = gather_agents(load_agents(targets))
+    agents, declared = gather_agents(load_agents(targets)), declarations_of(project_queues()).limits
     async with call.serving(gather_tools(agents.values(), ()), agents) as service:
         if service.engine.identity.trust == "distrustful":
             reason = service.engine.identity.reason
             call.screen.note(("Sign-in is closed: this journal is not trusted", "yellow"), f": {reason}.")
             call.screen.note("Next: holdfast doctor")
+        elif agents and declared is not None:  # submissions are judged by the limits of this project, as everywhere
+            for remark in await declare_limits(service.engine, declared):
+                call.screen.note((remark, "yellow"))
         await listen(
             service, msgspec.convert(place, ServerOptions), by, lambda text: call.screen.note(f"The inbox: {text}")
         )

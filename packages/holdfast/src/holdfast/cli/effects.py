@@ -12,6 +12,7 @@ from holdfast.cli.inputs import read_past
 from holdfast.inspect.effects import EffectQuery, EffectsFound, FoundEffect, find_effects
 from holdfast.inspect.text import ago, count, short
 from holdfast.journal.host import wall_ms
+from holdfast.model.alike import nearest
 
 _LIMIT: Final = 50
 _MARKS: Final = {"succeeded": "ok", "failed": "failed", "unknown": "asks", "cancelled": "off", "compensated": "off"}
@@ -46,21 +47,35 @@ def effects(call: CommandCall, limit: int, since: str, **wanted: str) -> int:
     """
     now = wall_ms()
     query = EffectQuery(**wanted, since_ms=read_past(since, now) if since else 0)
-    found = call.read(_found(call, query, limit))
+    found, remarks = call.read(_found(call, query, limit))
     if call.screen.as_json:
         call.screen.document(found)
     else:
         call.screen.columns([_line(one, now) for one in found.effects])
-        _sum_up(call, found)
+        _sum_up(call, found, remarks)
     return DONE if found.effects else FAILED
 
 
-async def _found(call: CommandCall, query: EffectQuery, limit: int) -> EffectsFound:
+async def _found(call: CommandCall, query: EffectQuery, limit: int) -> tuple[EffectsFound, list[str]]:
+    """The effects; and remarks about names, for a misspelled one must not be taken for "no such effect"."""
     async with call.with_raw_reader() as (reader, journal):
         with call.screen.progress(None) as advance:
-            return await find_effects(
+            found = await find_effects(
                 reader, journal, query, limit, lambda searched, records: advance(f"{searched:,} of {records:,} records")
             )
+        remarks = list[str]()
+        agents = {agent for agent, _ in await journal.counts()}
+        if query.agent and query.agent not in agents:
+            near = nearest(query.agent, agents)
+            meant = f": did you mean {near}?" if near else "."
+            remarks.append(f"No run of an agent {query.agent} is on record at all{meant}")
+        if (
+            query.tool
+            and not found.effects
+            and not (await find_effects(reader, journal, EffectQuery(tool=query.tool), 1)).effects
+        ):
+            remarks.append(f"No operation of a tool {query.tool} is on record at all: is that its name?")
+        return found, remarks
 
 
 def _line(one: FoundEffect, now_ms: int) -> tuple[str, ...]:
@@ -70,10 +85,12 @@ def _line(one: FoundEffect, now_ms: int) -> tuple[str, ...]:
     return _MARKS.get(one.status, "open"), one.operation, one.status, when, short(about, _SHOWN)
 
 
-def _sum_up(call: CommandCall, found: EffectsFound) -> None:
+def _sum_up(call: CommandCall, found: EffectsFound, remarks: list[str]) -> None:
     statuses = [one.status for one in found.effects]
     each = ", ".join(f"{statuses.count(status)} {status}" for status in dict.fromkeys(statuses))
     call.screen.line(f"{count(len(statuses), 'effect')}: {each}." if statuses else "No effect in this journal fits.")
+    for remark in remarks:
+        call.screen.note((remark, "yellow"))
     if found.records:
         call.screen.line((f"Searched {_of(found.searched, found.records)}.", "dim"))
     for one in found.effects:

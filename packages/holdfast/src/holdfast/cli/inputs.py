@@ -44,7 +44,7 @@ def one_input(agent: AnyAgent, given: str | None) -> object:
             next_step="give JSON text, @file.json, - for standard input, or --inputs FILE",
         )
     try:
-        return parsed(agent, _bytes(given))
+        return agent.parse_input(_bytes(given))
     except UsageError as error:
         if not _names_a_file(given):
             if agent.input_type is not str or given == "-" or given.startswith("@"):
@@ -54,19 +54,6 @@ def one_input(agent: AnyAgent, given: str | None) -> object:
             raise UsageError(error.message, next_step=how) from error
         how = f"--inputs {given}" if given.endswith(_LINES) else f"@{given}"
         raise UsageError(error.message, known=f"there is a file of that name: {given}", next_step=how) from error
-
-
-def parsed(agent: AnyAgent, text: bytes) -> object:
-    """An input from JSON text. Raises `UsageError` naming the misfit."""
-    try:
-        return agent.parse_input(text)
-    except UsageError as error:
-        cause = error.__cause__
-        if cause is None or cause.__cause__ is None:
-            raise
-        raise UsageError(
-            f"this input does not fit the agent {agent.name}: {cause.__cause__}", next_step=error.next_step
-        ) from error
 
 
 def any_json(given: str) -> object:

@@ -14,7 +14,7 @@ from holdfast.cli.apps import AnyAgent, Holdfast, app_of, load_agent
 from holdfast.cli.budget import budget_option
 from holdfast.cli.common import CommandCall, by_option, command
 from holdfast.cli.exit_status import DONE, FAILED, CommandProblem, problem_of
-from holdfast.cli.inputs import InputLine, lines_of, one_input, parsed, read_moment
+from holdfast.cli.inputs import InputLine, lines_of, one_input, read_moment
 from holdfast.control.queues import strange_agents
 from holdfast.engine.environment import gather_bounded
 from holdfast.engine.process import newest_limits
@@ -86,7 +86,7 @@ async def _line(app: Holdfast, agent: AnyAgent, line: InputLine, how: dict[str, 
     try:
         if line.problem:
             raise UsageError(line.problem)  # noqa: TRY301 - reported like what does not fit
-        one = await app.submit(agent, parsed(agent, line.text), **how)
+        one = await app.submit(agent, agent.parse_input(line.text), **how)
     except JournalError:
         raise
     except Exception as error:  # noqa: BLE001 - an error in one line ends that line alone
@@ -211,7 +211,7 @@ def _list(call: CommandCall, name: str) -> None:
     call.screen.line((f"{count(sum(one.waiting for one in listed), 'run')} waiting", "dim"))
     for remark in remarks:
         call.screen.note((remark, "yellow"))
-    if any(one.waiting and not one.running and one.mode.paused is None for one in listed):
+    if any(one.oldest_ms is not None and not one.running and one.mode.paused is None for one in listed):
         call.screen.next("holdfast worker")
 
 
@@ -269,5 +269,5 @@ def _cells(one: ListedQueue, now_ms: int) -> tuple[str, ...]:
     declared = {"at once": limits.concurrency, "per tenant": limits.per_tenant, "per key": per_key}
     shown = ", ".join(f"{number} {name}" for name, number in declared.items() if number is not None)
     oldest = "" if one.oldest_ms is None else f"oldest {ago(now_ms - one.oldest_ms, now_ms)}"
-    mark = "open" if one.waiting or one.mode else "ok"
+    mark = "open" if one.waiting or oldest or one.mode else "ok"
     return mark, one.queue, f"{one.waiting:,} waiting", f"{one.running:,} running", oldest, shown or "no limit"

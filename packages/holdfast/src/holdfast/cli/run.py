@@ -26,7 +26,7 @@ from holdfast.cli.budget import budget_option
 from holdfast.cli.common import CommandCall, by_option, command, policy_option
 from holdfast.cli.config import project_targets
 from holdfast.cli.exit_status import DIVERGED, DONE, FAILED, USAGE, WAITS, CommandProblem, problem_of, status_of
-from holdfast.cli.inputs import InputLine, lines_in, lines_of, one_input, parsed
+from holdfast.cli.inputs import InputLine, lines_in, lines_of, one_input
 from holdfast.cli.screen import Screen, grid, phrase, prose
 from holdfast.cli.telemetry import WorkerTelemetry, write_logs_as_json
 from holdfast.cli.worker import work
@@ -325,7 +325,7 @@ async def _one(app: Holdfast, agent: AnyAgent, line: InputLine) -> RunOutput:
     if line.problem:
         return _refused(run, line, UsageError(line.problem))
     try:
-        value = parsed(agent, line.text)
+        value = agent.parse_input(line.text)
         run = agent.run_id_for(value)
         return await result_of(app, run, app.run(agent, value, run_id=run), line.number)
     except JournalError:

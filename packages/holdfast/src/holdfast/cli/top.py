@@ -151,8 +151,8 @@ class Overview:
                 remark = f"queue {queue.queue} is {state} since {since} {restriction}"
                 found.append(Attention(remark, f"holdfast queues resume {queue.queue}"))
             elif queue.oldest_ms is not None and not queue.running:
-                text = f"queue {queue.queue}: {count(queue.waiting, 'run')} waiting, and none of them runs"
-                found.append(Attention(text, "holdfast worker"))
+                waits = f"{count(queue.waiting, 'run')} waiting" if queue.waiting else "runs wait for a slot again"
+                found.append(Attention(f"queue {queue.queue}: {waits}, and none of them runs", "holdfast worker"))
         for tool, why in (await self._reader.pauses()).items():
             found.append(Attention(f"tool {tool} is paused: {why}", f"holdfast unpause --tool {tool}"))
         return found

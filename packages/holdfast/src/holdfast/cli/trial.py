@@ -16,7 +16,7 @@ import msgspec
 from holdfast.cli.apps import load_agent, load_function
 from holdfast.cli.common import CommandCall, command
 from holdfast.cli.exit_status import DONE, FAILED, INTERRUPTED
-from holdfast.cli.inputs import lines_of, parsed
+from holdfast.cli.inputs import lines_of
 from holdfast.cli.screen import Screen, grid, phrase
 from holdfast.errors import HoldfastError, UsageError
 from holdfast.inspect.text import count, short
@@ -136,7 +136,7 @@ def _plan(agent: AnyAgent, options: Options) -> tuple[TrialPlan, list[TrialRefus
         try:
             if line.problem:
                 raise UsageError(line.problem)
-            given = parsed(agent, line.text)
+            given = agent.parse_input(line.text)
             if agent.template is not None:
                 agent.run_id_for(given)  # raises where the input has no such field
             inputs[line.number] = given

@@ -79,6 +79,12 @@ def declarations_of(source: LimitsSource | None) -> QueuesAndSchedules:
     return given
 
 
+async def declare_limits(engine: Engine, limits: DeclaredLimits) -> list[str]:
+    """Declare limits for this journal. Remarks about names in them that concern nothing here."""
+    await engine.queues.declare(engine.journal, limits)
+    return [*await strange_agents(engine.journal, limits, engine.agents), *misspelled_tools(limits, engine.tools)]
+
+
 async def submit(
     engine: Engine, agent: Agent[T, R], given: T, how: Submission, *, key: str | None = None, by: str = ""
 ) -> Submitted:

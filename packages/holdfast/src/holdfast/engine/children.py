@@ -120,8 +120,8 @@ async def _checked(scope: Scope, name: str, agent: AgentCode, terms: ChildTerms)
         raise UsageError(
             f"the agent {agent.name} is not among the agents of this app, so nothing would drive its run",
             known="nothing was stored",
-            next_step=f"name it: Holdfast(..., agents=[..., {agent.name}]), or after holdfast submit in the command "
-            f"holdfast worker FILE.py:{started.agent} FILE.py:{agent.name}",
+            next_step=f"name it: Holdfast(..., agents=[..., {agent.name}]); for commands, in pyproject.toml under "
+            f'[tool.holdfast]: agents = ["FILE.py:{started.agent}", "FILE.py:{agent.name}"]',
         )  # fmt: skip
     depth = 1 if started.parent is None else started.parent.depth + 1
     if depth > DEEPEST:
