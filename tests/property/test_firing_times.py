@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from itertools import islice, pairwise
+from functools import cache
+from itertools import islice, pairwise, takewhile
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -12,9 +13,14 @@ from hypothesis import strategies as st
 
 from holdfast.queues.firing_times import MissedRule, Schedule, due, last_moment, moments, next_moment
 from holdfast.queues.schedules import ScheduleBook, ScheduleEntry, run_id_of, schedule_faults
+from simulator.checkers import calendar
 
 SECOND, MINUTE, HOUR, DAY = 1_000, 60_000, 3_600_000, 86_400_000
 ZONES = ("Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "UTC")
+NIGHT_ZONES = (
+    "Europe/Berlin", "America/New_York", "America/St_Johns", "America/Santiago", "Africa/Casablanca", "Antarctica/Troll",
+    "Australia/Lord_Howe", "Pacific/Chatham",
+)  # fmt: skip
 GRACE = 60_000
 
 
@@ -50,6 +56,19 @@ NIGHTS = [
     # Half an hour: from 02:00 to 02:30, and from 02:00 to 01:30.
     ("15 2 * * *", "Australia/Lord_Howe", "2027-10-02T12:00+10:30", ["03 02:30+1100", "04 02:15+1100"]),
     ("45 1 * * *", "Australia/Lord_Howe", "2027-04-03T12:00+11:00", ["04 01:45+1100", "05 01:45+1030"]),
+    (
+        "30 * * * *",
+        "Australia/Lord_Howe",
+        "2027-04-04T01:00+11:00",
+        ["04 01:30+1100", "04 01:30+1030", "04 02:30+1030"],
+    ),
+    ("0 */2 * * *", "Australia/Lord_Howe", "2027-04-04T01:00+11:00", ["04 02:00+1030", "04 04:00+1030"]),
+    ("30 * * * *", "Australia/Lord_Howe", "2027-10-03T01:00+10:30", ["03 01:30+1030", "03 02:30+1100"]),
+    # From 02:45 to 03:45: no full hour.
+    ("*/15 2 * * *", "Pacific/Chatham", "2027-09-26T02:15+12:45", ["26 02:30+1245", "27 02:00+1345"]),
+    ("*/15 2 * * *", "Pacific/Chatham", "2027-04-04T02:30+13:45", ["04 02:45+1345", "04 02:45+1245", "05 02:00+1245"]),
+    # Two hours.
+    ("30 2 * * *", "Antarctica/Troll", "2027-03-27T12:00+00:00", ["28 03:00+0200", "29 02:30+0200"]),
 ]
 
 
@@ -86,8 +105,8 @@ def test_an_interval_is_counted_from_1970_so_every_process_counts_alike():
 # --- what holds for all schedules --------------------------------------------------------------------------------------
 
 times = st.integers(ms("2026-01-01T00Z"), ms("2033-01-01T00Z"))
-minute_fields = st.sampled_from(["0", "30", "*/20", "5,35"])
-hour_fields = st.sampled_from(["*", "2", "1-3", "0,2", "*/5"])
+minute_fields = st.sampled_from(["0", "30", "*", "*/15", "*/20", "5,35"])
+hour_fields = st.sampled_from(["*", "2", "1-3", "0,2", "*/2", "*/5"])
 day_fields = st.sampled_from(["*", "1", "29", "L", "28-31"])
 expressions = st.builds(
     "{} {} {} {} {}".format, minute_fields, hour_fields, day_fields, st.sampled_from(["*", "2", "3,10,11"]),
@@ -116,6 +135,24 @@ def test_moments_grow_and_any_one_of_them_continues_the_others(schedule: Schedul
     for number, moment in enumerate(found):
         assert list(islice(moments(schedule, moment), 8 - number - 1)) == found[number + 1 :]
         assert next_moment(schedule, moment - 1) == moment
+
+
+@given(expressions.filter(lambda one: not one.isupper()), st.sampled_from(NIGHT_ZONES), st.data())
+def test_moments_of_a_night_are_those_that_a_look_at_every_minute_finds(
+    expression: str, zone: str, data: st.DataObject
+):
+    night = data.draw(st.sampled_from(changes(zone)))
+    after = night + data.draw(st.integers(-6 * HOUR, 6 * HOUR))
+    found = list(takewhile(lambda one: one <= after + 12 * HOUR, moments(cron(expression, zone), after)))
+    assert found == calendar.moments(cron(expression, zone), after, after + 12 * HOUR)
+
+
+@cache
+def changes(zone: str) -> list[int]:
+    """The hours of 2027 in which clocks of the zone change."""
+    hours = range(ms("2027-01-01T00Z"), ms("2028-01-01T00Z"), HOUR)
+    offsets = [datetime.fromtimestamp(hour / 1000, ZoneInfo(zone)).utcoffset() for hour in hours]
+    return [hour for hour, (before, after) in zip(hours, pairwise(offsets), strict=False) if before != after]
 
 
 @given(schedules, starts, st.integers(0, 3 * DAY))

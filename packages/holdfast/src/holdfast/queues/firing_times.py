@@ -7,8 +7,9 @@ that exists twice fires the first time. An expression whose minutes or hours beg
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Literal
 
@@ -119,11 +120,56 @@ def _cron(expression: str, zone: ZoneInfo, after_ms: int) -> Iterator[int]:
             f"the schedule {expression!r} is a cron expression, and cronsim is not installed",
             next_step="pip install 'holdfast[schedules]'",
         ) from error
-    for found in CronSim(expression, datetime.fromtimestamp(after_ms / 1000, UTC).astimezone(zone)):
-        # In the hour that clocks repeat, cronsim counts from its first pass: what it finds may be over.
-        if (moment := _ms(found)) > after_ms:
+    # cronsim walks over local times without a zone: with one it loses moments where clocks change by half an hour.
+    start = _local(after_ms, zone).replace(tzinfo=None)
+    first, second = _passes(start, zone)
+    # In the first of two passes the walk begins before it, since all of the second one is still to come.
+    walk = CronSim(expression, start - timedelta(milliseconds=max(second - first, 0)))
+    minute, hour, *_ = expression.split()
+    elapsed = minute.startswith("*") or hour.startswith("*")
+    for moment in _elapsed(walk, zone) if elapsed else _named(walk, zone):
+        if moment > after_ms:
             yield moment
             after_ms = moment
+
+
+def _elapsed(walk: Iterator[datetime], zone: ZoneInfo) -> Iterator[int]:
+    """The moments at which clocks show these local times: none for one that is skipped, and two for a repeated one."""
+    repeated: list[int] = []  # of the second pass, which comes after all moments of the first one
+    for local in walk:
+        first, second = _passes(local, zone)
+        while repeated and repeated[0] < first:
+            yield repeated.pop(0)
+        if first <= second:
+            yield first
+        if first < second:
+            repeated.append(second)
+
+
+def _named(walk: Iterator[datetime], zone: ZoneInfo) -> Iterator[int]:
+    """One moment for each of these local times: the first one, or the end of the change that skips it."""
+    for local in walk:
+        first, second = _passes(local, zone)
+        yield first if first <= second else _change(zone, second, first)
+
+
+def _passes(local: datetime, zone: ZoneInfo) -> tuple[int, int]:
+    """The moment of a local time as it is read with the offset before a change near it, and with the one after it.
+
+    They differ where clocks repeat the time, and are in the other order where clocks skip it.
+    """
+    return _ms(local.replace(tzinfo=zone, fold=0)), _ms(local.replace(tzinfo=zone, fold=1))
+
+
+def _change(zone: ZoneInfo, before_ms: int, after_ms: int) -> int:
+    """The moment after the one and up to the other from which on clocks have another offset."""
+    old = _local(before_ms, zone).utcoffset()
+    later = range(before_ms + 1, after_ms + 1)
+    return later[bisect_left(later, True, key=lambda moment: _local(moment, zone).utcoffset() != old)]
+
+
+def _local(moment_ms: int, zone: ZoneInfo) -> datetime:
+    return datetime.fromtimestamp(moment_ms / 1000, UTC).astimezone(zone)
 
 
 def _ms(moment: datetime) -> int:
