@@ -159,6 +159,33 @@ async def test_what_a_call_did_not_state_counts_as_it_was_reserved(lab: Lab):
     assert total.unknown == budget.unpriced
 
 
+@pytest.mark.parametrize(
+    "stated",
+    [
+        *({"input_tokens": count, "output_tokens": 5} for count in (10**30, -5, "many", 1.5)),
+        {"output_tokens": 500},
+        {"input_tokens": 500},
+    ],
+)
+@virtual
+async def test_a_count_that_is_missing_or_cannot_be_read_leaves_the_reservation(lab: Lab, stated: dict[str, Any]):
+    async def ask(question: str) -> dict[str, Any]:  # noqa: ARG001 - only its length counts
+        return {"usage": {**stated, "model": "large"}}
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> None:
+        await run.options(model="large").decide(ask, "question" * 10)
+
+    async with lab.app(desk, prices=priced()) as app:
+        await app.run(desk, "ann", budget=RunBudget(cost="1 EUR", tokens=10_000))
+        budget, total = await budget_of(app), await summed(app)
+    (began,) = lab.of("r-ann", r.DecisionStarted)
+    assert began.price is not None
+    assert (budget.tokens, amount_of(budget.cost)) == (began.reserved, began.price.amount)
+    assert (budget.unknown, total.unknown, total.uncounted, total.cost) == (1, 1, 1, {})
+    check_sums(lab)
+
+
 @virtual
 async def test_retries_and_refused_requests_agree_with_the_costs(lab: Lab):
     reply = type("Reply", (), {"usage": {"input_tokens": 30, "output_tokens": 0, "model": "large"}})()

@@ -135,7 +135,10 @@ async def test_a_call_in_flight_reserves_and_others_ask_again_once_it_is_settled
         entered += 1
         await asyncio.sleep(5)
         refused = question == "ann"
-        return {"text": question, "usage": {"input_tokens": 0 if refused else 10, "refused": refused}}
+        return {
+            "text": question,
+            "usage": {"input_tokens": 0 if refused else 10, "output_tokens": 0, "refused": refused},
+        }
 
     @agent(run_id="r-{name}")
     async def desk(run: Run, name: str) -> str:

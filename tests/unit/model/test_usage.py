@@ -116,6 +116,12 @@ def test_each_form_is_read(form: str):
         {"usage": {"input_tokens": 1.5, "output_tokens": True, "cost": float("nan")}},
         {"usage": {"input_tokens": "9", "output_tokens_details": [1]}},
         {"usage": {"cost": 10**400}},
+        {"usage": {"output_tokens": 500}},
+        {"usage": {"input_tokens": 500}},
+        {"usage": {"total_tokens": 500}},
+        {"usage": {"input_tokens": 9, "total_tokens": 8}},
+        {"usage": {"input_tokens": 9, "output_tokens": 5, "cached_tokens": "many"}},
+        {"usage": {"input_tokens": 9, "output_tokens": 5, "thoughts_token_count": -1}},
         {"model": "a car", "id": 7, "type": {}},
         [],
         [3],
@@ -127,8 +133,38 @@ def test_what_is_no_count_is_unknown(answer: object):
     assert used == Usage()
 
 
+@pytest.mark.parametrize("count", [10**30, -5, "many", 1.5, None, True])
+def test_a_count_that_cannot_be_read_makes_the_usage_unknown_and_leaves_the_names(count: object):
+    for stated in ({"input_tokens": count, "output_tokens": 5}, {"input_tokens": 5, "output_tokens": count}):
+        used = usage_of({"usage": {**stated, "model": "full"}})
+        assert used == Usage(model="full")
+        assert not used.known
+
+
+@pytest.mark.parametrize(
+    ("stated", "used"),
+    [
+        ({"prompt_tokens": 8, "total_tokens": 8}, Usage(8)),  # of an embedding
+        ({"completion_tokens": 5, "total_tokens": 12}, Usage(7, 5)),
+        (
+            {"prompt_token_count": 8, "thoughts_token_count": 4, "total_token_count": 12},
+            Usage(8, 4, reasoning_tokens=4),
+        ),
+        ({"input_tokens": 8, "output_tokens": 0}, Usage(8)),
+        ({"input_tokens": 8.0, "output_tokens": 2.0}, Usage(8, 2)),
+    ],
+)
+def test_a_count_that_follows_from_the_others_is_known(stated: object, used: Usage):
+    assert usage_of({"usage": stated}) == used
+    assert used.known
+
+
+def test_a_model_that_answered_has_read_something():
+    assert not Usage(output_tokens=5).known
+
+
 def test_a_name_is_kept_short_and_storable():
-    used = usage_of({"usage": {"input_tokens": 1}, "model": "m\0" + "\ud800" + "x" * 300})
+    used = usage_of({"usage": {"input_tokens": 1, "output_tokens": 0}, "model": "m\0" + "\ud800" + "x" * 300})
     assert used.model == "m?" + "x" * 197
 
 

@@ -121,7 +121,7 @@ def price_after(active: ActiveRun, step: str, usage: Usage, models: tuple[NamedM
     held = [one.open.get(step) for one in (own,) if one is not None]
     held += [one.reserved for use in (shared,) if use is not None and (one := use.open.get(step)) is not None]
     currency = next((one.currency for one in held if one is not None and one.currency), "")
-    if not currency or not (usage.input_tokens or usage.output_tokens):
+    if not currency or not (usage.known and usage.called):
         return None
     named = [replace(usage, model=one.name, service=one.service) for one in models if len(models) == 1]
     for used in (usage, *named):  # the service may name the model in a way that no list has

@@ -162,7 +162,7 @@ def decision_notes(record: r.DecisionRecorded) -> list[tuple[str, str]]:
     notes = [("why", record.why)] if record.why else []
     facts = [record.model] if record.model else []
     facts += [f"confidence {record.confidence:g}"] if record.confidence is not None else []
-    if record.input_tokens or record.output_tokens:
+    if record.input_tokens:  # otherwise the usage is unknown
         parts = (("cached", record.cached_tokens), ("of reasoning", record.reasoning_tokens))
         shown = ", ".join(f"{number} {name}" for name, number in parts if number)
         facts.append(f"{record.input_tokens} + {record.output_tokens} tokens" + (f" ({shown})" if shown else ""))

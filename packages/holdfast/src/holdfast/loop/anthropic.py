@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict
 
 from holdfast.errors import ModelError
 from holdfast.loop.http import (
@@ -121,7 +121,9 @@ class _Answer:
         self._parts: dict[tuple[int, str], list[str]] = {}  # of each block's text, thoughts, signature and arguments
         self._stop = ""
         self._model = ""
-        self._usage = Usage(service=service)
+        self._service = service
+        self._id = ""
+        self._counted = _Counted()
         self.over = False
 
     def add(self, event: _Event) -> None:
@@ -134,7 +136,7 @@ class _Answer:
                 raise ModelError(text, code=code, next_step="it is asked again")
             case "message_start" if event.message is not None:
                 self._model = event.message.model
-                self._usage = replace(self._usage, request=event.message.id)
+                self._id = event.message.id
                 self._count(event.message.usage)
             case "content_block_start" if event.content_block is not None:
                 self._begin(event.index, event.content_block)
@@ -155,9 +157,14 @@ class _Answer:
 
     def _count(self, given: _Counted) -> None:
         """Take a count. Each one is of the whole answer so far."""
-        before, now = self._usage, usage_of({"usage": given})
-        names = ("input_tokens", "output_tokens", "cached_tokens", "cache_write_tokens")
-        self._usage = replace(before, **{name: max(getattr(before, name), getattr(now, name)) for name in names})
+        before, now = asdict(self._counted), asdict(given)
+        highest = {
+            name: max((one for one in (before[name], now[name]) if one is not None), default=None) for name in now
+        }
+        self._counted = _Counted(**highest)
+
+    def _usage(self) -> Usage:
+        return usage_of({"usage": self._counted, "request": self._id, "service": self._service})
 
     def _take(self, index: int, delta: _Delta) -> None:
         if index not in self._blocks:
@@ -195,11 +202,11 @@ class _Answer:
         blocks = self._joined()
         text = "".join(block.get("text", "") for block in blocks if block.get("type") == "text")
         calls = tuple(self._call(index) for index in sorted(self._blocks) if self._blocks[index]["type"] == "tool_use")
-        return ModelReply(text, calls, _STOPS[self._stop], self._usage, self._model, native=self._native(blocks))
+        return ModelReply(text, calls, _STOPS[self._stop], self._usage(), self._model, native=self._native(blocks))
 
     def so_far(self) -> ModelReply:
         """The usage of an answer that cannot be used."""
-        return ModelReply(usage=self._usage, model=self._model)
+        return ModelReply(usage=self._usage(), model=self._model)
 
     def _call(self, index: int) -> ModelCall:
         block = self._blocks[index]

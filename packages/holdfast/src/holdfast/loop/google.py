@@ -34,8 +34,8 @@ class _Modality(msgspec.Struct, rename="camel"):
 
 
 class _Counted(msgspec.Struct, rename="camel"):
-    prompt_token_count: int = 0
-    candidates_token_count: int = 0
+    prompt_token_count: int | None = None
+    candidates_token_count: int = 0  # the API leaves out what is zero
     thoughts_token_count: int = 0
     cached_content_token_count: int = 0
     prompt_tokens_details: list[_Modality] = []

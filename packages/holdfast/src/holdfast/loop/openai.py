@@ -40,8 +40,9 @@ class _Choice(msgspec.Struct):
 
 
 class _Counted(msgspec.Struct):
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    total_tokens: int | None = None
     prompt_tokens_details: Any = None  # servers differ in the parts
     completion_tokens_details: Any = None
 

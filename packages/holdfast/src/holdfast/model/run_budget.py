@@ -188,9 +188,9 @@ def reservation(largest: int, question: int) -> int:
 
 def settled(usage: Usage, cost: CallCost | None, reserved: ReservedCall) -> CallUse:
     """The use that a call with this usage and cost counts for, which had reserved so much."""
-    used = usage.input_tokens + usage.output_tokens
-    if usage.refused and not used:
+    if not usage.called:
         return CallUse(0, 0, 0)
+    used = usage.input_tokens + usage.output_tokens
     known = units_of(cost, reserved.currency) if usage.known else None
     spent = reserved.cost if known is None else known
     return CallUse(1, used if usage.known else reserved.tokens, spent, known is None)

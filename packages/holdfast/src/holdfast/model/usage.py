@@ -19,7 +19,8 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
     `input_tokens` include the cached ones, those written to a cache and those of audio; `output_tokens` include those
     of reasoning and of audio. `model` is the name that the service gives the model, `service` the provider's name or
     address, and `request` the service's own id of the answer. `refused`: the service refused the request, or was
-    not reached, so nothing was used. Without tokens, and not refused, the usage is unknown.
+    not reached, so nothing was used. Without input tokens, and not refused, the usage is unknown: a model that answers
+    has read something.
     """
 
     input_tokens: int = 0
@@ -38,7 +39,12 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
     @property
     def known(self) -> bool:
         """True if the service counted tokens, or nothing was used."""
-        return self.refused or self.input_tokens > 0 or self.output_tokens > 0
+        return self.refused or self.input_tokens > 0
+
+    @property
+    def called(self) -> bool:
+        """True unless nothing was used: a request that was refused, or not sent, is not a call."""
+        return not self.refused or self.input_tokens > 0 or self.output_tokens > 0
 
 
 class CallCost(msgspec.Struct, frozen=True):
@@ -89,6 +95,7 @@ _TOKENS: Final[Mapping[str, tuple[str, ...]]] = {
 _BESIDE_INPUT: Final = ("cache_read_input_tokens", "cache_creation_input_tokens")
 """Counts that a service does not include in its input tokens."""
 _BESIDE_OUTPUT: Final = ("thoughts_token_count",)
+_TOTAL: Final = ("total_tokens", "total_token_count")
 _OWN_NAMES: Final = ("model_name", "model", "name")
 """The attributes that hold the model's name. In a class of a framework `name` may be that of a step."""
 _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
@@ -106,16 +113,15 @@ def usage_of(answer: object) -> Usage:
     """The usage that an answer states in its `usage` or `usage_metadata`; empty where it states none.
 
     Of several parts, the last one that states it counts. What a client states may be of any type: only counts and
-    texts that a record can hold are taken.
+    texts that a record can hold are taken. Where a count cannot be read, or that of the input or the output is missing
+    and does not follow from the total, no count is taken: a part of the tokens is not the usage.
     """
     parts: list[object] = list(reversed(cast("list[object]", answer))) if isinstance(answer, list) else [answer]
     stated = ((one, _part(one, kind)) for one in parts for kind in ("usage", "usage_metadata"))
     answer, counted = next((one for one in stated if one[1] is not None), (None, None))
     if counted is None:
         return Usage()
-    found: dict[str, Any] = {name: _count(counted, *paths) for name, paths in _TOKENS.items()}
-    found["input_tokens"] += sum(_count(counted, name) for name in _BESIDE_INPUT)
-    found["output_tokens"] += sum(_count(counted, name) for name in _BESIDE_OUTPUT)
+    found: dict[str, Any] = _counts(counted)
     for name, keys in _NAMES.items():
         found[name] = _text(_part(counted, name), *(_part(answer, one) for one in keys))
     if not found["request"] and any(_part(answer, kind) in _ANSWERS for kind in ("object", "type")):
@@ -133,14 +139,37 @@ def finite(number: object) -> float | None:
         return None
 
 
-def _count(counted: object, *paths: str) -> int:
+def _counts(counted: object) -> dict[str, int]:
+    """The counts that are stated; none of them unless all can be read, and both input and output are known."""
+    try:
+        found = {name: number for name, paths in _TOKENS.items() if (number := _count(counted, *paths)) is not None}
+        for side, beside in (("input_tokens", _BESIDE_INPUT), ("output_tokens", _BESIDE_OUTPUT)):
+            if side in found:
+                found[side] += sum(_count(counted, name) or 0 for name in beside)
+        missing = {"input_tokens", "output_tokens"} - found.keys()
+        if missing:
+            rest = (_count(counted, *_TOTAL) or -1) - found.get("input_tokens", 0) - found.get("output_tokens", 0)
+            if len(missing) > 1 or rest < 0:
+                return {}
+            found[missing.pop()] = rest
+    except ValueError:
+        return {}
+    return found
+
+
+def _count(counted: object, *paths: str) -> int | None:
+    """The first of these counts that is stated; None if none is. Raises `ValueError` if it cannot be read."""
     for path in paths:
         found = counted
         for name in path.split("."):
             found = _part(found, name)
+        if isinstance(found, float) and found.is_integer():
+            found = int(found)  # some services write whole numbers so
         if type(found) is int and 0 <= found < _MOST:
             return found
-    return 0
+        if found is not None:
+            raise ValueError(f"{path}={found!r} is not a count")
+    return None
 
 
 def _part(whole: object, name: str) -> object:
