@@ -21,7 +21,7 @@ from simulator.failure import shrink
 from simulator.generator.budgets import BUDGETED
 from simulator.generator.families import FAMILIES
 from simulator.generator.hosts import HOSTED
-from simulator.generator.models import ROUTED
+from simulator.generator.models import ROUTED, SHADOWED
 from simulator.generator.plans import draw
 from simulator.generator.queues import LIMITED, QUEUED
 from simulator.generator.schedules import SCHEDULED
@@ -119,7 +119,7 @@ def _tell(plan: Plan, save: Path | None, journal: Journal, *, whole: bool) -> in
 
 def _done(first: int, seeds: int, jobs: int | None, journal: Journal) -> campaign.Campaign:
     """So many seeds, and a tenth as many of each kind of plan that has a range of its own."""
-    kinds = HOSTED, QUEUED, LIMITED, SCHEDULED, BUDGETED, FAMILIES, ROUTED
+    kinds = HOSTED, QUEUED, LIMITED, SCHEDULED, BUDGETED, FAMILIES, ROUTED, SHADOWED
     apart = [range(kind + first, kind + first + seeds // 10 if first < HOSTED else 0) for kind in kinds]
     with _progress("simulating", seeds + sum(map(len, apart))) as tick:
         return campaign.run(range(first, first + seeds), *apart, jobs=jobs, tick=tick, journal=journal)

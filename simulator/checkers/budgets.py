@@ -130,7 +130,7 @@ class Budgets:
             return
         self._charge_effects(run, record)
         match record:
-            case r.DecisionStarted():
+            case r.DecisionStarted() | r.ShadowStarted():
                 self._settle(account, record.step, record.before)
                 self._check_model_call(run, account, record)
                 call = Call(record.reserved, record.shared)
@@ -200,7 +200,7 @@ class Budgets:
         if account.stopped == "budget" and account.raises == raises:
             self._raising[run] = self._world.now_ms()
 
-    def _check_model_call(self, run: str, account: Account, record: r.DecisionStarted) -> None:
+    def _check_model_call(self, run: str, account: Account, record: r.DecisionStarted | r.ShadowStarted) -> None:
         """No limit is reached before this call: neither of the run, nor of what it shares."""
         for limit in OF_MODELS:
             most, taken = account.most(limit), account.taken(limit)

@@ -410,6 +410,7 @@ class Checker:
         await self.hosts.at_the_end()
         self.schedules.at_the_end()
         await self.budgets.at_the_end()
+        await self.models.at_the_end()
         await self.families.at_the_end()
         if self._world.restored_ms < 0:  # what was done and is forgotten stands, and no record can speak of it
             self.trips.at_the_end()

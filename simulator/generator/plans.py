@@ -18,7 +18,7 @@ from simulator.generator.deferred import (
 )
 from simulator.generator.families import FAMILIES, with_families
 from simulator.generator.hosts import HOSTED, with_hosts
-from simulator.generator.models import ROUTED, with_models
+from simulator.generator.models import ROUTED, SHADOWED, with_models, with_shadows
 from simulator.generator.people import (
     of_compensations,
     of_people,
@@ -77,8 +77,11 @@ def draw(seed: int) -> Plan:
     """The plan of a seed. From `HOSTED` on its agents call hosts, and from `QUEUED` on some runs are submitted.
 
     From `SCHEDULED` on schedules submit some, from `BUDGETED` on they have budgets, from `FAMILIES` on runs start
-    others, and from `ROUTED` on they ask models that have limits.
+    others, from `ROUTED` on they ask models that have limits, and from `SHADOWED` on shadows beside them.
     """
+    if seed >= SHADOWED:
+        models = with_models(with_budgets(with_queues(_drawn(seed - SHADOWED), seed), seed), seed)
+        return with_shadows(models, seed)
     if seed >= ROUTED:
         return with_models(with_budgets(with_queues(_drawn(seed - ROUTED), seed), seed), seed)
     if seed >= FAMILIES:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from msgspec.structs import replace
 
 from holdfast.model.usage import Usage
-from simulator.generator.models import ROUTED
+from simulator.generator.models import ROUTED, SHADOWED
 from simulator.mutations.mutation import Mutant, never_mind
 
 
@@ -96,6 +96,61 @@ def other_model_named(original: Any) -> Any:
 
     return record
 
+
+def given_back(original: Any) -> Any:
+    """What a shadow call had reserved is given back, whatever its model used."""
+
+    async def asked(*given: Any) -> Any:
+        return replace(await original(*given), usage=Usage(refused=True))
+
+    return asked
+
+
+def asked_by_each_process(_original: Any) -> Any:
+    """Each process asks a shadow beside the same decision."""
+    return property(lambda asked: f"{asked.run}/{asked.call} {asked.worker}")
+
+
+def any_model_answers(original: Any) -> Any:
+    """A route does not tell shadows from the models whose answers are used."""
+
+    def checked_table(models: Any) -> Any:
+        return tuple(replace(one, shadow=None) for one in original(models))
+
+    return checked_table
+
+
+SHADOW_BUGS: Final = (
+    Mutant(
+        "shadows reserve nothing",
+        "a shadow call is made whatever the budgets of its run have left",
+        "holdfast.agent.shadow_calls:_reserved",
+        never_mind,
+        from_seed=SHADOWED,
+    ),
+    Mutant(
+        "shadows are given back",
+        "a shadow call that was answered counts nothing",
+        "holdfast.agent.shadow_calls:_asked",
+        given_back,
+        from_seed=SHADOWED,
+    ),
+    Mutant(
+        "shadows of each process",
+        "a process that takes a run over asks a shadow once more",
+        "holdfast.model.shadow_calls:ShadowAsked.key",
+        asked_by_each_process,
+        from_seed=SHADOWED,
+    ),
+    Mutant(
+        "a shadow answers",
+        "the answer of a shadow is used",
+        "holdfast.loop.route_table:checked_table",
+        any_model_answers,
+        from_seed=SHADOWED,
+    ),
+)
+"""Each is looked for in the seeds in which routes ask shadows."""
 
 MODEL_BUGS: Final = (
     Mutant(

@@ -13,7 +13,7 @@ import pytest
 from simulator.generator.budgets import BUDGETED
 from simulator.generator.families import FAMILIES
 from simulator.generator.hosts import HOSTED
-from simulator.generator.models import ROUTED
+from simulator.generator.models import ROUTED, SHADOWED
 from simulator.generator.plans import draw
 from simulator.generator.queues import LIMITED, QUEUED
 from simulator.generator.schedules import SCHEDULED
@@ -92,6 +92,7 @@ SEEDS: tuple[tuple[int, Journal], ...] = (
     *((seed, "memory") for seed in range(BUDGETED, BUDGETED + 6)),
     (FAMILIES + 99, "memory"),  # a call in flight when a tree begins
     *((seed, "memory") for seed in range(ROUTED, ROUTED + 8)),
+    *((seed, "memory") for seed in range(SHADOWED, SHADOWED + 4)),
     *((seed, "memory") for seed in (278, *range(HOSTED, HOSTED + 4), *range(500))),
 )
 
