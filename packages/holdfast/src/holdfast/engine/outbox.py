@@ -67,7 +67,7 @@ class Outbox:
     ) -> tuple[Post, ...]:
         """The ledger entry for the commit that makes a notice true; empty if no endpoint wants it."""
         started = history.lifecycle.started
-        if not self.wants(kind) or started is None or is_system(started.agent):
+        if not (self.endpoints and self.wants(kind)) or started is None or is_system(started.agent):
             return ()
         asked = tuple(_waiting(history, pause) for pause in waits if pause.kind in PEOPLE)
         if kind == "run.waits_for_person" and not asked:
