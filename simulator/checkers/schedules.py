@@ -55,7 +55,7 @@ class Schedules:
         self._broken = broken
         self._books: dict[int, dict[str, Known]] = {0: {}}
         self._newest = 0
-        self._last: dict[str, int] = {}
+        self._fired: dict[str, set[int]] = {}
         self._looks: dict[tuple[Actor, str], Look] = {}
         self._tried: dict[tuple[str, int], Known] = {}
         """The schedule of each run that a process tried to submit, by the entry under which it did."""
@@ -70,9 +70,9 @@ class Schedules:
 
     # --- what processes do -----------------------------------------------------------------------------------
 
-    def looked(self, actor: Actor, schedule: str, last: LastFiring | None) -> None:
-        """A process has read the last firing, and decides now what is due."""
-        self._looks[actor, schedule] = Look(self._wall(), 0 if last is None else last.moment_ms)
+    def looked(self, actor: Actor, schedule: str, last: LastFiring | None, now_ms: int) -> None:
+        """A process has read the last firing, and decides what is due at that time of its clock."""
+        self._looks[actor, schedule] = Look(now_ms, 0 if last is None else last.moment_ms)
 
     def attempts(self, actor: Actor, run: str, firing: Firing) -> None:
         """A process is about to fire: what, follows from the declaration and from what it knows."""
@@ -111,7 +111,7 @@ class Schedules:
             if entry.word == "pause":
                 book[entry.schedule] = replace(one, paused=True)
             elif one.paused:
-                book[entry.schedule] = replace(one, paused=False, since_ms=max(one.since_ms, at_ms))
+                book[entry.schedule] = replace(one, paused=False, since_ms=at_ms)
         self._books[number] = book
         self._newest = number
         self._world.tell(None, f"the ledger has entry {number}: {entry.word} {entry.schedule or sorted(book)}")
@@ -128,9 +128,9 @@ class Schedules:
             self._broken(FIRES, f"{schedule} fired for {_text(moment_ms)} under an entry that another one follows")
         if run != f"{schedule}@{_text(moment_ms)}" or run in self.runs:
             self._broken(FIRES, f"{schedule} fired for {_text(moment_ms)} with the run {run}")
-        if moment_ms <= max(self._last.get(schedule, 0), known.since_ms) or moment_ms > self._wall():
+        if moment_ms <= max(self._last(schedule), known.since_ms) or moment_ms > self._wall():
             self._broken(FIRES, f"{schedule} fired for {_text(moment_ms)} again, after a later one, or too soon")
-        self._last[schedule] = moment_ms
+        self._fired.setdefault(schedule, set()).add(moment_ms)
         self.runs[run] = known
         late = self._wall() - moment_ms > known.schedule.grace_ms
         self._reached(f"fired ({known.schedule.missed})" if late else "fired on time")
@@ -149,7 +149,7 @@ class Schedules:
         now, found = self._world.now_ms(), dict[tuple[str, int], Known]()
         self._see_whether_all_is_well()
         for name, known in self._books[self._newest].items():
-            last = max(known.since_ms, self._last.get(name, 0))
+            last = max(known.since_ms, self._last(name))
             if not known.paused and (moments := due(known.schedule, last, self._wall())):
                 found[name, moments[0]] = known
         for place, known in found.items():
@@ -160,7 +160,7 @@ class Schedules:
                 self._broken(FIRES, f"{place[0]} is due for {_text(place[1])} since {seen} ms, and has not fired")
         for place in self._due_since.keys() - found.keys():
             seen, entry = self._due_since.pop(place)
-            missed = self._last.get(place[0], 0) < place[1] and entry == self._newest
+            missed = self._last(place[0]) < place[1] and entry == self._newest
             if missed and max(seen, self._well_since) + SEEN_MS < now and not self._may_be_refused(place[0]):
                 self._broken(FIRES, f"{place[0]} was due for {_text(place[1])} from {seen} ms on, and was missed")
         return [f"{name} is due for {_text(moment)}" for name, moment in found]
@@ -194,6 +194,10 @@ class Schedules:
     def _may_be_refused(self, name: str) -> bool:
         known = self._books[self._newest].get(name)
         return known is None or known.paused or self._world.checker.queues.is_full(known.schedule.queue)
+
+    def _last(self, name: str) -> int:
+        """The last moment that has fired and is not to come; a clock that was wrong may have fired later ones."""
+        return max((moment for moment in self._fired.get(name, ()) if moment <= self._wall()), default=0)
 
     def _wall(self) -> int:
         return EPOCH_MS + self._world.now_ms() + self._world.skew_ms

@@ -88,8 +88,8 @@ class FiringListener(Protocol):
         """A schedule has fired with this run."""
         ...
 
-    def looked(self, actor: Actor, schedule: str, last: LastFiring | None) -> None:
-        """A process has read when the schedule fired last, and decides now what is due."""
+    def looked(self, actor: Actor, schedule: str, last: LastFiring | None, now_ms: int) -> None:
+        """A process has read when the schedule fired last, and decides what is due at that time of its clock."""
         ...
 
     def attempts(self, actor: Actor, run: str, firing: Firing) -> None:
@@ -285,9 +285,9 @@ class _NotedTakes(FaultyJournal):
     looks: Callable[[str, Collection[str]], None]
     firings: FiringListener
 
-    async def fired(self, schedule: str) -> LastFiring | None:
-        last = await super().fired(schedule)
-        self.firings.looked(self._actor, schedule, last)
+    async def fired(self, schedule: str, until_ms: int) -> LastFiring | None:
+        last = await super().fired(schedule, until_ms)
+        self.firings.looked(self._actor, schedule, last, until_ms)
         return last
 
     async def claim(self, run: str, worker: str, new: NewRun | None = None) -> LeaseGranted | Busy | None:

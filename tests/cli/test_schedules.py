@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import sqlite3
+from contextlib import closing
 
 import pytest
 
@@ -50,6 +52,15 @@ def test_the_next_firings_are_listed_in_their_order(lab: Lab):
     shown = lab("schedules", "list", "far", "--next", "9")
     assert "2095-02-28 17:00:00 UTC  far  refund_desk  far@2095-02-28T17:00:00Z" in shown.out
     assert "1 firing" in shown.out
+
+
+def test_the_trace_of_a_wrong_clock_is_listed(lab: Lab):
+    with closing(sqlite3.connect(lab.directory / "holdfast.db")) as journal, journal:
+        journal.execute("insert into firing values ('leap', 4107495600000, 'leap@2100')")  # 2100-02-28T11:00Z
+    assert "leap: a clock was wrong: it has fired for 2100-02-28T11:00:00Z already" in lab("schedules").out
+    (one,) = lab("schedules", "list", "leap", "--json").json["schedules"]
+    assert (one["last"], one["clock"]) == (None, "a clock was wrong: it has fired for 2100-02-28T11:00:00Z already")
+    assert lab("schedules", "list", "leap", "--next", "1", "--json").json["next"][0]["moment_ms"] < 4107495600000
 
 
 def test_a_schedule_whose_queue_is_drained_says_so(lab: Lab):

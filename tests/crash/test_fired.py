@@ -14,6 +14,7 @@ from pathlib import Path
 from holdfast import Holdfast
 from holdfast.control.schedules import declare_schedules
 from holdfast.inspect.reader import read_schedules
+from holdfast.journal.backend_rules import FOREVER_MS
 from holdfast.journal.host import uptime_ms
 from holdfast.journal.sqlite.journal import SqliteJournal
 from holdfast.queues.firing_times import Schedule, moments
@@ -103,7 +104,7 @@ async def stored(path: Path) -> tuple[list[str], list[str]]:
     await journal.open()
     try:
         for name, known in (await read_schedules(journal)).schedules.items():
-            last = await journal.fired(name)
+            last = await journal.fired(name, FOREVER_MS)
             assert last is not None
             for moment in moments(known.schedule, known.since_ms):
                 if moment > last.moment_ms:

@@ -14,12 +14,15 @@ from holdfast.control.schedules import Scheduler, declare_schedules, steer_sched
 from holdfast.engine.engine import LOG
 from holdfast.errors import UsageError
 from holdfast.inspect.reader import read_schedules, troubles_of
+from holdfast.journal.host import JournalClock
 from holdfast.journal.memory import MemoryJournal
-from holdfast.journal.port import LedgerEntry, Post
+from holdfast.journal.port import LastFiring, LedgerEntry, Post
+from holdfast.journal.sqlite.journal import SqliteJournal
 from holdfast.model import records as r
 from holdfast.queues.firing_times import MOST_AT_ONCE, MissedRule, Schedule
 from holdfast.queues.limits import DeclaredLimits, LimitsError, QueueLimits, TenantLimits
 from holdfast.queues.schedules import STREAM, QueuesAndSchedules
+from holdfast.testing.schedule_conformance import fire
 from tests.unit.engine.lab import Lab, virtual
 
 began: list[str] = []
@@ -147,6 +150,79 @@ async def test_a_clock_that_is_set_back_fires_nothing_again(lab: Lab):
         lab.clock.wall_ms, lab.journal._wall = wall, journal_wall  # type: ignore[method-assign]  # and forward again
         await lab.pass_time(minutes=1)
         assert began == at("01:00:00", "02:00:00", "03:00:00", "04:00:00", "05:00:00")
+
+
+WRONG = [
+    (365 * 24 * 3_600_000, "skip", ["02:00:00", "03:00:00", "04:00:00", "05:00:00"]),
+    (365 * 24 * 3_600_000, "once", ["02:00:00", "03:00:00", "04:00:00", "05:00:00"]),
+    (3 * 3_600_000, "skip", ["02:00:00", "03:00:00", "05:00:00"]),
+    (3 * 3_600_000, "once", ["02:00:00", "03:00:00", "05:00:00"]),
+    (3 * 3_600_000, "all", ["05:00:00"]),  # the others have fired early
+]
+
+
+@pytest.mark.parametrize(("ahead_ms", "missed", "expected"), WRONG)
+def test_a_clock_that_was_wrong_for_a_moment_silences_no_schedule(
+    ahead_ms: int, missed: MissedRule, expected: list[str]
+):
+    @virtual
+    async def story(lab: Lab) -> None:
+        lab.journal._wall = lab.clock.wall_ms
+        async with lab.app(desk, recover=True) as app:
+            await declared(app, n=every(60, missed))
+            await lab.pass_time(hours=1, seconds=5)
+            lab.clock.skew_ms = ahead_ms
+            await lab.pass_time(seconds=20)
+            lab.clock.skew_ms = 0
+            early = await stored(lab)
+            await lab.pass_time(minutes=150)
+        async with lab.app(desk, recover=True):
+            await lab.pass_time(hours=2)
+        found = await stored(lab)
+        assert set(early) > set(at("01:00:00")), "it has fired under the wrong clock"
+        assert sorted(set(found) - set(early)) == at(*expected)
+        assert len(found) == len(set(found))
+
+    story()
+
+
+@pytest.mark.parametrize("kind", ["memory", "sqlite"])
+def test_a_firing_that_is_still_to_come_by_the_clock_of_the_journal_delays_none(kind: str, tmp_path: Path):
+    asyncio.run(_fired_by_that_clock(kind, tmp_path))
+
+
+async def _fired_by_that_clock(kind: str, tmp_path: Path) -> None:
+    wall = [10]
+    clock = JournalClock("one", lambda: 1, lambda: wall[0])
+    journal = (
+        MemoryJournal(lambda: 1, wall=lambda: wall[0])
+        if kind == "memory"
+        else SqliteJournal(tmp_path / "j.db", clock=clock)
+    )
+    await journal.open()
+    try:
+        for now, moment, fires in ((10, 10, True), (5, 10, False), (5, 4, True), (5, 3, False), (9, 8, True),
+                                   (10, 9, False), (11, 10, False), (12, 11, True)):  # fmt: skip
+            wall[0] = now
+            assert (await fire(journal, moment) is not None) == fires, (now, moment)
+        assert await journal.fired("nightly", 9) == LastFiring(8, "nightly@8")
+    finally:
+        await journal.close()
+
+
+@virtual
+async def test_a_schedule_that_was_declared_under_a_wrong_clock_begins_when_it_is_resumed(lab: Lab):
+    async with lab.app(desk, recover=True) as app:
+        lab.journal._wall = lab.clock.wall_ms
+        lab.clock.skew_ms = 365 * 24 * 3_600_000
+        await declared(app, n=every(60))
+        lab.clock.skew_ms = 0
+        await lab.pass_time(minutes=61)
+        assert await stored(lab) == []
+        await steer_schedule(app.engine, "n", "pause", by="anna")
+        await steer_schedule(app.engine, "n", "resume", by="anna")
+        await lab.pass_time(hours=1)
+        assert await stored(lab) == at("02:00:00")
 
 
 @virtual

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast import Rejected, Run, agent, tool
+from holdfast.control.schedules import declare_schedules
 from holdfast.inspect.monitors.observations import Observation
 from holdfast.inspect.monitors.passes import present, recorded
 from holdfast.inspect.monitors.rules import (
@@ -30,6 +31,7 @@ from holdfast.inspect.monitors.rules import (
 from holdfast.inspect.monitors.tallies import DAY_MS, HOUR_MS, AgentTallies
 from holdfast.journal.port import RunRow
 from holdfast.model import records as r
+from holdfast.queues.firing_times import Schedule
 from tests.unit.engine.lab import Lab, virtual
 
 NOW = 1_800_000_000_000
@@ -167,6 +169,23 @@ def test_two_versions_side_by_side_are_found_after_a_while():
     assert (found.rule, found.what) == ("versions", "runs begin under the versions 1 and 2 for 4 h")
     assert findings(begun("1", 9, 8, 4, 3.1), begun("2", 5, 3, 0.5)) == []  # replaced within two hours
     assert findings(begun("1", 9, 8, 4, 1)) == []
+
+
+@virtual
+async def test_a_schedule_on_which_a_wrong_clock_has_left_its_trace_is_found(lab: Lab):
+    lab.journal._wall = lab.clock.wall_ms
+    async with lab.app(sleeper, recover=True) as app:
+        await declare_schedules(app.engine, {"n": Schedule("sleeper", "n", every_ms=HOUR_MS)}, app.agents)
+        for ahead_ms in (3 * HOUR_MS, 0):
+            lab.clock.skew_ms = ahead_ms
+            await app.engine.look()
+            await lab.pass_time(seconds=20)
+        (found,) = (await present(app.service.reader, lab.clock.wall_ms(), SETTINGS)).findings
+        assert (found.rule, found.what) == ("schedule", "the schedule n met a wrong clock")
+        assert found.evidence == ["a clock was wrong: it has fired for 2026-01-01T03:00:00Z already"]
+        await lab.pass_time(seconds=20)
+        (again,) = (await present(app.service.reader, lab.clock.wall_ms(), SETTINGS)).findings
+        assert (again.id, again.newest_ms) == (found.id, found.newest_ms), "it can be acknowledged"
 
 
 def test_a_schedule_a_queue_and_due_runs_that_wait_are_found_after_a_while():

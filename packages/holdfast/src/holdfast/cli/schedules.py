@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from holdfast.cli.common import CommandCall, by_option, command
 from holdfast.engine.process import newest_limits
 from holdfast.errors import UsageError
-from holdfast.inspect.reader import read_schedules
+from holdfast.inspect.reader import read_schedules, schedule_clock
 from holdfast.inspect.text import count, duration, moment, safe
 from holdfast.journal.host import wall_ms
 from holdfast.journal.port import LastFiring
@@ -28,7 +28,8 @@ _WORDS: Final = ("list", "pause", "resume")
 class ListedSchedule(msgspec.Struct, frozen=True):
     """One schedule as `schedules --json` lists it. `due_ms` is the oldest moment that is due and was not fired yet.
 
-    `waits` says by whom its queue is drained: it fires when the queue is resumed.
+    `waits` says by whom its queue is drained: it fires when the queue is resumed. `clock` is the trace of a
+    wrong clock.
     """
 
     schedule: str
@@ -38,6 +39,7 @@ class ListedSchedule(msgspec.Struct, frozen=True):
     last: LastFiring | None
     paused: str
     waits: str = ""
+    clock: str = ""
 
 
 class UpcomingFiring(msgspec.Struct, frozen=True):
@@ -73,25 +75,27 @@ def schedules(
     """
     if word != "list":
         return _steer(call, cast("Literal['pause', 'resume']", word), name, by=by, why=why)
-    known, last, newest = call.read(_read(call, name))
     now = wall_ms()
+    known, last, clocks, newest = call.read(_read(call, name, now))
     if upcoming is None:
-        found = {one: _listed(one, known[one], last[one], now) for one in sorted(known)}
-        _list(call, [replace(one, waits=_waits(newest, one)) for one in found.values()])
+        found = [_listed(one, known[one], last[one], now) for one in sorted(known)]
+        _list(call, [replace(one, waits=_waits(newest, one), clock=clocks[one.schedule]) for one in found])
     else:
         _preview(call, known, last, now, upcoming)
     return None
 
 
-_Read = tuple[dict[str, KnownSchedule], dict[str, LastFiring | None], Declaration]
+_Read = tuple[dict[str, KnownSchedule], dict[str, LastFiring | None], dict[str, str], Declaration]
 
 
-async def _read(call: CommandCall, name: str) -> _Read:
+async def _read(call: CommandCall, name: str, now_ms: int) -> _Read:
     async with call.reader() as reader:
         book = await read_schedules(reader.journal)
         known = {name: book.named(name)} if name else dict(book.schedules)
         newest = await newest_limits(reader.journal) or Declaration()
-        return known, {one: await reader.journal.fired(one) for one in known}, newest
+        last = {one: await reader.journal.fired(one, now_ms) for one in known}
+        clocks = {one: await schedule_clock(reader.journal, one, known[one], now_ms) for one in known}
+        return known, last, clocks, newest
 
 
 def _waits(newest: Declaration, one: ListedSchedule) -> str:
@@ -104,6 +108,9 @@ def _list(call: CommandCall, listed: list[ListedSchedule]) -> None:
         call.screen.document({"schedules": listed})
         return
     call.screen.columns([_cells(one) for one in listed])
+    for one in listed:
+        if one.clock:
+            call.screen.line(safe(f"{one.schedule}: {one.clock}"))
     call.screen.line((count(len(listed), "schedule"), "dim"))
     if any(one.due_ms is not None for one in listed):
         call.screen.next("holdfast worker")
@@ -175,7 +182,7 @@ def _cells(one: ListedSchedule) -> tuple[str, ...]:
         state = f"due since {moment(one.due_ms)}"
     last = "has not fired" if one.last is None else f"last {one.last.run}"
     return (
-        "open" if one.paused or one.waits or one.due_ms is not None else "ok",
+        "open" if one.paused or one.waits or one.clock or one.due_ms is not None else "ok",
         one.schedule,
         one.declared.agent,
         _when(one.declared),

@@ -156,8 +156,8 @@ class Scheduler:
         newest = self._engine.queues.newest
         if newest is not None and newest.mode(known.schedule.queue).draining is not None:
             return  # it fires when the queue is resumed: what was missed by then follows its declaration
-        last = await self._engine.journal.fired(name)
         now = self._engine.environment.clock.wall_ms()  # other schedules and a slow disk came before this one
+        last = await self._engine.journal.fired(name, now)  # what a wrong clock fired ahead of now delays nothing
         after = known.since_ms if last is None else max(known.since_ms, last.moment_ms)
         moments = due(known.schedule, after, now)
         for moment in moments:

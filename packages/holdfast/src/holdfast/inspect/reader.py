@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, NoReturn, TypeAlias
 import msgspec
 
 from holdfast.errors import ChainBroken, UnknownRun, Unreadable, UsageError
+from holdfast.journal.backend_rules import FOREVER_MS
 from holdfast.journal.entry_codec import read, readable, set_aside
 from holdfast.journal.port import (
     EVERY_BODY,
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from holdfast.model.operation import OperationState
     from holdfast.model.records import Record
     from holdfast.model.run_history import RunHistory
-    from holdfast.queues.schedules import ScheduleBook, ScheduleEntry
+    from holdfast.queues.schedules import KnownSchedule, ScheduleBook, ScheduleEntry
 
 PAGE: Final = 1000
 WHOLE: Final = 10_000
@@ -290,6 +291,14 @@ async def troubles_of(journal: Journal, worker: str) -> list[Trouble]:
     """The house-keeping failures of a process, as far as it could publish them."""
     note = await journal.hint(HEALTH + worker)
     return [] if note is None else troubles_in(note)
+
+
+async def schedule_clock(journal: Journal, name: str, known: KnownSchedule, now_ms: int) -> str:
+    """The trace that a wrong clock has left on a schedule; empty: it has left none, or the schedule is paused."""
+    from holdfast.queues.schedules import clock_fault  # noqa: PLC0415 - few commands need them
+
+    newest = await journal.fired(name, FOREVER_MS)
+    return "" if known.paused else clock_fault(known, 0 if newest is None else newest.moment_ms, now_ms)
 
 
 async def read_schedules(journal: Journal) -> ScheduleBook:

@@ -137,7 +137,7 @@ class MemoryJournal:
         self._ledger: list[LedgerEntry] = []
         self._keys: dict[tuple[str, str], LedgerEntry] = {}
         self._hints: dict[str, bytes] = {}
-        self._fired: dict[str, LastFiring] = {}
+        self._fired: defaultdict[str, list[LastFiring]] = defaultdict(list)
         self._permits: dict[str, dict[Permit, tuple[int, int]]] = {}  # units and moment of each, by limit
         self._paces: dict[str, CallPace] = {}
         self._uses: dict[tuple[str, str, str], BudgetUse] = {}
@@ -454,9 +454,9 @@ class MemoryJournal:
             if one.worker == worker or not call_is_over(self._fate(one.worker), pause_bound_ms)
         )
 
-    async def fired(self, schedule: str) -> LastFiring | None:
+    async def fired(self, schedule: str, until_ms: int) -> LastFiring | None:
         self._call("fired")()
-        return self._fired.get(schedule)
+        return self._last_firing(schedule, until_ms)
 
     async def budget_uses(self, periods: Mapping[str, str]) -> list[BudgetUse]:
         done = self._call("budget_uses")
@@ -465,15 +465,19 @@ class MemoryJournal:
         found = [use for use in self._uses.values() if periods.get(use.budget) == use.period]
         return sorted(found, key=lambda use: (use.budget, use.limit))
 
+    def _last_firing(self, schedule: str, until_ms: int) -> LastFiring | None:
+        come = (one for one in self._fired[schedule] if one.moment_ms <= until_ms)
+        return max(come, key=lambda one: one.moment_ms, default=None)
+
     def _may_fire(self, firing: Firing) -> bool:
-        last = self._fired.get(firing.schedule)
+        last = self._last_firing(firing.schedule, self._wall())
         newest = next((entry.id for entry in reversed(self._ledger) if entry.stream == SCHEDULES), 0)
         fresh = last is None or last.moment_ms < firing.moment_ms
         return fresh and firing.moment_ms <= self._wall() and newest == firing.entry
 
     def _store_firing(self, firing: Firing | None, run: str) -> None:
         if firing is not None:
-            self._fired[firing.schedule] = LastFiring(firing.moment_ms, run)
+            self._fired[firing.schedule].append(LastFiring(firing.moment_ms, run))
 
     async def counts(self) -> dict[tuple[str, RunStatus], int]:
         self._call("counts")()

@@ -334,9 +334,10 @@ class NewRun(msgspec.Struct, frozen=True):
 
     With a `firing` it is submitted by a schedule, and the commit that creates it stores that the schedule has fired.
     The claim is None, and nothing is stored, where the moment is still to come by the journal's clock, where the
-    schedule has fired at this moment or a later one, or where the stream `schedules` has grown since. So no two
-    processes fire one moment, and none fires under a declaration that another one has replaced. Where the run exists,
-    the claim is `Busy`, and the schedule has fired with that run.
+    schedule has fired at this moment or a later one that is not to come either, or where the stream `schedules` has
+    grown since. So no two processes fire one moment, none fires under a declaration that another one has replaced, and
+    what fired while a clock was wrong delays nothing. Where the run exists, the claim is `Busy`, and the schedule has
+    fired with that run.
     The rows are numbered from 1 under the token 1. With a `change` that releases the lease, any worker may claim the
     run at once.
     """
@@ -550,8 +551,8 @@ class Journal(Protocol):
         """The use of each limit under which a permit was requested, by name."""
         ...
 
-    async def fired(self, schedule: str) -> LastFiring | None:
-        """The last firing of a schedule; None: it has not fired. It outlives the declaration of the schedule."""
+    async def fired(self, schedule: str, until_ms: int) -> LastFiring | None:
+        """The last firing of a schedule for a moment up to `until_ms`, or None. It outlives its declaration."""
         ...
 
     async def budget_uses(self, periods: Mapping[str, str]) -> list[BudgetUse]:

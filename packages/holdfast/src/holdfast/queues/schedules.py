@@ -27,6 +27,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _SHORTEST_MS: Final = 1_000
 _LONGEST_MS: Final = 100 * 366 * 86_400_000
 _REFERENCE_MS: Final = 1_704_067_200_000  # 2024-01-01: the check of an expression does not depend on the clock
+_APART_MS: Final = 60_000  # so far the clocks of two processes may differ
 _SPANS: Final = {"every": "every_ms", "grace": "grace_ms"}
 _HOW_LONG: Final = "write a duration such as 30s, 5m or 1h"
 
@@ -68,7 +69,7 @@ class ScheduleBook(msgspec.Struct, frozen=True):
             if entry.word == "pause":
                 known[entry.schedule] = replace(one, paused=_reason(entry))
             elif one.paused:
-                known[entry.schedule] = replace(one, since_ms=max(one.since_ms, at_ms), paused="")
+                known[entry.schedule] = replace(one, since_ms=at_ms, paused="")
         return ScheduleBook(number, known)
 
     def after_unreadable(self, number: int) -> ScheduleBook:
@@ -102,9 +103,22 @@ def _reason(entry: ScheduleEntry) -> str:
     return f"paused by {entry.by}" + (f": {entry.why}" if entry.why else "")
 
 
+def clock_fault(known: KnownSchedule, newest_ms: int, now_ms: int) -> str:
+    """The trace that a wrong clock has left on a schedule that has fired up to `newest_ms`; empty if none has."""
+    if known.since_ms > now_ms + _APART_MS:
+        return f"a clock was wrong: it begins at {_text(known.since_ms)}, unless it is paused and resumed"
+    if newest_ms > now_ms + _APART_MS:
+        return f"a clock was wrong: it has fired for {_text(newest_ms)} already"
+    return ""
+
+
 def run_id_of(name: str, moment_ms: int) -> str:
     """The id of the run that a schedule's firing submits: whichever process fires it, it is the same run."""
-    return f"{name}@{datetime.fromtimestamp(moment_ms // 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
+    return f"{name}@{_text(moment_ms)}"
+
+
+def _text(moment_ms: int) -> str:
+    return f"{datetime.fromtimestamp(moment_ms // 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
 
 
 # --- reading and checking --------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 from holdfast.errors import QueueDraining, QueueFull
+from holdfast.journal.backend_rules import FOREVER_MS
 from holdfast.journal.port import (
     Busy,
     Firing,
@@ -44,19 +45,24 @@ async def runs(journal: Journal) -> list[str]:
     return [line.run for line in await journal.runs()]
 
 
+async def last(journal: Journal, schedule: str = "nightly") -> LastFiring | None:
+    """The last firing of all."""
+    return await journal.fired(schedule, FOREVER_MS)
+
+
 class ScheduleConformance(QueueConformance):
     """The requirements on schedules, one test each."""
 
     @requirement
     async def test_a_firing_submits_a_run_and_is_stored_with_it(self, journal: Journal) -> None:
-        assert await journal.fired("nightly") is None
+        assert await last(journal) is None
         fired = await fire(journal, 1)
         assert isinstance(fired, LeaseGranted)
         assert fired.fresh
         (line,) = await journal.runs()
         assert (line.run, line.status, line.owner, line.queue) == ("nightly@1", "queued", None, "mail")
-        assert await journal.fired("nightly") == LastFiring(1, "nightly@1")
-        assert await journal.fired("hourly") is None
+        assert await last(journal) == LastFiring(1, "nightly@1")
+        assert await last(journal, "hourly") is None
 
     @requirement
     async def test_a_moment_fires_once_and_none_fires_after_a_later_one(self, journal: Journal) -> None:
@@ -68,12 +74,13 @@ class ScheduleConformance(QueueConformance):
         assert await runs(journal) == ["nightly@2"]
         assert isinstance(await fire(journal, 3), LeaseGranted)
         assert isinstance(await fire(journal, 1, schedule="hourly"), LeaseGranted)
-        assert await journal.fired("nightly") == LastFiring(3, "nightly@3")
+        assert await last(journal) == LastFiring(3, "nightly@3")
+        assert [await journal.fired("nightly", until) for until in (1, 2)] == [None, LastFiring(2, "nightly@2")]
 
     @requirement
     async def test_a_moment_to_come_is_not_fired(self, journal: Journal) -> None:
         assert await fire(journal, LATER_MS) is None
-        assert (await runs(journal), await journal.fired("nightly")) == ([], None)
+        assert (await runs(journal), await last(journal)) == ([], None)
 
     @requirement
     async def test_nothing_fires_under_an_entry_that_another_one_follows(self, journal: Journal) -> None:
@@ -93,7 +100,7 @@ class ScheduleConformance(QueueConformance):
         before = await journal.runs()
         assert isinstance(await fire(journal, 1, run="mine"), Busy)
         assert await journal.runs() == before
-        assert await journal.fired("nightly") == LastFiring(1, "mine")
+        assert await last(journal) == LastFiring(1, "mine")
 
     @requirement
     async def test_a_full_queue_and_one_that_is_drained_refuse_a_firing_and_store_nothing(
@@ -106,15 +113,15 @@ class ScheduleConformance(QueueConformance):
             except (QueueFull, QueueDraining):
                 continue
             raise AssertionError("the queue accepted the firing")
-        assert await journal.fired("nightly") == LastFiring(1, "nightly@1")
+        assert await last(journal) == LastFiring(1, "nightly@1")
         assert isinstance(await fire(journal, 2), LeaseGranted)
 
     def test_firings_outlive_the_process(self, tmp_path: Path) -> None:
         async def check(journal: Journal) -> None:
-            if await journal.fired("nightly") is None:
+            if await last(journal) is None:
                 await fire(journal, 1)
             assert await fire(journal, 1) is None
-            assert await journal.fired("nightly") == LastFiring(1, "nightly@1")
+            assert await last(journal) == LastFiring(1, "nightly@1")
 
         self.on_journal(tmp_path, check)
         self.on_journal(tmp_path, check)

@@ -25,15 +25,17 @@ from holdfast.inspect.monitors.rules import (
     Silence,
     SilentFailure,
     WaitingQueue,
+    WrongClock,
     aged_queues,
     judged,
     late_schedules,
     silences_in,
     undriven,
     without_progress,
+    wrong_clocks,
 )
 from holdfast.inspect.monitors.tallies import DAY_MS, HOUR_MS, AgentTallies, number_of
-from holdfast.inspect.reader import JournalReader, read_schedules
+from holdfast.inspect.reader import JournalReader, read_schedules, schedule_clock
 from holdfast.journal.backend_rules import due_since
 from holdfast.journal.entry_codec import readable, written
 from holdfast.journal.port import EVERY_RECORD, FoundRecord, Journal, Post, RunRow
@@ -377,6 +379,7 @@ async def _of_now(reader: JournalReader, now_ms: int, settings: MonitorSettings)
     found = [
         *without_progress([one async for one in _driven_now(reader, now_ms)], settings),
         *late_schedules([one async for one in _missed(reader, now_ms, settings)], now_ms, settings),
+        *wrong_clocks([one async for one in _clocks(reader, now_ms)], now_ms),
         *aged_queues([one async for one in _waiting(reader)], now_ms, settings),
         *undriven([one async for one in _due(reader)], now_ms, settings),
     ]
@@ -403,11 +406,18 @@ async def _missed(reader: JournalReader, now_ms: int, settings: MonitorSettings)
     for name, known in (await read_schedules(reader.journal)).schedules.items():
         if known.paused:
             continue
-        fired = await reader.journal.fired(name)
+        fired = await reader.journal.fired(name, now_ms)
         after = known.since_ms if fired is None else max(known.since_ms, fired.moment_ms)
         missed = last_moment(known.schedule, after, now_ms - settings.of(known.schedule.agent).late_ms - 1)
         if missed is not None:
             yield MissedFiring(name, known.schedule.agent, missed)
+
+
+async def _clocks(reader: JournalReader, now_ms: int) -> AsyncIterator[WrongClock]:
+    """The schedules on which a wrong clock has left its trace."""
+    for name, known in (await read_schedules(reader.journal)).schedules.items():
+        if trace := await schedule_clock(reader.journal, name, known, now_ms):
+            yield WrongClock(name, known.schedule.agent, trace)
 
 
 async def _waiting(reader: JournalReader) -> AsyncIterator[WaitingQueue]:

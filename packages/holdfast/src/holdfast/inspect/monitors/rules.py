@@ -288,6 +288,14 @@ class MissedFiring(msgspec.Struct, frozen=True):
     moment_ms: int
 
 
+class WrongClock(msgspec.Struct, frozen=True):
+    """A schedule that is not paused, its agent, and the trace that a wrong clock has left on it."""
+
+    schedule: str
+    agent: str
+    trace: str
+
+
 class WaitingQueue(msgspec.Struct, frozen=True):
     """A queue that is not paused: how many runs wait in it, and since when the oldest has been ready."""
 
@@ -339,6 +347,17 @@ def late_schedules(missed: Iterable[MissedFiring], now_ms: int, settings: Monito
         )
         for one in missed
         if now_ms - one.moment_ms > settings.of(one.agent).late_ms
+    ]  # fmt: skip
+
+
+def wrong_clocks(found: Iterable[WrongClock], now_ms: int) -> list[SilentFailure]:
+    """The schedules that have fired for a moment to come, or begin at one."""
+    return [
+        SilentFailure(
+            "schedule", one.agent, now_ms, f"the schedule {one.schedule} met a wrong clock", [one.trace],
+            "holdfast schedules", finding_id("schedule", one.agent, f"{one.schedule}: {one.trace}"),
+        )
+        for one in found
     ]  # fmt: skip
 
 

@@ -8,19 +8,21 @@ from holdfast.journal.port import Firing, LastFiring
 from holdfast.journal.sqlite.driver import Database
 from holdfast.queues.schedules import STREAM
 
-LAST_FIRING: Final = "select moment_ms, run from firing where schedule = ? order by moment_ms desc limit 1"
+LAST_FIRING: Final = (
+    "select moment_ms, run from firing where schedule = ? and moment_ms <= ? order by moment_ms desc limit 1"
+)
 NEWEST_ENTRY: Final = "select id from ledger where stream = ? order by id desc limit 1"
 
 
-def last_firing(database: Database, schedule: str) -> LastFiring | None:
-    """The last firing of a schedule."""
-    found = database.rows(LAST_FIRING, (schedule,))
+def last_firing(database: Database, schedule: str, until_ms: int) -> LastFiring | None:
+    """The last firing of a schedule up to that moment."""
+    found = database.rows(LAST_FIRING, (schedule, until_ms))
     return LastFiring(*cast("tuple[int, str]", found[0])) if found else None
 
 
 def may_fire(database: Database, firing: Firing, wall_ms: int) -> bool:
-    """True if the moment has come and was not fired, and nothing was declared since; see `NewRun`."""
-    last = last_firing(database, firing.schedule)
+    """True if the moment has come, neither it nor one since was fired, and nothing was declared; see `NewRun`."""
+    last = last_firing(database, firing.schedule, wall_ms)
     newest = database.rows(NEWEST_ENTRY, (STREAM,))
     return (
         firing.moment_ms <= wall_ms

@@ -206,8 +206,8 @@ class SqliteJournal:
     async def permits(self, pause_bound_ms: int = 600_000) -> list[LimitUse]:
         return self._read(lambda database: permits.use(database, self._roll, pause_bound_ms))
 
-    async def fired(self, schedule: str) -> LastFiring | None:
-        return self._read(lambda database: firings.last_firing(database, schedule))
+    async def fired(self, schedule: str, until_ms: int) -> LastFiring | None:
+        return self._read(lambda database: firings.last_firing(database, schedule, until_ms))
 
     async def budget_uses(self, periods: Mapping[str, str]) -> list[BudgetUse]:
         return self._read(lambda database: budgets.uses(database, periods))

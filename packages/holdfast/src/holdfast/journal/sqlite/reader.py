@@ -180,10 +180,10 @@ class SqliteReader:
 
         return self._read(lambda database: use(database, self._roll, pause_bound_ms))
 
-    async def fired(self, schedule: str) -> LastFiring | None:
+    async def fired(self, schedule: str, until_ms: int) -> LastFiring | None:
         from holdfast.journal.sqlite.firings import last_firing  # noqa: PLC0415 - as above
 
-        return self._read(lambda database: last_firing(database, schedule))
+        return self._read(lambda database: last_firing(database, schedule, until_ms))
 
     async def budget_uses(self, periods: Mapping[str, str]) -> list[BudgetUse]:
         from holdfast.journal.sqlite.budgets import uses  # noqa: PLC0415 - as above

@@ -218,9 +218,9 @@ class FaultyJournal(ABC):
         await self._reach("queues")
         return await self._stored.queues()
 
-    async def fired(self, schedule: str) -> LastFiring | None:
+    async def fired(self, schedule: str, until_ms: int) -> LastFiring | None:
         await self._reach("fired")
-        return await self._stored.fired(schedule)
+        return await self._stored.fired(schedule, until_ms)
 
     async def budget_uses(self, periods: Mapping[str, str]) -> list[BudgetUse]:
         await self._reach("budget_uses")
