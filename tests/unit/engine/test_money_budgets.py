@@ -169,7 +169,7 @@ async def test_what_a_call_did_not_state_counts_as_it_was_reserved(lab: Lab):
 )
 @virtual
 async def test_a_count_that_is_missing_or_cannot_be_read_leaves_the_reservation(lab: Lab, stated: dict[str, Any]):
-    async def ask(question: str) -> dict[str, Any]:  # noqa: ARG001 - only its length counts
+    async def ask(question: str) -> dict[str, Any]:
         return {"usage": {**stated, "model": "large"}}
 
     @agent(run_id="r-{name}")
