@@ -131,6 +131,7 @@ def test_a_run_is_named_with_the_largest_size_that_it_reached():
     now = [Observation("tokens", str(1000 * 2**power), "run-1", NOW) for power in range(7)]
     (found,) = findings(RUNS, now)
     assert "1 run far above the agent's past: run-1 used 64,000 tokens of models or more" in found.what
+    assert found.evidence[0].startswith("run-1 used 64,000 tokens of models or more at ")
     assert len(found.evidence) == 1
 
 

@@ -205,7 +205,7 @@ def sizes_far_above(case: Comparison) -> Iterator[SilentFailure]:
                 f"{count(len(runs), 'run')} far above the agent's past: {newest.subject} {says(size)} or more; of"
                 f" {before:,} runs before, {much:,} reached a part of {case.settings.far} of that"
             )
-            evidence = [(one, says(reached)) for one, reached in runs.values()]
+            evidence = [(one, f"{says(reached)} or more") for one, reached in runs.values()]
             yield case.found(rule, "", what, evidence, f"holdfast show {newest.subject}")
 
 
