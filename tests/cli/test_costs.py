@@ -96,6 +96,54 @@ def test_what_replay_saved(lab: Lab):
     assert (line["calls"], line["saved_calls"], line["saved_cost"]) == (2, 2, {"EUR": "1.32"})
 
 
+LOOSE = """
+from holdfast import Natural, Run, agent, tool
+from holdfast.policies import Budget
+from holdfast.errors import ModelError
+
+
+@tool(idempotency=Natural(), budget=Budget(call="0.40 EUR"))
+async def pay(order: str) -> str:
+    return "paid"
+
+
+async def judge(cached: int) -> dict:
+    usage = {"input_tokens": 100, "output_tokens": 5, "cached_tokens": cached, "model": "house-1"}
+    if cached == 1:
+        error = ModelError("cut off", code="malformed")
+        error.reply = {"usage": usage}
+        raise error
+    return {"usage": usage}
+
+
+@agent(run_id="{name}")
+async def desk(run: Run, name: str) -> None:
+    for number in range(5):
+        await pay(str(number))
+    await run.decide(judge, 500)
+    try:
+        await run.decide(judge, 1)
+    except Exception as error:
+        print(error)
+"""
+
+
+def test_contradictions_and_calls_without_a_usable_answer_are_named(lab: Lab):
+    lab.write("loose.py", LOOSE)
+    lab("run", "loose.py:desk", '"ann"')
+    text = lab("costs", "--prices", "prices.yaml").out
+    assert "Unknown: 1 call with counts of tokens that contradict. The sums are of the others." in text
+    assert "Without a usable answer: 5 calls, 525 tokens, 0.0007 EUR. The sums include them." in text
+    assert "Next" not in text
+
+
+def test_each_effect_of_a_tool_that_costs_money(lab: Lab):
+    lab.write("loose.py", LOOSE)
+    lab("run", "loose.py:desk", '"ann"')
+    (_, line, *_) = lab("costs", "--by", "tool", "--prices", "prices.yaml").lines
+    assert line.split() == ["pay", "2.0000", "EUR", "5", "0.4000", "EUR"]
+
+
 @pytest.mark.parametrize(
     ("text", "problem"),
     [

@@ -98,12 +98,26 @@ def test_tries_that_were_thrown_away_are_paid_for():
     line = total(
         began(), began(number=2, before=M), began(number=3, before=Usage(refused=True)), began(number=4), answered()
     )
-    assert (line.calls, line.uncounted, line.cost) == (4, 1, {"USD": Decimal(4)})
+    assert (line.calls, line.uncounted, line.cost) == (3, 1, {"USD": Decimal(4)})
+    assert (line.wasted_calls, line.wasted_tokens, line.wasted_cost) == (1, 1_100_000, {"USD": Decimal(2)})
 
 
 def test_a_decision_that_failed_holds_the_usage_of_its_last_try():
     line = total(began(), answered(M, status="failed"), began("u#1"), answered(Usage(refused=True), "u#1"))
-    assert (line.calls, line.unknown, line.cost) == (2, 0, {"USD": Decimal(2)})
+    assert (line.calls, line.unknown, line.cost) == (1, 0, {"USD": Decimal(2)})
+    assert (line.wasted_calls, line.wasted_cost) == (1, {"USD": Decimal(2)})
+
+
+def test_a_request_that_was_not_sent_or_refused_is_no_call_and_makes_no_group():
+    refused = answered(Usage(refused=True), status="failed")
+    assert report({"a": [CLAIMED, began(), refused]}).lines == []
+
+
+@pytest.mark.parametrize("part", ["cached_tokens", "cache_write_tokens", "audio_input_tokens", "reasoning_tokens"])
+def test_counts_that_contradict_are_not_a_missing_price(part: str):
+    found = report({"a": [CLAIMED, began(), answered(replace(M, **{part: 5_000_000}))]})
+    assert (found.total.contradictory, found.total.unpriced, found.total.unknown) == (1, 0, 1)
+    assert found.unpriced_models == {}
 
 
 def test_the_cost_of_each_effect_that_stood():

@@ -1,13 +1,16 @@
 """Spending as it happens: a window over the newest records, which agrees with the sums over all runs."""
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from holdfast import Holdfast, Run, agent
+from holdfast.errors import BudgetExceeded, DecisionFailed, ModelError
 from holdfast.inspect import spending as module
 from holdfast.inspect.costs import CostLine, costs
 from holdfast.inspect.prices import DeclaredPrices, ModelPrice, Prices
@@ -16,6 +19,7 @@ from holdfast.inspect.spending import WINDOW_MS, Spending
 from holdfast.journal.backends import address_of
 from holdfast.journal.host import wall_ms
 from holdfast.journal.port import Reader
+from holdfast.policies import Retry, RunBudget
 
 PRICES = Prices(DeclaredPrices("mine", "USD", {"m-1": ModelPrice(input=1, output=2)}))
 
@@ -75,6 +79,43 @@ def test_each_look_adds_what_came_and_agrees_with_the_sums_over_all_runs(
         assert (await spending.look(wall_ms() + 2 * WINDOW_MS)).calls == 0, "an hour later it is over"
 
     asyncio.run(filled(path, range(0)))
+    asyncio.run(reading(path, story))
+
+
+@agent(run_id="limited-{number}")
+async def limited(run: Run, number: int) -> None:
+    async def flaky(tokens: int) -> Ruling:
+        raise ModelError("busy", code="rate_limited" if tokens else "unavailable")
+
+    for tokens in (number, 0):
+        with contextlib.suppress(DecisionFailed):
+            await run.options(retry=Retry(attempts=2, base=timedelta(0))).decide(flaky, tokens)
+    for tokens in (10, 20, 30):
+        with contextlib.suppress(BudgetExceeded):
+            await run.decide(rule, tokens, "m-1")
+
+
+@pytest.mark.parametrize("at_once", [1, 10_000])
+def test_a_call_that_a_budget_or_a_service_refused_is_none_for_every_view(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at_once: int
+):
+    monkeypatch.setattr(module, "_AT_ONCE", at_once)
+    path = tmp_path / "desk.db"
+
+    async def made() -> None:
+        async with Holdfast(path, agents=[limited], recover=False) as app:
+            await app.run(limited, 1, budget=RunBudget(model_calls=4, then="stop"))
+
+    async def story(reader: JournalReader, journal: Reader) -> None:
+        total = (await costs(reader, PRICES, "agent")).total
+        line = await Spending(journal, PRICES).look(wall_ms())
+        budget = (await reader.history("limited-1")).budget
+        assert same(line, total)
+        assert budget is not None
+        assert line.calls == budget.model_calls == 4
+        assert line.uncounted == budget.unknown == 2
+
+    asyncio.run(made())
     asyncio.run(reading(path, story))
 
 

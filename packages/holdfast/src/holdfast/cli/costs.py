@@ -90,10 +90,16 @@ def _by_tool(call: CommandCall, found: CostReport) -> None:
     """The costs of tools, declared or reported: a call of a model is of no single tool."""
     _row(call, "tool", ("", "", "reported", "", "effects", "per effect"), style="dim")
     for line in found.lines:
-        each = f"{line.reported / line.effects:,.4f}" if line.effects and line.reported else "-"
-        priced = [money(amount, currency) for currency, amount in sorted(line.cost.items())]
-        reported = ", ".join([*priced, *([f"{line.reported:,f}"] if line.reported else [])]) or "-"
+        own = line.reported and line.effects and f"{line.reported / line.effects:,.4f}"
+        each, reported = _amounts(line.per_effect, own), _amounts(line.cost, line.reported and f"{line.reported:,f}")
         _row(call, line.name, ("", "", reported, "", _or_dash(line.effects), each))
+
+
+def _amounts(costs: dict[str, Decimal], own: object) -> str:
+    """Amounts in currencies, and one in a unit of code's own, if there is one."""
+    return (
+        ", ".join([*(money(amount, one) for one, amount in sorted(costs.items())), *([str(own)] if own else [])]) or "-"
+    )
 
 
 def _row(call: CommandCall, name: str, cells: tuple[str, ...], style: str = "") -> None:
@@ -105,18 +111,14 @@ def _row(call: CommandCall, name: str, cells: tuple[str, ...], style: str = "") 
 
 def _remarks(call: CommandCall, found: CostReport, prices: Prices) -> None:
     total = found.total
-    unknown = [f"{count(total.uncounted, 'call')} without a count of tokens"] if total.uncounted else []
-    if total.unpriced:
-        models = ", ".join(sorted(found.unpriced_models))
-        unknown.append(f"{count(total.unpriced, 'call')} of models without a price ({short(models, 200)})")
-    if unknown:
-        call.screen.line(("Unknown: ", "yellow"), f"{', '.join(unknown)}. The sums are of the others.")
+    if unknown := _unknown(found):
+        call.screen.line(("Unknown: ", "yellow"), f"{unknown}. The sums are of the others.")
     if total.saved_calls:
-        saved = "".join(f", {money(amount, one)}" for one, amount in sorted(total.saved_cost.items()))
-        answers = count(total.saved_calls, "answer")
-        call.screen.line(
-            f"Replay saved {answers}, {total.saved_tokens:,} tokens{saved}: they were not asked for again."
-        )
+        saved = _used("answer", total.saved_calls, total.saved_tokens, total.saved_cost)
+        call.screen.line(f"Replay saved {saved}: they were not asked for again.")
+    if total.wasted_calls:
+        wasted = _used("call", total.wasted_calls, total.wasted_tokens, total.wasted_cost)
+        call.screen.line(f"Without a usable answer: {wasted}. The sums include them.")
     if total.reported and found.by != "tool":
         call.screen.line(f"Code reported {total.reported:,f}, in a unit of its own; it is in no sum above.")
     if found.bases:
@@ -127,6 +129,21 @@ def _remarks(call: CommandCall, found: CostReport, prices: Prices) -> None:
         call.screen.next("pip install 'holdfast[prices]' for published prices, or name your own: --prices FILE")
     elif total.unpriced:
         call.screen.next("declare the prices of these models: --prices FILE")
+
+
+def _unknown(found: CostReport) -> str:
+    """The calls whose cost is unknown, by reason."""
+    total, models = found.total, short(", ".join(sorted(found.unpriced_models)), 200)
+    reasons = (
+        (total.uncounted, "without a count of tokens"),
+        (total.unpriced, f"of models without a price ({models})"),
+        (total.contradictory, "with counts of tokens that contradict"),
+    )
+    return ", ".join(f"{count(number, 'call')} {why}" for number, why in reasons if number)
+
+
+def _used(thing: str, number: int, tokens: int, costs: dict[str, Decimal]) -> str:
+    return ", ".join([count(number, thing), f"{tokens:,} tokens", *(money(costs[one], one) for one in sorted(costs))])
 
 
 def money(amount: Decimal, currency: str) -> str:

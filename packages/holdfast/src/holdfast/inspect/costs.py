@@ -44,16 +44,19 @@ _NOT_SENT: Final = (EXCEEDED, UNPRICED)
 class CostLine(msgspec.Struct):
     """The sums of one group. Tokens and costs are those of the calls that are known.
 
-    `uncounted` calls have no count of tokens, and `unpriced` ones have a count and no price: what they cost is unknown.
+    `uncounted` calls have no count of tokens, `unpriced` ones have a count and no price, and `contradictory` ones have
+    no price because parts of their tokens are more than the whole: what they cost is unknown.
     `cost` is by currency. `reported` is what code reported, in a unit of its own. `effects` is how many writes
     succeeded and were not compensated, and `per_effect` the cost for each of them. `saved_*` is what the answers cost
-    that a resumed run took from its record, as far as that is known.
+    that a resumed run took from its record, as far as that is known. `wasted_*` is a part of the sums: that of calls
+    whose answer was not used.
     """
 
     name: str
     calls: int = 0
     uncounted: int = 0
     unpriced: int = 0
+    contradictory: int = 0
     input_tokens: int = 0
     cached_tokens: int = 0
     output_tokens: int = 0
@@ -66,6 +69,9 @@ class CostLine(msgspec.Struct):
     saved_calls: int = 0
     saved_tokens: int = 0
     saved_cost: dict[str, Decimal] = msgspec.field(default_factory=dict[str, Decimal])
+    wasted_calls: int = 0
+    wasted_tokens: int = 0
+    wasted_cost: dict[str, Decimal] = msgspec.field(default_factory=dict[str, Decimal])
 
     @property
     def tokens(self) -> int:
@@ -75,11 +81,16 @@ class CostLine(msgspec.Struct):
     @property
     def unknown(self) -> int:
         """The calls whose cost is unknown."""
-        return self.uncounted + self.unpriced
+        return self.uncounted + self.unpriced + self.contradictory
 
-    def add(self, used: Usage, cost: CallCost | None) -> None:
-        """Add a call with a known usage."""
+    def called(self, used: Usage, cost: CallCost | None) -> None:
+        """Add a call of a model, whether its usage is known or not. A request that was refused is not a call."""
+        if not used.called:
+            return
         self.calls += 1
+        if not used.known:
+            self.uncounted += 1
+            return
         self.input_tokens += used.input_tokens
         self.cached_tokens += used.cached_tokens
         self.output_tokens += used.output_tokens
@@ -87,16 +98,10 @@ class CostLine(msgspec.Struct):
         self.audio_tokens += used.audio_input_tokens + used.audio_output_tokens
         if cost is not None:
             add_costs(self.cost, {cost.currency: cost.amount})
+        elif used.contradicts:
+            self.contradictory += 1
         elif not used.refused:
             self.unpriced += 1
-
-    def called(self, used: Usage, cost: CallCost | None) -> None:
-        """Add a call of a model, whether its usage is known or not."""
-        if used.known:
-            self.add(used, cost)
-        else:
-            self.calls += 1
-            self.uncounted += 1
 
     def merge(self, other: CostLine) -> None:
         """Add the sums of another group."""
@@ -107,6 +112,7 @@ class CostLine(msgspec.Struct):
         self.reported = EXACT.add(self.reported, other.reported)
         add_costs(self.cost, other.cost)
         add_costs(self.saved_cost, other.saved_cost)
+        add_costs(self.wasted_cost, other.wasted_cost)
 
     def copy(self) -> CostLine:
         """The same sums, which do not change with these."""
@@ -175,10 +181,83 @@ async def _add_shadows(reader: JournalReader, sums: _Sums) -> None:
         if answered is not None and answered.code in NOT_ASKED:
             continue
         used, price = (Usage(), None) if answered is None else (answered.usage, answered.price)
-        cost = sums.cost(used, at) if price is None else sums.recorded(price)
+        cost = sums.cost(EndedCall(used, at, price))
         sums.line(f"{asked.model} (shadow)").called(used, cost)
-        if cost is None and used.known and not used.refused:
-            sums.unpriced[used.model] = sums.unpriced.get(used.model, 0) + 1
+        _count_unpriced(sums.unpriced, used, cost)
+
+
+def _count_unpriced(models: dict[str, int], used: Usage, cost: CallCost | None) -> None:
+    """Count the call under its model, if that has no price."""
+    if cost is None and used.known and not used.refused and not used.contradicts:
+        models[used.model or NO_NAME] = models.get(used.model or NO_NAME, 0) + 1
+
+
+class EndedCall(msgspec.Struct, frozen=True):
+    """A call of a model that ended, or that its process did not live to see end, and the price on record.
+
+    `fixed`: a budget in a currency covers it, so what that has counted stays, whatever a list of prices says today.
+    """
+
+    used: Usage
+    at_ms: int
+    price: CallCost | None = None
+    fixed: bool = False
+    answered: bool = False
+
+    def cost(self, prices: Prices) -> CallCost | None:
+        """The cost; None where it is unknown, and where nothing was used."""
+        if self.fixed or self.price is not None or self.used.refused or not self.used.known:
+            return self.price
+        return prices.cost(self.used, self.at_ms)
+
+
+class CallsOfRun:
+    """The calls of models of one run, from its records in their order: what a call is, for every view that counts them.
+
+    A call has begun on record, or its answer is there. A decision that a budget refused has made none.
+    """
+
+    def __init__(self) -> None:
+        self._open: dict[str, r.DecisionStarted] = {}
+        self._settled: dict[str, int] = {}  # steps whose last call has ended on record, and was counted, and when
+
+    def take(self, record: r.Record) -> EndedCall | None:
+        """Take the next record; the call whose end it states."""
+        match record:
+            case r.DecisionStarted():
+                began = self._open.get(record.step)
+                self._open[record.step] = record
+                self._settled.pop(record.step, None)
+                return None if began is None else _ended(began, record.before, began.at)
+            case r.ReservationSettled():
+                if (began := self._open.pop(record.step, None)) is None:
+                    return None
+                self._settled[record.step] = record.at
+                return _ended(began, record.usage, began.at, record.price)
+            case r.DecisionRecorded():
+                began, settled = self._open.pop(record.step, None), self._settled.pop(record.step, None)
+                if settled is not None or (began is None and record.code in _NOT_SENT):
+                    return None
+                answered = record.status == "succeeded"
+                return _ended(began, record.usage, record.at, record.price, answered=answered)
+            case _:
+                return None
+
+    def open(self) -> list[EndedCall]:
+        """The calls without an end on record: their usage is unknown."""
+        return [_ended(began, Usage(), began.at) for began in self._open.values()]
+
+    def forget(self, before_ms: int) -> bool:
+        """Drop what is older than this; True if nothing is left."""
+        self._open = {step: one for step, one in self._open.items() if one.at >= before_ms}
+        self._settled = {step: at for step, at in self._settled.items() if at >= before_ms}
+        return not self._open and not self._settled
+
+
+def _ended(
+    began: r.DecisionStarted | None, used: Usage, at_ms: int, price: CallCost | None = None, *, answered: bool = False
+) -> EndedCall:
+    return EndedCall(used, at_ms, price, began is not None and began.price is not None, answered)
 
 
 class _Sums:
@@ -197,18 +276,12 @@ class _Sums:
             self.lines[name] = CostLine(name)
         return self.lines[name]
 
-    def cost(self, used: Usage, at_ms: int) -> CallCost | None:
-        """The cost of one call; None where it is unknown, and where it was refused."""
-        found = None if used.refused else self.prices.cost(used, at_ms)
+    def cost(self, call: EndedCall) -> CallCost | None:
+        """The cost of one call; None where it is unknown, and where nothing was used."""
+        found = call.cost(self.prices)
         if found is not None:
             self.bases[found.basis] = None
         return found
-
-    def recorded(self, price: CallCost | None) -> CallCost | None:
-        """The cost that is on record; None where it was unknown then."""
-        if price is not None:
-            self.bases[price.basis] = None
-        return price
 
     def report(self, unreadable: list[str]) -> CostReport:
         total = CostLine("total")
@@ -229,8 +302,7 @@ class _RunCosts:
         self._sums, self._row = sums, row
         self._lines: dict[str, CostLine] = {}
         self._unpriced: dict[str, int] = {}
-        self._open: dict[str, r.DecisionStarted] = {}  # calls of models that have not ended on record
-        self._ended: set[str] = set()  # steps whose last call has ended on record, and was counted
+        self._calls = CallsOfRun()
         self._answered: dict[str, CostLine] = {}  # the answers on record, by group
         self._before: dict[str, CostLine] = {}  # those that were there when the present owner took the run
         self._tools: dict[str, tuple[str, str, str]] = {}  # of each write: its tool, what it serves and compensates
@@ -240,31 +312,24 @@ class _RunCosts:
 
     def add(self, record: r.Record) -> None:
         """Take one record."""
+        if isinstance(record, (r.DecisionRecorded, r.RunCompleted)):
+            self._went_on(record.at)
+        if (call := self._calls.take(record)) is not None:
+            self._called(call)
         match record:
-            case r.DecisionStarted():
-                if (began := self._open.get(record.step)) is not None:
-                    self._called(record.before, began.at, began)
-                self._open[record.step] = record
-                self._ended.discard(record.step)
-            case r.ReservationSettled():
-                if (began := self._open.pop(record.step, None)) is not None:
-                    self._called(record.usage, began.at, began, record.price)
-                    self._ended.add(record.step)
             case r.DecisionRecorded():
-                self._went_on(record.at)
-                self._decided(record)
                 self._reported(record.cost, record.at, record.model)
             case r.Claimed():
                 self._before = {name: one.copy() for name, one in self._answered.items()}
-            case r.RunCompleted():
-                self._went_on(record.at)
+            case r.DecisionStarted() | r.ReservationSettled() | r.RunCompleted():
+                pass
             case _:
                 self._operation(record)
 
     def close(self) -> None:
         """Add the run to the sums."""
-        for began in self._open.values():
-            self._called(Usage(), began.at, began)
+        for call in self._calls.open():
+            self._called(call)
         for step, at in self._stood.items():
             tool, serves, _ = self._tools.get(step, _NO_TOOL)
             line = None if serves else self._line(self._name(at, None, tool), at)
@@ -303,33 +368,23 @@ class _RunCosts:
             return None
         return self._lines.setdefault(name, CostLine(name))
 
-    def _decided(self, record: r.DecisionRecorded) -> None:
-        """Take the end of the last call of a decision, unless none was made: a budget refused it, or it was settled."""
-        began = self._open.pop(record.step, None)
-        if record.step in self._ended or (began is None and record.code in _NOT_SENT):
+    def _called(self, call: EndedCall) -> None:
+        """Take a call."""
+        used = call.used
+        name = self._name(call.at_ms, used.model, None) if used.called else None
+        if name is None:
             return
-        self._called(record.usage, record.at, began, record.price, answered=record.status == "succeeded")
-
-    def _called(
-        self, used: Usage, at_ms: int, began: r.DecisionStarted | None, price: CallCost | None = None, *,
-        answered: bool = False,
-    ) -> None:  # fmt: skip
-        """Take a call. What a budget in a currency has counted stays, whatever a list of prices says today."""
-        name = self._name(at_ms, used.model, None)
-        line = self._line(name, at_ms)
-        if not used.known:
-            if line is not None:
-                line.called(used, None)
+        cost = self._sums.cost(call)
+        if call.answered and used.known:
+            self._answered.setdefault(name, CostLine(name)).called(used, cost)
+        if (line := self._line(name, call.at_ms)) is None:
             return
-        on_record = began is not None and began.price is not None
-        cost = self._sums.recorded(price) if on_record else self._sums.cost(used, at_ms)
-        if line is not None:
-            line.add(used, cost)
-            if cost is None and not used.refused:
-                model = used.model or NO_NAME
-                self._unpriced[model] = self._unpriced.get(model, 0) + 1
-        if answered and name is not None:
-            self._answered.setdefault(name, CostLine(name)).add(used, cost)
+        line.called(used, cost)
+        _count_unpriced(self._unpriced, used, cost)
+        if used.known and not call.answered:
+            line.wasted_calls += 1
+            line.wasted_tokens += used.input_tokens + used.output_tokens
+            add_costs(line.wasted_cost, {} if cost is None else {cost.currency: cost.amount})
 
     def _went_on(self, at_ms: int) -> None:
         """Count the answers that were not asked again: the code went on behind all that was on record at the claim.

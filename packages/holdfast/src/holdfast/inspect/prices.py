@@ -40,7 +40,9 @@ class ModelPrice(msgspec.Struct, frozen=True):
     audio_output: Decimal | None = None
 
     def amount(self, used: Usage) -> Decimal | None:
-        """The price of this usage; None where its parts are more than the whole, so that it cannot be true."""
+        """The price of this usage; None where its counts contradict."""
+        if used.contradicts:
+            return None
         inside = (
             (used.cached_tokens, self.cached), (used.cache_write_tokens, self.cache_write),
             (used.audio_input_tokens, self.audio_input),
@@ -48,7 +50,7 @@ class ModelPrice(msgspec.Struct, frozen=True):
         outside = ((used.reasoning_tokens, self.reasoning), (used.audio_output_tokens, self.audio_output))
         read = _amount(used.input_tokens, self.input, inside)
         written = _amount(used.output_tokens, self.output, outside)
-        return None if read is None or written is None else EXACT.divide(EXACT.add(read, written), _MILLION)
+        return EXACT.divide(EXACT.add(read, written), _MILLION)
 
 
 class Prices:
@@ -218,11 +220,9 @@ def _decimal(given: object, where: str, faults: list[str]) -> Decimal:
     return amount
 
 
-def _amount(whole: int, price: Decimal, parts: Sequence[tuple[int, Decimal | None]]) -> Decimal | None:
+def _amount(whole: int, price: Decimal, parts: Sequence[tuple[int, Decimal | None]]) -> Decimal:
     """The price of tokens of which some have a price of their own."""
     rest, amount = whole - sum(number for number, _ in parts), Decimal(0)
-    if rest < 0:
-        return None
     for number, own in (*parts, (rest, price)):
         amount = EXACT.add(amount, EXACT.multiply(Decimal(number), price if own is None else own))
     return amount

@@ -46,6 +46,14 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
         """True unless nothing was used: a request that was refused, or not sent, is not a call."""
         return not self.refused or self.input_tokens > 0 or self.output_tokens > 0
 
+    @property
+    def contradicts(self) -> bool:
+        """True if parts of the input or of the output are more than the whole, so that the counts cannot be true."""
+        return (
+            self.cached_tokens + self.cache_write_tokens + self.audio_input_tokens > self.input_tokens
+            or self.reasoning_tokens + self.audio_output_tokens > self.output_tokens
+        )
+
 
 class CallCost(msgspec.Struct, frozen=True):
     """The price of one call, and its basis: the file or the library, with its version."""
