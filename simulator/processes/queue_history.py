@@ -166,6 +166,8 @@ _NOTED: Final = ", ".join(f"{which}_{name}" for which in ("old", "new") for name
 _BOTH: Final = f"{_row('old')}, {_row('new')}"
 _WATCH: Final = f"""
 create table simulated (number integer primary key, kind text, body blob, {_NOTED});
+create trigger simulated_run after insert on run when new.queue <> ''
+begin insert into simulated select null, 'changed', null, {_row("new")}, {_row("new")}; end;
 create trigger simulated_change after update on run when new.queue <> '' and new.served_ms is old.served_ms
 begin insert into simulated select null, 'changed', null, {_BOTH}; end;
 create trigger simulated_slot after update of served_ms on run when new.queue <> ''
