@@ -93,7 +93,7 @@ def test_the_same_seed_does_the_same_to_the_last_byte(journal: Journal):
 
 BY_SEED = {
     "limits counted outside": 6, "old limits hold": 20, "key released at suspension": 0, "ageing ignored": 2,
-    "tenants do not share": 53, "slots of the dead kept": 0, "runs of the dead forgotten": 0, "a mark left behind": 0,
+    "tenants do not share": 110, "slots of the dead kept": 0, "runs of the dead forgotten": 0, "a mark left behind": 0,
     "capacity compared outside": 0, "driven without a slot": 0, "another input accepted": 0,
     "permits of one process": 0, "permits released early": 0, "permits of the dead kept": 16,
     "a service for each tool": 25, "a share instead of the whole": 68, "one limit is enough": 43,
