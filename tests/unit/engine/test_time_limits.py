@@ -479,6 +479,36 @@ async def test_a_branch_that_was_cancelled_twice_is_cancelled_twice_on_replay(la
 
 
 @virtual
+async def test_branches_that_the_end_of_a_limit_does_not_reach_go_on_after_a_crash(lab: Lab):
+    """A task group cancels its tasks once. Those on the way out since then outlive the end of a limit around it."""
+    mail = mailing(lab)
+
+    @agent(run_id="r-{name}", tools=[mail])
+    async def desk(run: Run, name: str) -> str:
+        async def leaves() -> None:
+            try:
+                await mail("a", 20)
+            finally:
+                await run.gather(mail("x"), mail("y"))
+
+        async def fails() -> None:
+            raise KeyError
+
+        try:
+            async with run.timeout(seconds(3)), run.task_group() as group:
+                group.create_task(leaves())
+                group.create_task(fails())
+        except ExceptionGroup:
+            return "failed"
+        return "in time"
+
+    await killed(lab, desk, 4)
+    async with lab.app(desk) as app:
+        assert await asyncio.wait_for(app.run(desk, "ann"), 3600) == "failed"
+    assert lab.sent[-2:] == ["x", "y"]
+
+
+@virtual
 async def test_a_pause_of_a_branch_that_was_cancelled_is_not_over_on_replay(lab: Lab):
     """Its time has passed by then, and code after it would go on, to its next effect."""
 

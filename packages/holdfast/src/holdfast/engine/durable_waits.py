@@ -257,8 +257,12 @@ class TimeLimit:
         if self._timeout is not None and self._inside and not active.closed:
             self._timeout.reschedule(asyncio.get_running_loop().time())
             active.waiters.limits.pop(self.name, None)
-            # The next delivery may come once the cancellation has reached the branches of the body.
-            active.waiters.once_settled(lambda: active.replay.forgo(self.name))
+            active.waiters.once_settled(self._go_on)
+
+    def _go_on(self) -> None:
+        """Let the next delivery come, and branches go on that the cancellation has not reached by now."""
+        self._scope.active.replay.forgo(self.name)
+        wake_all(self.outlived)
 
     def _seconds(self) -> float:
         """Seconds left."""
