@@ -49,7 +49,8 @@ CHANGES = {
     "a read in between": (
         "    reference =",
         '    await stock("cup")\n    reference =',
-        "- recorded, not reached: refund#1\n- recorded, not reached: restock#1\n+ now: a read that is not on record",
+        '- recorded, not reached: ticket-1/refund#1: refund {"cents":500,"order":"1"}\n'
+        '- recorded, not reached: ticket-1/restock#1: restock {"sku":"mug"}\n+ now: stock#2',
     ),
     "another result": (
         "    return reference",

@@ -58,7 +58,8 @@ class WebhookOptions(msgspec.Struct, frozen=True):
     "kinds",
     multiple=True,
     type=click.Choice(KINDS),
-    help="An event to send. Default: all events of runs.",
+    metavar="EVENT",
+    help=f"An event to send: {', '.join(KINDS)}. Default: all events of runs.",
 )
 @click.option("--private", is_flag=True, help="Allow a private or unencrypted address.")
 @click.option("--why", default="", metavar="TEXT", help="Why; it is recorded.")

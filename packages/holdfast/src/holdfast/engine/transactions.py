@@ -107,7 +107,7 @@ async def _close(section: Scope, name: str, error: BaseException | None) -> None
         start_closing(active, name)
         return
     if active.replay.catching_up:
-        await active.replay.catch_up(section)
+        await active.replay.catch_up(section, exit_of(name))
     outer = [one for one in around(name, active.history.boundaries.by_name) if not one.over]
     if outer:  # everything inside belongs to the outer boundary too: that confirms, and sends held effects
         active.log.buffer(r.TransactionCommitted(transaction=name, **active.log.stamp()))
@@ -175,7 +175,7 @@ async def may_begin(scope: Scope, step: str, *, writes: bool = False) -> None:
             active.replay.diverge(f"{step} begins in the transaction {boundary.name}, which was committed")
     replay = active.replay
     if replay.receiving or (writes and replay.catching_up):
-        await (replay.catch_up(scope) if writes else replay.receive_all(scope))
+        await (replay.catch_up(scope, step) if writes else replay.receive_all(scope, step))
         await may_begin(scope, step, writes=writes)  # a limit may be over by now, or a boundary called off
 
 

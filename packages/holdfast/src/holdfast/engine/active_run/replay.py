@@ -114,17 +114,17 @@ class Replay:
         if self._history.messages is not None:
             self._waiters.wake()
 
-    async def receive_all(self, scope: Scope) -> None:
+    async def receive_all(self, scope: Scope, step: str) -> None:
         """Return once code has received everything that is on record: only then it may receive anything new."""
         self._consider()
         while self.receiving:
-            await self._waiters.wait(scope, self._to_receive, Pause("replay"))
+            await self._waiters.wait(scope, self._to_receive, Pause("replay", step))
 
-    async def catch_up(self, scope: Scope) -> None:
+    async def catch_up(self, scope: Scope, step: str) -> None:
         """Return once code has come back to every recorded write as well: only then a new one may be sent."""
         self._consider()
         while self.catching_up:
-            await self._waiters.wait(scope, self._held_back, Pause("replay"))
+            await self._waiters.wait(scope, self._held_back, Pause("replay", step))
 
     def caught_up(self) -> asyncio.Future[None]:
         """Done once code has come back to everything on record."""
@@ -175,7 +175,8 @@ class Replay:
         delivery = self._history.delivered.by_step.pop(step)
         self.order.take(delivery.index)
         if self.catching_up:
-            self._consider()
+            if self.order.at >= self._recorded:
+                self._consider()
         elif self._history.messages is not None:
             self._waiters.wake()
         return delivery
@@ -200,13 +201,20 @@ class Replay:
         """The error that shows `difference`, or else what the record holds and the code did not come back to."""
         run = self._history.run
         missing = sorted(self.expected) or list(self._history.delivered.by_step)
-        shown = difference or "\n".join(f"- recorded, not reached: {self._shown(step)}" for step in missing[:20])
+        shown = [f"- recorded, not reached: {self._shown(step)}" for step in missing[:20]]
+        shown += [f"+ now: {step}" for step in dict.fromkeys(self._held())]
         return ReplayDiverged(
             f"run {run}: {why}",
             run=run,
-            difference=shown,
+            difference=difference or "\n".join(shown),
             next_step=after_stop(run, "diverged")[1],
         )
+
+    def _held(self) -> list[str]:
+        """The steps that code has come to, and that are not on record."""
+        recorded = self._history.operations.keys() | self._history.delivered.by_step.keys()
+        waiting = [pause.step for pause in self._waiters.pauses.values() if pause.kind == "replay"]
+        return [step for step in waiting if step and step not in recorded]
 
     def _shown(self, step: str) -> str:
         """A recorded step with the call that it was, where it was one."""

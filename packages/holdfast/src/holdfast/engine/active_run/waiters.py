@@ -225,7 +225,8 @@ class Waiters:
         # What only the code can bring never comes: nothing that is waited for lets the code go on.
         left = waits and all(pause.kind == "code" and pause.step in active.replay.expected for pause in waits)
         if left or any(pause.kind == "replay" for pause in pauses):
-            return Ending("diverged", "every branch waits, and the code did not reach recorded steps again")
+            why = "every branch waits, and the code did not reach recorded steps again"
+            return Ending("diverged", why, error=active.replay.divergence(why))  # now: it names what waits
         process = active.process
         horizon = process.environment.clock.wall_ms() + process.settings.hold_ms
         dues = [*self.limits.values(), *(pause.due for pause in pauses if pause.due is not None)]
