@@ -353,7 +353,8 @@ MEASURES: Final = (
     # From 58,655 for the time limit that cancelled a call, where the process died before its end was recorded (60).
     # From 58,720 for the record of a shadow call under budgets, and the wait for those under way at a limit (17).
     # From 58,767 for firings that are still to come, in memory (5) and for readers (9).
-    Measure("lines of Python that `pip install holdfast` brings", 58_766, 42_000, lambda: lines(runtime())),
+    # From 58,766 for the new steps that a difference names (12), and branches that a limit does not reach (2).
+    Measure("lines of Python that `pip install holdfast` brings", 58_780, 42_000, lambda: lines(runtime())),
     Measure("files of them", 298, 240, lambda: len(runtime())),
     # Raised from 1,600 for the checks of what a model returns and of what a caller passes, for names of calls that are
     # unique within an answer, and for the errors' next steps; from 1,710 for the tokens of summaries; from

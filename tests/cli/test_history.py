@@ -49,8 +49,10 @@ CHANGES = {
     "a read in between": (
         "    reference =",
         '    await stock("cup")\n    reference =',
-        '- recorded, not reached: ticket-1/refund#1: refund {"cents":500,"order":"1"}\n'
-        '- recorded, not reached: ticket-1/restock#1: restock {"sku":"mug"}\n+ now: stock#2',
+        (
+            '- recorded, not reached: ticket-1/refund#1: refund {"cents":500,"order":"1"}\n'
+            '- recorded, not reached: ticket-1/restock#1: restock {"sku":"mug"}\n+ now: stock#2'
+        ),
     ),
     "another result": (
         "    return reference",
