@@ -4,7 +4,7 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo test check lint e2e hosts bench bench-hosts bench-queues scale instructions soak-live examples sim differential mutants nights soak mutation year house docs fmt audit sbom lock
+.PHONY: help demo test check lint e2e hosts bench bench-hosts bench-queues bench-telemetry scale instructions soak-live examples sim differential mutants nights soak mutation year house docs fmt audit sbom lock
 
 IN := @sh scripts/python scripts/environment.py
 
@@ -56,6 +56,9 @@ bench-hosts: ## measure agents of frameworks with Holdfast beside what the frame
 
 bench-queues: ## measure submissions beside raw inserts, and looks for work with all limits beside none
 	$(IN) dev python bench/queues.py $(ARGS)
+
+bench-telemetry: ## measure traced steps beside steps without telemetry, and beside the SDK's own part
+	$(IN) dev python bench/telemetry.py $(ARGS)
 
 scale: ## build a journal of 1,000,000 operations and measure what must not slow down as work grows
 	$(IN) bench python bench/scale.py $(ARGS)

@@ -12,6 +12,7 @@ from holdfast.journal.port import Lease, LeaseGranted, RunChange, Write
 from holdfast.journal.record_codec import encode
 from holdfast.journal.run_log import RunLog, beginning, genesis
 from holdfast.model import records as r
+from holdfast.telemetry import following as telemetry
 from holdfast.telemetry.following import Drive, FollowedJournal
 from holdfast.telemetry.prometheus import Prometheus
 from holdfast.telemetry.spans import SpanValue
@@ -116,6 +117,35 @@ async def test_a_cancelled_append_is_given_with_the_next_one(lab: Lab):
     await log.append([ended("s#1")])
     await asyncio.sleep(1)
     assert kept.calls == [("s#1", 1)]
+    await journal.close()
+
+
+@virtual
+async def test_what_was_left_out_between_two_records_of_a_batch_is_read_back(lab: Lab, monkeypatch: pytest.MonkeyPatch):
+    kept = Kept()
+    journal, log, _ = await following(lab, kept)
+    await log.append([started("s#1")])
+    with monkeypatch.context() as full:
+        full.setattr(telemetry, "BACKLOG", 0)
+        await log.append([ended("s#1")])
+    await log.append([started("s#2"), ended("s#2")])
+    await asyncio.sleep(1)
+    assert kept.calls == [("s#1", 1), ("s#2", 1)]
+    await journal.close()
+
+
+@virtual
+async def test_a_follower_that_raises_learns_how_the_drive_ended(lab: Lab):
+    class Raising(Kept):
+        def ended(self, drive: Drive, spans: Sequence[SpanValue], /) -> None:
+            raise RuntimeError("an exporter with a bug")
+
+    raising = Raising()
+    journal, log, lease = await following(lab, raising)
+    await log.append([started("s#1"), ended("s#1")])
+    await journal.append(Write(lease, (), RunChange("running", release=True)))
+    await asyncio.sleep(1)
+    assert raising.ends == [("", "")]
     await journal.close()
 
 

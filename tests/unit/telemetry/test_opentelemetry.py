@@ -250,6 +250,53 @@ async def test_no_run_fails_for_a_processor_that_raises(lab: Lab, caplog: pytest
     assert sum("the collector is down" in message for message in caplog.messages) == 1
 
 
+class NoAttempts(SimpleSpanProcessor):
+    """A processor that cannot begin spans of attempts."""
+
+    def on_start(self, span: Any, parent_context: Any = None) -> None:
+        if span.name.startswith("execute_tool"):
+            raise ValueError("the collector is down")
+
+
+@virtual
+async def test_no_tool_fails_for_a_span_that_cannot_be_begun(lab: Lab, caplog: pytest.LogCaptureFixture):
+    kept = Traced()
+    follower = Traced(NoAttempts(kept.exporter)).follower()
+    async with lab.app(shop, telemetry=follower) as app:
+        assert await app.run(shop, "mug") == "charged mug"
+    run = kept.one("invoke_agent")
+    sent = [context_of(headers["traceparent"]) for headers in HEADERS]
+    assert [one.span_id for one in sent if one] == [run.context.span_id] * 2
+    assert sum("the collector is down" in message for message in caplog.messages) == 1
+
+
+@virtual
+async def test_a_span_of_an_attempt_begins_when_it_is_asked_for(lab: Lab):
+    begun: list[str] = []
+    seen: list[int] = []
+    kept = Traced()
+
+    class Noting(SimpleSpanProcessor):
+        def on_start(self, span: Any, parent_context: Any = None) -> None:
+            begun.append(span.name)
+
+    @tool
+    async def send(how: str) -> None:
+        if how == "as a client":
+            trace.get_current_span().set_attribute("client", how)
+        seen.append(begun.count("execute_tool send"))
+
+    @agent(run_id="s-{name}", tools=[send])
+    async def desk(run: Run, name: str) -> None:
+        await send("as a client")
+        await send("with no client")
+
+    async with lab.app(desk, telemetry=Traced(Noting(kept.exporter)).follower()) as app:
+        await app.run(desk, "ann")
+    assert seen == [1, 1]
+    assert [text(span, "client") for span in kept.spans("execute_tool")] == ["as a client", None]
+
+
 @virtual
 async def test_giving_on_begins_no_branch_of_the_agent(lab: Lab):
     """A branch that begins after a commit of agent code is found again in a replay, which commits nothing."""
@@ -282,18 +329,18 @@ async def test_what_is_committed_while_the_last_batch_was_given_is_not_left_behi
     traced = Traced()
     async with lab.app(shop, telemetry=traced.follower()) as app:
         journal = cast("following.FollowedJournal", app.engine.journal)
-        note, later = journal._note, list[Any]()
+        note, later = journal._note, list[tuple[Any, ...]]()
 
         class Threads:
             async def call(self, work: Any) -> None:
                 work()
                 while later:
-                    asyncio.get_running_loop().call_soon(note, later.pop())
+                    asyncio.get_running_loop().call_soon(note, *later.pop())
 
         monkeypatch.setattr(journal, "_environment", replace(journal._environment, threads=Threads()))
-        monkeypatch.setattr(journal, "_note", later.append)
+        monkeypatch.setattr(journal, "_note", lambda *noted: later.append(noted))
         assert await app.run(shop, "mug") == "charged mug"
-        note(later.pop(0))
+        note(*later.pop(0))
         await lab.pass_time(seconds=1)
     assert len(traced.spans("invoke_agent")) == 1
 

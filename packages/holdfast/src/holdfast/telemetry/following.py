@@ -10,9 +10,11 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import logging
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final, NamedTuple, Protocol, cast
+from typing import Any, Final, NamedTuple, ParamSpec, Protocol, cast
+
+import msgspec
 
 from holdfast.engine.environment import Environment
 from holdfast.engine.tool_protocol import Tracing
@@ -30,6 +32,7 @@ BACKLOG: Final = 20_000
 CLOSE_S: Final = 5.0
 """How long a process that ends waits for its followers."""
 _PAGE: Final = 1000
+P = ParamSpec("P")
 
 
 class Drive(NamedTuple):
@@ -81,11 +84,10 @@ class Follower(Protocol):
         ...
 
 
-class _Noted(NamedTuple):
+class _Noted(msgspec.Struct):
     """Durable rows of one drive. `over` is the moment and the class of error with which it ended, if it has."""
 
-    drive: Drive
-    rows: tuple[Row, ...]
+    rows: list[Row]
     over: tuple[int, str] | None = None
 
 
@@ -98,11 +100,11 @@ class FollowedJournal:
         self._follower: Final = follower
         self._riding: dict[Drive, list[Row]] = {}
         self._created: set[Drive] = set()  # runs that this process has created, and drives since
-        self._queue: list[_Noted] = []
+        self._queue: dict[Drive, _Noted] = {}
         self._waiting = 0
         self._dropped = 0
         self._giving: asyncio.Task[None] | None = None
-        self._spans: Final[dict[Drive, _Position]] = {}
+        self._spans: Final[dict[Drive, RunSpans]] = {}
         self._failed = False
         self.now: Final = journal.now
 
@@ -134,9 +136,9 @@ class FollowedJournal:
             if isinstance(found, LeaseGranted) and found.fresh:
                 if new is not None and new.change is None:
                     self._created.add(drive)
-                    self._note(_Noted(drive, new.rows))
+                    self._note(drive, new.rows)
             elif new is not None and drive not in self._created:
-                self._call(partial(self._follower.forget, drive))
+                self._call(self._follower.forget, drive)
         if isinstance(found, LeaseGranted) and new is None and found.row.status == "suspended":
             self._claimed(found.row.due_ms)
         return found
@@ -151,7 +153,7 @@ class FollowedJournal:
     def _claimed(self, due_ms: int | None) -> None:
         late_ms = self._environment.clock.wall_ms() - due_ms if due_ms is not None else -1
         if late_ms >= 0:  # before its time, a run is claimed for a command
-            self._call(partial(self._follower.claimed_after, late_ms / 1000))
+            self._call(self._follower.claimed_after, late_ms / 1000)
 
     async def append(self, write: Write) -> None:
         """As `Journal.append`."""
@@ -168,10 +170,10 @@ class FollowedJournal:
         except asyncio.CancelledError:  # it may become durable, and then is before the run's next append
             self._riding[drive] = [*rode, *write.rows, *self._riding.get(drive, ())]
             raise
-        self._call(partial(self._follower.committed, loop.time() - began, len(write.rows)))
+        self._call(self._follower.committed, loop.time() - began, len(write.rows))
         over = (self._environment.clock.wall_ms(), "") if write.change is not None and write.change.release else None
         if rode or write.rows or over is not None:
-            self._note(_Noted(drive, (*rode, *write.rows), over))
+            self._note(drive, (*rode, *write.rows), over)
 
     def ride(self, write: Write) -> None:
         """As `Journal.ride`. What rides is durable once a later append of its run is."""
@@ -194,27 +196,31 @@ class FollowedJournal:
             self._riding[drive] = [*rode, *self._riding.get(drive, ())]
             raise
         if rode:
-            self._note(_Noted(drive, tuple(rode)))
+            self._note(drive, rode)
 
     def _lost(self, drive: Drive, error: JournalError) -> None:
         self._riding.pop(drive, None)
-        self._note(_Noted(drive, (), (self._environment.clock.wall_ms(), type(error).__name__)))
+        self._note(drive, (), (self._environment.clock.wall_ms(), type(error).__name__))
 
     # --- giving on -------------------------------------------------------------------------------------------------
 
-    def _note(self, noted: _Noted) -> None:
-        if noted.over is not None:
-            self._created.discard(noted.drive)
-        if self._waiting + len(noted.rows) > BACKLOG:
+    def _note(self, drive: Drive, rows: Sequence[Row], over: tuple[int, str] | None = None) -> None:
+        if over is not None:
+            self._created.discard(drive)
+        if self._waiting + len(rows) > BACKLOG:
             if not self._dropped:
                 LOG.warning("telemetry falls behind: some records are left out. Runs are not affected")
-            self._dropped += len(noted.rows)
-            noted = noted._replace(rows=())
-        self._waiting += len(noted.rows)
-        if len(self._queue) < BACKLOG:
-            self._queue.append(noted)
-        elif noted.over is not None:
-            self._call(partial(self._follower.forget, noted.drive))
+            self._dropped += len(rows)
+            rows = ()
+        noted = self._queue.get(drive)
+        if noted is None and len(self._queue) < BACKLOG:
+            noted = self._queue[drive] = _Noted([])
+        if noted is not None:
+            noted.rows += rows
+            noted.over = noted.over or over
+            self._waiting += len(rows)
+        elif over is not None:
+            self._call(self._follower.forget, drive)
         if self._giving is None:
             # In a context of its own: a commit may come from agent code, and this is no branch of it.
             self._giving = asyncio.get_running_loop().create_task(
@@ -227,84 +233,77 @@ class FollowedJournal:
             self._warn(error)
 
     async def _give_on(self) -> None:
-        """Give on what waits, after a while or when the process ends."""
+        """Give on what waits, a batch at a time, each after a while."""
         try:
-            await self._environment.clock.sleep(DELAY_S)
             while self._queue:
-                batch, self._queue = self._queue, []
-                whole = [await self._with_missing(noted) for noted in batch]
-                await self._environment.threads.call(partial(self._give, whole))
-                self._waiting -= sum(len(noted.rows) for noted in batch)
+                await self._environment.clock.sleep(DELAY_S)
+                batch, self._queue = self._queue, {}
+                count = sum(len(noted.rows) for noted in batch.values())
+                for drive, noted in batch.items():
+                    noted.rows = await self._unread(drive, noted.rows)
+                await self._environment.threads.call(partial(self._give, batch))
+                self._waiting -= count
                 self._dropped = self._dropped if self._waiting else 0
         finally:
             self._giving = None  # with the last look at the queue: what is noted from here on begins another
 
-    async def _with_missing(self, noted: _Noted) -> _Noted:
-        """With the rows before these that were not noted: those of earlier owners, and what was dropped."""
-        position = self._spans.get(noted.drive)
-        if position is None and not noted.rows:
-            return noted
-        if position is None:
-            position = self._spans[noted.drive] = _Position(noted.drive, contents=self._follower.contents)
-        noted = noted._replace(rows=tuple(row for row in noted.rows if row.seq > position.seq))
-        if not noted.rows:
-            return noted
-        missing: list[Row] = []
-        first, noted_until = noted.rows[0].seq, position.seq
+    async def _unread(self, drive: Drive, noted: Sequence[Row]) -> list[Row]:
+        """The rows up to the newest of these that were not given yet, in order.
+
+        Rows of earlier owners, and those that were dropped, are read from the journal.
+        """
+        if not noted:
+            return []
+        spans = self._spans.setdefault(drive, RunSpans(drive.run, contents=self._follower.contents))
+        found = {row.seq: row for row in noted if row.seq > spans.seq}
+        after, spans.seq = spans.seq, max(found, default=spans.seq)
+        if len(found) < spans.seq - after:
+            found |= await self._read(drive.run, after, spans.seq)
+        return [found[seq] for seq in sorted(found)]
+
+    async def _read(self, run: str, after: int, until: int) -> dict[int, Row]:
+        found: dict[int, Row] = {}
         try:
-            while noted_until + 1 < first:
-                rows = await self._journal.read(noted.drive.run, noted_until, min(_PAGE, first - noted_until - 1))
-                if not rows:
-                    break
-                missing += rows
-                noted_until = rows[-1].seq
+            while after < until and (rows := await self._journal.read(run, after, min(_PAGE, until - after))):
+                found |= {row.seq: row for row in rows}
+                after = rows[-1].seq
         except JournalError as error:
             self._warn(error)
-        position.seq = noted.rows[-1].seq
-        return noted._replace(rows=(*missing, *noted.rows))
+        return found
 
-    def _give(self, batch: Collection[_Noted]) -> None:
+    def _give(self, batch: Mapping[Drive, _Noted]) -> None:
         """Give one batch to the follower. Called in a thread of its own."""
-        for noted in batch:
-            self._call(partial(self._give_one, noted))
+        for drive, noted in batch.items():
+            self._call(self._give_one, drive, noted)
 
-    def _call(self, work: Callable[[], object]) -> None:
+    def _call(self, work: Callable[P, object], *args: P.args, **kwargs: P.kwargs) -> None:
         """Call the follower. Whatever it raises is logged once."""
         try:
-            work()
+            work(*args, **kwargs)
         except Exception as error:  # noqa: BLE001 - an exporter may raise anything, and no run fails for it
             self._warn(error)
 
-    def _give_one(self, noted: _Noted) -> None:
-        position = self._spans.get(noted.drive)
-        if position is None:  # nothing of it was given, or its end was
-            self._follower.forget(noted.drive)
+    def _give_one(self, drive: Drive, noted: _Noted) -> None:
+        spans = self._spans.get(drive)
+        if spans is None:  # nothing of it was given, or its end was
+            self._follower.forget(drive)
             return
         ended: list[SpanValue] = []
         for row, record in zip(noted.rows, decode_all(row.body for row in noted.rows), strict=True):
-            spans = position.spans.add(record)
-            if row.token == noted.drive.token:  # those of an earlier owner were given by its own process
-                ended += spans
+            by_record = spans.add(record)
+            if row.token == drive.token:  # those of an earlier owner were given by its own process
+                ended += by_record
         if ended:
-            self._follower.ended(noted.drive, ended)
+            self._call(self._follower.ended, drive, ended)  # what it raises does not keep the drive from its end
         if noted.over is not None:
             at, error = noted.over
-            self._spans.pop(noted.drive, None)
-            status, reason = position.spans.ending
-            self._follower.released(noted.drive, at, ("lost", error) if error else (status, reason))
+            self._spans.pop(drive, None)
+            self._follower.released(drive, at, ("lost", error) if error else spans.ending)
 
     def _warn(self, error: BaseException) -> None:
         if not self._failed:
             self._failed = True
             LOG.warning("telemetry failed (logged once): %s: %s. Runs are not affected", type(error).__name__, error)
-
-
-class _Position:
-    """How far one drive was read."""
-
-    def __init__(self, drive: Drive, *, contents: bool) -> None:
-        self.spans: Final = RunSpans(drive.run, contents=contents)
-        self.seq = 0
 
 
 def followed(

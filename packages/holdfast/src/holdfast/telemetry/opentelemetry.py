@@ -7,9 +7,11 @@ asked for the run. Spans get the times of the records.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final
+from threading import Lock
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import msgspec
 
@@ -41,6 +43,29 @@ SCOPE: Final = "holdfast"
 _MS: Final = 1_000_000
 
 
+@trace.Span.register
+class _Attempt:
+    """The span of an attempt. It begins once the tool or its HTTP client asks for it, and else when it is exported.
+
+    Most tools ask for none, and spans that begin in one batch, off the event loop, cost much less.
+    """
+
+    def __init__(self, begin: Callable[[], Span]) -> None:
+        self._begin = begin
+        self._span: Span | None = None
+        self._lock = Lock()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.begun(), name)
+
+    def begun(self) -> Span:
+        """The span itself."""
+        with self._lock:  # a call whose time is over may still run when its end is exported
+            if self._span is None:
+                self._span = self._begin()
+            return self._span
+
+
 class _Piece(msgspec.Struct, eq=False):
     """The span of one drive of a run, the context that its spans begin in, and the attempts that are under way."""
 
@@ -48,8 +73,8 @@ class _Piece(msgspec.Struct, eq=False):
     context: Context
     start_ms: int
     root: Context
-    live: dict[tuple[str, int], Span] = {}
-    failed_reads: list[tuple[Span, int]] = []
+    live: dict[tuple[str, int], _Attempt] = {}
+    failed_reads: list[tuple[_Attempt, int]] = []
 
 
 class OpenTelemetry:
@@ -115,21 +140,26 @@ class OpenTelemetry:
         return traceparent(piece.span.get_span_context())
 
     def calling(self, current: CurrentOperation) -> None:
-        """Begin the span of an attempt, and make it the current one of the call."""
+        """Make the span of an attempt the current one of the call."""
         piece = self._driven.get(current.run)
         if piece is None or self._environment is None:
+            return
+        if not piece.span.is_recording():  # then no span below it is sampled
+            context_api.attach(piece.context)
             return
         now = self._environment.clock.wall_ms()
         if not current.writes and (failed := piece.live.pop((current.step, current.attempt - 1), None)) is not None:
             piece.failed_reads.append((failed, now))  # only the last try of a read is on record
+        attempt = _Attempt(partial(self._begin_attempt, piece, current.tool, now))
+        piece.live[current.step, current.attempt] = attempt
+        context_api.attach(trace.set_span_in_context(cast("Span", attempt), piece.context))
+
+    def _begin_attempt(self, piece: _Piece, tool: str, at_ms: int) -> Span:
         try:
-            # Its attributes come with its end, off the event loop: its parent has decided whether it is sampled.
-            name = f"{c.EXECUTE_TOOL} {current.tool}"
-            span = self._tracer.start_span(name, piece.context, start_time=now * _MS)
-            piece.live[current.step, current.attempt] = span
-            context_api.attach(trace.set_span_in_context(span, piece.context))
-        except Exception as error:  # noqa: BLE001 - as above
+            return self._tracer.start_span(f"{c.EXECUTE_TOOL} {tool}", piece.context, start_time=at_ms * _MS)
+        except Exception as error:  # noqa: BLE001 - as above, and it would be raised in the tool
             self._warn(error)
+            return trace.NonRecordingSpan(piece.span.get_span_context())
 
     def _begin(self, run: str, started: RunStarted, claim: Claimed, before: str) -> _Piece:
         asked = context_of(started.trace)
@@ -182,15 +212,19 @@ class OpenTelemetry:
         piece = self._pieces.get(drive)
         if piece is None:
             return
+        for one in spans:
+            if one.kind == "chat":
+                self._measure(one)
+        if not piece.span.is_recording():
+            return
         while piece.failed_reads:
-            span, at = piece.failed_reads.pop()
+            attempt, at = piece.failed_reads.pop()
+            span = attempt.begun()
             span.set_attributes({c.OPERATION: c.EXECUTE_TOOL, c.RUN: drive.run})
             _fail(span, "failed")
             span.end(at * _MS)
         for one in spans:
             self._export(piece, one)
-            if one.kind == "chat":
-                self._measure(one)
 
     def released(self, drive: Drive, at_ms: int, ending: tuple[str, str]) -> None:
         """End the span of a drive. Attempts whose end is not on record are ended by the process that records it."""
@@ -209,14 +243,15 @@ class OpenTelemetry:
         return piece
 
     def _export(self, piece: _Piece, one: SpanValue) -> None:
-        span = piece.live.pop(one.call, None) if one.call is not None else None
-        if span is None:
+        attempt = piece.live.pop(one.call, None) if one.call is not None else None
+        if attempt is None:
             # What began before this process took the run is not below the span of this process.
             parent = piece.context if one.start_ms >= piece.start_ms else piece.root
             kind = trace.SpanKind.CLIENT if one.kind == "chat" else trace.SpanKind.INTERNAL
             start = one.start_ms * _MS
             span = self._tracer.start_span(one.name, parent, kind, attributes=one.attributes, start_time=start)
         else:
+            span = attempt.begun()
             span.set_attributes(one.attributes)
         _fail(span, one.error)
         span.end(one.end_ms * _MS)

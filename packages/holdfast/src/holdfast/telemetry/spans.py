@@ -51,30 +51,33 @@ class _Begun(msgspec.Struct, frozen=True):
 class RunSpans:
     """The open spans of one run. With `contents`, arguments and results are attributes, as they are stored.
 
-    `ending` is the status that the last record left the run in, and the class of its error.
+    `ending` is the status that the last record left the run in, and the class of its error. `seq` is kept
+    by the caller: the number of the newest record that it has taken up.
     """
 
     def __init__(self, run: str, *, contents: bool = False) -> None:
         self.run: Final = run
         self.contents: Final = contents
         self.agent = ""
+        self.seq = 0
         self.ending: tuple[str, str] = ("", "")
         self._tools: dict[str, str] = {}
         self._open: dict[tuple[SpanKind, str, int], _Begun] = {}
+        self._ended: list[SpanValue] = []
 
     def add(self, record: r.Record) -> list[SpanValue]:
         """The spans that this record ends."""
-        ended: list[SpanValue | None] = []
+        self._ended = []
         step: str = getattr(record, "step", "")
         intent: r.Intent | None = getattr(record, "intent", None)
         if intent is not None:
             self._tools[step] = intent.tool
         if step and not isinstance(record, _ASIDE):
-            ended.append(self._end("wait", step, record.at))
+            self._end("wait", step, record.at)
         add = _ADD.get(type(record))
         if add is not None:
-            ended.extend(add(self, record))
-        return [one for one in ended if one is not None]
+            add(self, record)
+        return self._ended
 
     # --- begin and end -------------------------------------------------------------------------------------------
 
@@ -88,17 +91,20 @@ class RunSpans:
 
     def _end(
         self, kind: SpanKind, step: str, at: int, more: dict[str, Value] | None = None, *, n: int = 0, error: str = ""
-    ) -> SpanValue | None:
+    ) -> None:
         begun = self._open.pop((kind, step, n), None)
         if begun is None:
-            return None
+            return
         attributes: dict[str, Value] = {c.OPERATION: _OPERATIONS[kind], c.RUN: self.run, c.STEP: step}
         if (tool := self._tools.get(step)) is not None:
-            attributes |= {c.TOOL_NAME: tool, c.TOOL_CALL_ID: operation_id(self.run, step)}
-        attributes |= begun.attributes | (more or {})
+            attributes[c.TOOL_NAME] = tool
+            attributes[c.TOOL_CALL_ID] = operation_id(self.run, step)
+        attributes |= begun.attributes
+        attributes |= more or {}
         call = (step, n) if kind == "attempt" else None
         # A wall clock may be set back between two records; a span never ends before it begins.
-        return SpanValue(kind, begun.name, begun.start_ms, max(begun.start_ms, at), attributes, error, call)
+        end_ms = max(begun.start_ms, at)
+        self._ended.append(SpanValue(kind, begun.name, begun.start_ms, end_ms, attributes, error, call))
 
     def content(self, name: str, stored: r.Raw) -> dict[str, Value]:
         """A content as an attribute, if contents are wanted."""
@@ -106,121 +112,106 @@ class RunSpans:
 
     # --- one method for the records of each kind -------------------------------------------------------------------
 
-    def run_started(self, record: r.RunStarted) -> list[SpanValue | None]:
+    def run_started(self, record: r.RunStarted) -> None:
         """The run begins."""
         self.agent = record.agent
-        return []
 
-    def claimed(self, record: r.Claimed) -> list[SpanValue | None]:
+    def claimed(self, record: r.Claimed) -> None:
         """A process takes the run: calls of models that were under way are lost with the process before."""
-        chats = [step for kind, step, _ in self._open if kind == "chat"]
-        return [self._end("chat", step, record.at, error="lost") for step in chats]
+        for step in [step for kind, step, _ in self._open if kind == "chat"]:
+            self._end("chat", step, record.at, error="lost")
 
-    def attempt_started(self, record: r.AttemptStarted) -> list[SpanValue | None]:
+    def attempt_started(self, record: r.AttemptStarted) -> None:
         """A call of a tool is about to begin."""
         arguments = {} if record.intent is None else self.content(c.TOOL_ARGUMENTS, record.intent.arguments)
         self.begin("attempt", record.step, record.at, {c.ATTEMPT: record.number, **arguments}, record.number)
-        return []
 
-    def attempt_over(
-        self, step: str, number: int, at: int, end: r.End, result: r.Raw | None = None
-    ) -> SpanValue | None:
+    def attempt_over(self, step: str, number: int, at: int, end: r.End, result: r.Raw | None = None) -> None:
         """A call of a tool is over. The record of an outcome has its result beside the end."""
         found = self.content(c.TOOL_RESULT, result or end.result) if end.kind == "returned" else {}
         error = "" if end.kind == "returned" else end.code or end.kind
-        return self._end("attempt", step, at, {c.END: end.kind, **found}, n=number, error=error)
+        self._end("attempt", step, at, {c.END: end.kind, **found}, n=number, error=error)
 
-    def attempt_ended(self, record: r.AttemptEnded) -> list[SpanValue | None]:
+    def attempt_ended(self, record: r.AttemptEnded) -> None:
         """The end of a call, as a record of its own."""
-        return [self.attempt_over(record.step, record.number, record.at, record.end)]
+        self.attempt_over(record.step, record.number, record.at, record.end)
 
-    def settled(self, record: r.OperationSettled) -> list[SpanValue | None]:
+    def settled(self, record: r.OperationSettled) -> None:
         """The outcome, often with the end of the last call. An unknown one is a question to a person."""
-        ended: list[SpanValue | None] = []
         if record.end is not None:
-            ended = [self.attempt_over(record.step, record.number, record.at, record.end, record.result)]
+            self.attempt_over(record.step, record.number, record.at, record.end, record.result)
         if record.status == "unknown":
             self.begin("person", record.step, record.at, {c.REASON: record.rule or "unknown"})
-            return ended
-        ended.append(self._end("person", record.step, record.at))
+            return
+        self._end("person", record.step, record.at)
         self._tools.pop(record.step, None)
-        return ended
 
-    def deferred(self, record: r.OperationDeferred) -> list[SpanValue | None]:
+    def deferred(self, record: r.OperationDeferred) -> None:
         """The system accepted the call, and answers later."""
-        ended = self._end("attempt", record.step, record.at, {c.END: "deferred"}, n=record.number)
+        self._end("attempt", record.step, record.at, {c.END: "deferred"}, n=record.number)
         self.begin("wait", record.step, record.at, {c.REASON: "deferred"})
-        return [ended]
 
-    def read(self, record: r.ReadRecorded) -> list[SpanValue | None]:
+    def read(self, record: r.ReadRecorded) -> None:
         """A read. Its record tells only when it was over; the process that made the call knows when it began."""
         self._tools[record.step] = record.tool
         error = "" if record.status == "succeeded" else record.code or "failed"
         more: dict[str, Value] = {c.ATTEMPT: record.attempts, c.END: record.status}
         more |= self.content(c.TOOL_ARGUMENTS, record.arguments) | self.content(c.TOOL_RESULT, record.result)
         self.begin("attempt", record.step, record.at, more, record.attempts)
-        ended = self._end("attempt", record.step, record.at, n=record.attempts, error=error)
+        self._end("attempt", record.step, record.at, n=record.attempts, error=error)
         del self._tools[record.step]
-        return [ended]
 
-    def verified(self, record: r.Verified) -> list[SpanValue | None]:
+    def verified(self, record: r.Verified) -> None:
         """The effect was looked up. The record has the moment of the answer, so the span has no length."""
         self.begin("verify", record.step, record.at, {c.VERDICT: record.verdict})
-        return [self._end("verify", record.step, record.at)]
+        self._end("verify", record.step, record.at)
 
-    def wait_scheduled(self, record: r.WaitScheduled) -> list[SpanValue | None]:
+    def wait_scheduled(self, record: r.WaitScheduled) -> None:
         """The operation waits for its next attempt."""
         self.begin("wait", record.step, record.at, {c.REASON: record.rule or "wait"})
-        return []
 
-    def timer_set(self, record: r.TimerSet) -> list[SpanValue | None]:
+    def timer_set(self, record: r.TimerSet) -> None:
         """The run sleeps, or waits for an event."""
         self.begin("wait", record.step, record.at, {c.REASON: "event" if record.event else "sleep"})
-        return []
 
-    def question(self, record: r.QuestionAsked | r.OperationParked) -> list[SpanValue | None]:
+    def question(self, record: r.QuestionAsked | r.OperationParked) -> None:
         """A person is asked."""
         why = record.rule if isinstance(record, r.OperationParked) else "question"
         self.begin("person", record.step, record.at, {c.REASON: why or "question"})
-        return []
 
-    def answered(self, record: Any) -> list[SpanValue | None]:
+    def answered(self, record: Any) -> None:
         """A person has answered, or their time is over."""
-        return [self._end("person", record.step, record.at)]
+        self._end("person", record.step, record.at)
 
-    def boundary_parked(self, record: r.TransactionParked) -> list[SpanValue | None]:
+    def boundary_parked(self, record: r.TransactionParked) -> None:
         """A person is asked about a transaction."""
         self.begin("person", record.transaction, record.at, {c.REASON: "transaction"})
-        return []
 
-    def boundary_resolved(self, record: r.TransactionResolved) -> list[SpanValue | None]:
+    def boundary_resolved(self, record: r.TransactionResolved) -> None:
         """A person has decided about a transaction."""
-        return [self._end("person", record.transaction, record.at)]
+        self._end("person", record.transaction, record.at)
 
-    def decision_started(self, record: r.DecisionStarted) -> list[SpanValue | None]:
+    def decision_started(self, record: r.DecisionStarted) -> None:
         """A model is asked; the call before it failed."""
         usage, error = usage_attributes(record.before), "refused" if record.before.refused else "failed"
-        before = self._end("chat", record.step, record.at, usage, error=error)
+        self._end("chat", record.step, record.at, usage, error=error)
         self.begin("chat", record.step, record.at)
-        return [before]
 
-    def decision_recorded(self, record: r.DecisionRecorded) -> list[SpanValue | None]:
+    def decision_recorded(self, record: r.DecisionRecorded) -> None:
         """A model has answered, or is given up."""
         failed = record.status == "failed"
         self.begin("chat", record.step, record.at - record.ms)
         more = usage_attributes(record.usage) | {c.FUNCTION: record.function}
         if self.contents and not failed and record.function == LOOP:
             more[c.OUTPUT_MESSAGES] = c.message_text(msgspec.json.decode(record.result, type=ModelReply))[:LONGEST]
-        ended = self._end("chat", record.step, record.at, more, error=(record.code or "failed") if failed else "")
-        assert ended is not None, record.step
+        self._end("chat", record.step, record.at, more, error=(record.code or "failed") if failed else "")
         name = f"{c.CHAT} {record.model or record.function}"
-        return [msgspec.structs.replace(ended, name=name)]
+        self._ended[-1] = msgspec.structs.replace(self._ended[-1], name=name)
 
-    def status(self, record: r.Record) -> list[SpanValue | None]:
+    def status(self, record: r.Record) -> None:
         """The run ends, or is suspended."""
         reason = record.reason if isinstance(record, r.RunStoppedRecord) else ""
         self.ending = _STATUS[type(record)], reason
-        return []
 
 
 def usage_attributes(usage: Usage) -> dict[str, Value]:
@@ -241,7 +232,7 @@ _STATUS: Final[dict[type, str]] = {
 }
 _ASIDE: Final = (r.Reobserved, r.Contradicted, r.LateReport, r.CallerLeft, r.Delivered)
 """Records about a step after which it still waits as before."""
-_ADD: Final[dict[type, Callable[[RunSpans, Any], list[SpanValue | None]]]] = {
+_ADD: Final[dict[type, Callable[[RunSpans, Any], None]]] = {
     r.RunStarted: RunSpans.run_started,
     r.Claimed: RunSpans.claimed,
     r.AttemptStarted: RunSpans.attempt_started,
