@@ -48,7 +48,7 @@ ENVIRONMENTS: Final = {
     "bench": Environment(".venv-bench", "apsw,demo", ("bench",)),
     "bench-hosts": Environment(".venv-bench-hosts", "pydantic-ai,langchain,openai-agents", ("bench",)),
     "docs": Environment(".venv-docs", "demo", ("docs",)),
-    # A program that is no part of ours, and exists for some platforms and versions of Python alone.
+    # Not part of this project, and available for some platforms and Python versions only.
     "collector": Environment(".venv-collector", None, ("collector",)),
     # Each framework that hosts runs, at its newest supported version: two of them do not fit into one environment. The
     # lowest one runs first and is killed, and the newest one continues. Pydantic AI has one supported version today.

@@ -129,7 +129,7 @@ class Agent(Generic[T, R]):
         try:
             return codec_for(self.input_type).decode(text)  # type: ignore[return-value]  # decoded by T's own annotation
         except ValueError as error:
-            why = error.__cause__ or error  # that of a result says more, about results
+            why = error.__cause__ or error  # without the advice about stored results
             raise UsageError(
                 f"this input does not fit the agent {self.name}: {why}",
                 next_step=f"it takes {getattr(self.input_type, '__name__', self.input_type)}",

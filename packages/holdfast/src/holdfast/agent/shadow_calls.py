@@ -5,7 +5,7 @@ another process: the entry that it was asked is stored before it is asked. A run
 calls; one that completes or waits does not.
 
 A budget that covers the run covers them, too: each reserves in a record of the run, as the call of a decision does, and
-is not made where there is no room. What one uses that ends after its run, or after its process, counts as reserved.
+is not made where there is no room. A call that ends after its run, or whose process dies, counts as what it reserved.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ class ActiveRun:
         self.replay.forgo(step)
 
     def caller_left(self, step: str) -> None:
-        """Record that the caller of this step is being cancelled. A replay cancels it again, which is no news."""
+        """Record that the caller of this step is being cancelled. A replay, which cancels it again, records nothing."""
         if step not in self.history.delivered.left:
             self.log.buffer(r.CallerLeft(step=step, **self.log.stamp()))
 
