@@ -11,13 +11,16 @@ that were planted, recall the part of the planted failures that was found.
 import argparse
 import asyncio
 import math
+import multiprocessing
 import random
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
+from itertools import repeat
 from typing import Any
 
 from holdfast import DidNotHappen, Happened, Holdfast, Operation, Rejected, Run, Verdict, agent, tool
@@ -86,7 +89,7 @@ class World:
     def tools(self) -> tuple[Any, ...]:
         """The tools of the agents, over this world."""
 
-        @tool(effect="read")
+        @tool(effect="read", timeout=timedelta(hours=1))
         async def look(name: str, seconds: float) -> str:
             await asyncio.sleep(seconds)
             return name
@@ -287,10 +290,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args(arguments)
     seeds, began, nights = range(given.seed, given.seed + given.nights), time.monotonic(), list[Night]()
-    for seed in seeds:
-        nights.append(drawn(seed, given.runs))
-        missed, false = nights[-1].planted - nights[-1].found, nights[-1].found - nights[-1].planted
-        print(f"night {seed}: missed {sorted(missed)}, false {sorted(false)}", file=sys.stderr)  # noqa: T201 - its progress
+    with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as processes:
+        for seed, night in zip(seeds, processes.map(drawn, seeds, repeat(given.runs)), strict=True):
+            nights.append(night)
+            missed, false = sorted(night.planted - night.found), sorted(night.found - night.planted)
+            print(f"night {seed}: missed {missed}, false {false}", file=sys.stderr, flush=True)  # noqa: T201 - progress
     print(page(nights, seeds, math.ceil(time.monotonic() - began)))  # noqa: T201 - its result
     return int(any(one.planted - one.found or len(one.found - one.planted) > 3 for one in nights))
 

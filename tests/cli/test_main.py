@@ -71,6 +71,10 @@ def test_a_command_that_does_not_exist_is_answered_with_the_one_that_was_meant(h
     assert ("Did you mean" in said.err, f"Did you mean {meant}?" in said.err) == (bool(meant), bool(meant))
 
 
+def test_a_group_that_does_not_exist_is_answered_with_its_command(holdfast: Lab):
+    assert "Did you mean diff?" in holdfast("runs", "diff", "ticket-17", "ticket-18").err
+
+
 def test_every_synonym_leads_to_a_command():
     assert set(SYNONYMS.values()) <= set(COMMANDS)
     assert not SYNONYMS.keys() & COMMANDS.keys()

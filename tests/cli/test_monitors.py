@@ -131,6 +131,16 @@ def test_bounds_come_from_the_project_and_the_command_line_goes_before_them(lab:
         assert (said.status, "did you mean silent?" in said.remarks) == (2, True), words
 
 
+def test_bounds_of_an_agent_that_does_not_exist_are_said(lab: Lab):
+    table = "[tool.holdfast.monitors.agents"
+    lab.write("pyproject.toml", f'{table}.look]\nsilent = "2h"\n{table}.looks]\nsilent = "2h"\n')
+    for said in (judged_while_it_runs(lab), lab("monitors", "dry-run")):
+        assert said.status == 0
+        remark = f"{table}.look] judges no run: this journal was never opened with an agent look; did you mean looks?"
+        assert remark in " ".join(said.remarks.split())
+        assert "agents.looks]" not in said.remarks
+
+
 def test_an_acknowledgement_can_end(lab: Lab):
     said: list[Said] = []
 

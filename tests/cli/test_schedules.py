@@ -63,6 +63,15 @@ def test_the_trace_of_a_wrong_clock_is_listed(lab: Lab):
     assert lab("schedules", "list", "leap", "--next", "1", "--json").json["next"][0]["moment_ms"] < 4107495600000
 
 
+def test_a_schedule_of_an_agent_that_does_not_exist_is_said(lab: Lab):
+    lab.write("queues.yaml", FILE + "  odd: {agent: refund_dsk, input: {}, cron: 0 9 * * *}\n")
+    said = lab("worker", "desk.py:desk", "--once")
+    remark = "the schedule odd starts no run: this journal was never opened with an agent refund_dsk"
+    assert (said.status, f"{remark}; did you mean refund_desk?" in said.remarks) == (0, True)
+    assert remark in lab("schedules").remarks
+    assert "refund_dsk" not in lab("schedules", "list", "leap").remarks
+
+
 def test_a_schedule_whose_queue_is_drained_says_so(lab: Lab):
     assert lab("queues", "drain", "default", "--why", "we move").status == 0
     assert "waits: the queue default is drained by anna: we move" in lab("schedules").out

@@ -4,9 +4,10 @@ import copy
 import inspect
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Annotated, Any, Literal, Protocol, TypedDict
 
 import pytest
 
@@ -69,6 +70,7 @@ def test_a_tool_from_a_schema_shows_its_schema_and_takes_only_what_fits():
 def test_a_gate_that_always_asks_needs_no_library():
     program = """
 import sys
+from collections.abc import Mapping
 sys.modules["cel"] = None
 from holdfast import tool
 @tool(gate="true")
@@ -457,3 +459,37 @@ def test_a_name_that_is_too_long_is_cut_and_keeps_what_makes_it_another():
     assert [fitting("x" * length) for length in (1, 188)] == ["x", "x" * 188]
     assert len({fitting(one) for one in longer}) == 2
     assert all(can_name(f"{fitting(one)}.confirmed") for one in [*longer, "x" * 189])
+
+
+class Named(Protocol):
+    id: str
+
+
+class Form(TypedDict):
+    id: str
+
+
+@pytest.mark.parametrize(
+    ("kind", "fits", "others"),
+    [
+        (Ticket, Ticket("1", []), ({"id": "1"}, "1", None)),
+        (float, 1, ("1", None)),
+        (Ticket | None, None, ("1", {})),
+        (Annotated[int, "cents"], 5, ("5", 5.0)),
+        (list[int], [1], ("1", {})),
+        (Mapping[str, int], {"a": 1}, ([1], "a")),
+        (Form, {"id": "1"}, ("1", Ticket("1", []))),
+        (Named, Ticket("1", []), ()),
+        (Literal["a", "b"], "a", ()),
+        (Any, None, ()),
+    ],
+)
+def test_an_input_of_another_type_is_refused_before_anything_is_stored(kind: Any, fits: Any, others: tuple[Any, ...]):
+    async def work(run: Run, given: Any) -> None: ...
+
+    work.__annotations__["given"] = kind
+    desk = agent(name="desk")(work)
+    assert desk.stored_input(fits, b"secret")
+    for other in others:
+        with pytest.raises(UsageError, match=f"does not fit the agent desk: it is of the type {type(other).__name__}"):
+            desk.stored_input(other, b"secret")

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from holdfast import Holdfast, Run, agent
-from holdfast.control.queues import misspelled_tools, steer_queue, strange_agents
+from holdfast.control.code_location import unknown_agents
+from holdfast.control.queues import misspelled_tools, steer_queue
 from holdfast.engine.process import newest_limits
 from holdfast.engine.queueing import take_slots
 from holdfast.errors import JournalUnavailable, ParameterMismatch, QueueDraining, QueueFull, RunQueued, UsageError
@@ -309,7 +310,7 @@ async def test_a_limit_of_an_agent_that_no_app_has_is_said(tmp_path, caplog):
     async with Holdfast(journal, agents=[desk], queues=limits, recover=False) as app:
         assert "the limit of agent dsk concerns no run" in caplog.text
         assert "did you mean desk?" in caplog.text
-        assert len(await strange_agents(app.engine.journal, limits)) == 2
+        assert len(await unknown_agents(app.engine.journal, limits.limited_agents())) == 2
     caplog.clear()
     async with Holdfast(journal, agents=[clerk], queues=limits, recover=False):
         assert "clerk" not in caplog.text

@@ -214,7 +214,8 @@ class Holdfast:
                     LOG.warning("queues: %s", remark)
             await wake_waiting(engine)
             if self._declared.schedules is not None:
-                await declare_schedules(engine, self._declared.schedules, self.agents)
+                for remark in await declare_schedules(engine, self._declared.schedules, self.agents):
+                    LOG.warning("schedules: %s", remark)
             if self.judge is not None:
                 engine.policy = self.judge.moved(await threshold_positions(engine.journal))
         except BaseException:

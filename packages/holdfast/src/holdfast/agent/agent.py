@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, Generic, TypeGuard, TypeVar, cast, get_type_hints, overload
 
 from holdfast.agent.run import Run
-from holdfast.agent.signatures import is_class, shape_of
+from holdfast.agent.signatures import classes_of, is_class, shape_of
 from holdfast.agent.tool import Tool
 from holdfast.engine.active_run.scopes import Scope
 from holdfast.engine.tool_protocol import Input
@@ -68,6 +68,7 @@ class Agent(Generic[T, R]):
         """The function that ends a run whose code raised, in place of a stop."""
         self.declared_tools = tools
         self.input_type: Any = _input_type(function, self.name)
+        self._input_classes = classes_of(self.input_type)
         self.codec: ResultCodec = codec_for(_result_type(function))
         self.where = f"{function.__code__.co_filename}:{function.__code__.co_firstlineno}"
         if run_id is not None:
@@ -114,15 +115,28 @@ class Agent(Generic[T, R]):
         try:
             return _fill(template, given)
         except (AttributeError, KeyError, IndexError) as error:
+            self._check(given)
             raise UsageError(
                 f"{what} {template!r} of agent {self.name} cannot be made from this input: {error}",
                 next_step=f"give the input that field, or {otherwise}",
             ) from error
 
     def stored_input(self, given: T, secret: bytes) -> Input:
-        """The input as it is recorded. Raises `ArgumentError` if it has no canonical form."""
+        """The input as it is recorded.
+
+        Raises `UsageError` if it is of another class than the agent takes, and `ArgumentError` if it has no canonical
+        form.
+        """
+        self._check(given)
         form = canonical({_INPUT: given})
         return Input(form, digest(secret, form), budget=self.budget)
+
+    def _check(self, given: T) -> None:
+        if not isinstance(given, self._input_classes):
+            raise UsageError(
+                f"this input does not fit the agent {self.name}: it is of the type {type(given).__name__}",
+                next_step=f"it takes {getattr(self.input_type, '__name__', self.input_type)}",
+            )
 
     def parse_input(self, text: bytes) -> T:
         """An input from JSON text (a file, a command line). Raises `UsageError` that names the invalid part."""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import types
 import typing
 from collections.abc import Callable, Mapping
-from types import CodeType
 from typing import Any, Final, TypeGuard
 
 import msgspec
@@ -74,6 +74,22 @@ def shape_of(function: Callable[..., Any], what: str) -> Shape:
     )
 
 
+def classes_of(kind: Any) -> tuple[type, ...]:
+    """The classes whose instances fit an annotation, as far as `isinstance` can tell."""
+    parts = typing.get_args(kind)
+    match typing.get_origin(kind) or kind:
+        case typing.Union | types.UnionType:
+            return tuple(one for part in parts for one in classes_of(part))
+        case typing.Annotated:
+            return classes_of(parts[0])
+        case _ if kind is float:
+            return (float, int)
+        case type() as found if found is not Any and not getattr(found, "_is_protocol", False):
+            return (dict,) if typing.is_typeddict(found) else (found,)
+        case _:
+            return (object,)
+
+
 def _hints(function: Callable[..., Any]) -> dict[str, Any]:
     try:
         return typing.get_type_hints(function, include_extras=True)
@@ -92,7 +108,7 @@ async def _any_coroutine() -> None:
     """Gives its code to tools whose function has none."""
 
 
-def coroutine_code(function: Callable[..., Any]) -> CodeType:
+def coroutine_code(function: Callable[..., Any]) -> types.CodeType:
     """The code of a function, marked as that of a coroutine function: calling a tool always gives a coroutine."""
     code = getattr(inspect.unwrap(function), "__code__", _any_coroutine.__code__)
     return code.replace(co_flags=code.co_flags & ~_OTHER_KINDS | inspect.CO_COROUTINE)

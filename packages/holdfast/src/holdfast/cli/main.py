@@ -120,6 +120,7 @@ class Root(click.Group):
         if args and not args[0].startswith("-") and args[0] not in COMMANDS and args[0] not in _added():
             typed = args[0].lower()
             alike = [SYNONYMS[typed]] if typed in SYNONYMS else get_close_matches(typed, COMMANDS, n=3, cutoff=0.6)
+            alike = args[1:2] if args[1:] and args[1] in COMMANDS else alike  # `runs diff A B`
             meant = f" Did you mean {' or '.join(alike)}?" if alike else ""
             ctx.fail(f"no such command: {args[0]}.{meant}")
         return super().resolve_command(ctx, args)

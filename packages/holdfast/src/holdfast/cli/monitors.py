@@ -13,6 +13,7 @@ from holdfast.cli.config import project_monitors
 from holdfast.cli.exit_status import DONE, FAILED
 from holdfast.cli.inputs import read_moment, read_past
 from holdfast.cli.screen import Screen
+from holdfast.control.code_location import unknown_agents
 from holdfast.errors import UsageError
 from holdfast.inspect.monitors.passes import (
     FINE_MS,
@@ -83,11 +84,13 @@ def monitors(call: CommandCall, word: str, finding: str, **given: Any) -> int:
     if word == "ack":
         seen = Acknowledgement(finding, 0, given["by"], given["why"], until_ms)
         return wait_for(_acknowledge(call, seen, now, settings))
-    report = call.read(_report(call, word, since_ms, now, settings, everything=bool(given["everything"])))
+    report, remarks = call.read(_report(call, word, since_ms, now, settings, everything=bool(given["everything"])))
     if call.screen.as_json:
         call.screen.document({"at_ms": now, "settings": settings, "report": report})
     else:
         _show(call.screen, report, since_ms if word == "dry-run" else None)
+    for remark in remarks:
+        call.screen.note((remark, "yellow"))
     return FAILED if report.findings else DONE
 
 
@@ -149,11 +152,14 @@ async def _acknowledge(call: CommandCall, wanted: Acknowledgement, now_ms: int, 
 
 async def _report(
     call: CommandCall, word: str, since_ms: int, now_ms: int, settings: MonitorSettings, *, everything: bool
-) -> MonitorReport:
+) -> tuple[MonitorReport, list[str]]:
+    """The findings; and remarks on bounds of agents that do not exist."""
+    named = {f"[tool.holdfast.monitors.agents.{agent}] judges no run": agent for agent in settings.agents}
     async with call.reader() as reader:
+        remarks = await unknown_agents(reader.journal, named)
         if word == "dry-run":
-            return await recorded(reader, since_ms, now_ms, settings)
-        return await (with_acknowledged if everything else present)(reader, now_ms, settings)
+            return await recorded(reader, since_ms, now_ms, settings), remarks
+        return await (with_acknowledged if everything else present)(reader, now_ms, settings), remarks
 
 
 def declared_settings() -> MonitorSettings:

@@ -15,7 +15,7 @@ from holdfast.cli.budget import budget_option
 from holdfast.cli.common import CommandCall, by_option, command
 from holdfast.cli.exit_status import DONE, FAILED, CommandProblem, problem_of
 from holdfast.cli.inputs import InputLine, lines_of, one_input, read_moment
-from holdfast.control.queues import strange_agents
+from holdfast.control.code_location import unknown_agents
 from holdfast.engine.environment import gather_bounded
 from holdfast.engine.process import newest_limits
 from holdfast.errors import JournalError, UsageError
@@ -221,7 +221,7 @@ async def _found(
     async with call.reader() as reader:
         limits, listed = await list_queues(reader, wall_ms(), only)
         calls = [] if only else await list_calls(reader.journal, limits)
-        return limits, listed, calls, await strange_agents(reader.journal, limits)
+        return limits, listed, calls, await unknown_agents(reader.journal, limits.limited_agents())
 
 
 async def list_calls(journal: Journal, limits: DeclaredLimits) -> list[ListedLimit]:

@@ -12,6 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from holdfast.cli.common import CommandCall, by_option, command
+from holdfast.control.code_location import unknown_agents
 from holdfast.engine.process import newest_limits
 from holdfast.errors import UsageError
 from holdfast.inspect.reader import read_schedules, schedule_clock
@@ -20,7 +21,7 @@ from holdfast.journal.host import wall_ms
 from holdfast.journal.port import LastFiring
 from holdfast.queues.firing_times import Schedule, due, moments, next_moment
 from holdfast.queues.limits import Declaration
-from holdfast.queues.schedules import KnownSchedule, run_id_of
+from holdfast.queues.schedules import KnownSchedule, run_id_of, scheduled_agents
 
 _WORDS: Final = ("list", "pause", "resume")
 
@@ -76,16 +77,18 @@ def schedules(
     if word != "list":
         return _steer(call, cast("Literal['pause', 'resume']", word), name, by=by, why=why)
     now = wall_ms()
-    known, last, clocks, newest = call.read(_read(call, name, now))
+    known, last, clocks, newest, remarks = call.read(_read(call, name, now))
     if upcoming is None:
         found = [_listed(one, known[one], last[one], now) for one in sorted(known)]
         _list(call, [replace(one, waits=_waits(newest, one), clock=clocks[one.schedule]) for one in found])
     else:
         _preview(call, known, last, now, upcoming)
+    for remark in remarks:
+        call.screen.note((remark, "yellow"))
     return None
 
 
-_Read = tuple[dict[str, KnownSchedule], dict[str, LastFiring | None], dict[str, str], Declaration]
+_Read = tuple[dict[str, KnownSchedule], dict[str, LastFiring | None], dict[str, str], Declaration, list[str]]
 
 
 async def _read(call: CommandCall, name: str, now_ms: int) -> _Read:
@@ -95,7 +98,8 @@ async def _read(call: CommandCall, name: str, now_ms: int) -> _Read:
         newest = await newest_limits(reader.journal) or Declaration()
         last = {one: await reader.journal.fired(one, now_ms) for one in known}
         clocks = {one: await schedule_clock(reader.journal, one, known[one], now_ms) for one in known}
-        return known, last, clocks, newest
+        named = scheduled_agents({name: one.schedule for name, one in known.items()})
+        return known, last, clocks, newest, await unknown_agents(reader.journal, named)
 
 
 def _waits(newest: Declaration, one: ListedSchedule) -> str:

@@ -63,7 +63,7 @@ def show_shared(call: CommandCall) -> None:
 
 
 async def _found(call: CommandCall) -> tuple[list[ListedBudget], list[str]]:
-    from holdfast.control.queues import strange_agents  # noqa: PLC0415 - the budget of a run needs no engine
+    from holdfast.control.code_location import unknown_agents  # noqa: PLC0415 - the budget of a run needs it not
     from holdfast.engine.process import newest_limits  # noqa: PLC0415 - as above
     from holdfast.engine.shared_budgets import uses_now, waited_for  # noqa: PLC0415 - as above
     from holdfast.queues.zones import day_of  # noqa: PLC0415 - as above
@@ -83,7 +83,7 @@ async def _found(call: CommandCall) -> tuple[list[ListedBudget], list[str]]:
                     name, one.agent, one.tenant, one.per, one.zone, one.then, day.name, day.end_ms, lines, waiting[name]
                 )
             )
-        return listed, await strange_agents(reader.journal, newest.limits)
+        return listed, await unknown_agents(reader.journal, newest.limits.limited_agents())
 
 
 async def tree_lines(journal: Journal, history: RunHistory) -> list[BudgetLine]:

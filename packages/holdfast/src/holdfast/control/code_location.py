@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -17,6 +17,7 @@ import msgspec
 
 from holdfast.errors import JournalError
 from holdfast.journal.port import Journal
+from holdfast.model.alike import nearest
 
 if TYPE_CHECKING:
     from holdfast.agent.agent import Agent
@@ -77,9 +78,23 @@ async def note_code(journal: Journal, agents: Iterable[AnyAgent]) -> None:
         LOG.debug("where the code of the agents is could not be noted: %s", error)
 
 
-async def was_opened_with(journal: Journal, agent: str) -> bool:
-    """True if an app with an agent of this name has opened the journal, as far as was noted."""
-    return await journal.hint(_HINT + agent) is not None
+async def unknown_agents(journal: Journal, named: Mapping[str, str], here: Iterable[str] = ()) -> list[str]:
+    """One remark for each agent that is not `here`, that no app over this journal has had, and that has no runs.
+
+    `named` has the agents by the beginnings of the remarks.
+    """
+    strange = {
+        text: agent for text, agent in named.items() if agent not in here and await journal.hint(_HINT + agent) is None
+    }
+    if not strange:
+        return []
+    known = {*here, *(agent for agent, _ in await journal.counts())}
+    return [
+        f"{text}: this journal was never opened with an agent {agent}"
+        + (f"; did you mean {near}?" if (near := nearest(agent, known)) else "")
+        for text, agent in strange.items()
+        if agent not in known
+    ]
 
 
 async def _note(journal: Journal, name: str, found: CodeLocation) -> None:

@@ -13,13 +13,13 @@ from msgspec.structs import replace
 
 from holdfast.agent.agent import Agent
 from holdfast.agent.submission import Submission, check_place, place_in
-from holdfast.control.code_location import was_opened_with
+from holdfast.control.code_location import unknown_agents
 from holdfast.control.input_checks import check
 from holdfast.engine.engine import Engine
 from holdfast.engine.queueing import store_submitted
 from holdfast.errors import LimitsChanged, UsageError
 from holdfast.journal.entry_codec import written
-from holdfast.journal.port import Journal, Post
+from holdfast.journal.port import Post
 from holdfast.model.alike import nearest
 from holdfast.model.ids import checked_run_id
 from holdfast.people.policy.judge import PolicyError
@@ -82,7 +82,8 @@ def declarations_of(source: LimitsSource | None) -> QueuesAndSchedules:
 async def declare_limits(engine: Engine, limits: DeclaredLimits) -> list[str]:
     """Declare limits for this journal. Remarks about names in them that concern nothing here."""
     await engine.queues.declare(engine.journal, limits)
-    return [*await strange_agents(engine.journal, limits, engine.agents), *misspelled_tools(limits, engine.tools)]
+    strange = await unknown_agents(engine.journal, limits.limited_agents(), engine.agents)
+    return [*strange, *misspelled_tools(limits, engine.tools)]
 
 
 async def submit(
@@ -135,18 +136,6 @@ async def steer_queue(engine: Engine, queue: str, word: QueueWord, *, by: str, w
         if (await engine.journal.post(post)).fresh:
             engine.came_due.set()
             return (await engine.queues.begin(engine.journal)).mode(queue), True
-
-
-async def strange_agents(journal: Journal, limits: DeclaredLimits, here: Iterable[str] = ()) -> list[str]:
-    """One remark for each limited agent that is not `here`, and that no app over this journal has ever had."""
-    known = set(here)
-    named = dict.fromkeys((*limits.agents, *(one.agent for one in limits.budgets.values() if one.agent)))
-    strange = [name for name in named if name not in known and not await was_opened_with(journal, name)]
-    return [
-        f"the limit of agent {name} concerns no run: this journal was never opened with an agent of that name"
-        + (f"; did you mean {near}?" if (near := nearest(name, known)) else "")
-        for name in strange
-    ]
 
 
 def misspelled_tools(limits: DeclaredLimits, here: Iterable[str]) -> list[str]:

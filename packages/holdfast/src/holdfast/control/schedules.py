@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from holdfast.agent.agent import Agent
 from holdfast.agent.submission import Submission, place_in
+from holdfast.control.code_location import unknown_agents
 from holdfast.engine.engine import LOG, Engine
 from holdfast.engine.run_start import first_records
 from holdfast.errors import LimitsChanged, QueueDraining, UsageError
@@ -34,14 +35,17 @@ from holdfast.queues.schedules import (
     ScheduleBook,
     ScheduleEntry,
     run_id_of,
+    scheduled_agents,
 )
 
 AnyAgent = Agent[Any, Any]
 _LONGEST_SLEEP_S: Final = 5.0  # the wall clock may be set meanwhile
 
 
-async def declare_schedules(engine: Engine, schedules: Mapping[str, Schedule], agents: Mapping[str, AnyAgent]) -> None:
-    """Make these the schedules of every process over this journal, if they are not already.
+async def declare_schedules(
+    engine: Engine, schedules: Mapping[str, Schedule], agents: Mapping[str, AnyAgent]
+) -> list[str]:
+    """Make these the schedules of every process over this journal, if they are not already. Remarks about their agents.
 
     Raises `LimitsError` for an input that does not fit its agent; agents that are not here are not checked.
     """
@@ -55,12 +59,13 @@ async def declare_schedules(engine: Engine, schedules: Mapping[str, Schedule], a
     while True:
         book = await read_schedules(engine.journal)
         if {name: one.schedule for name, one in book.schedules.items()} == schedules:
-            return
+            break
         # The key makes it a compare-and-set: of two declarations over the same book, the second one reads again.
         post = Post(STREAM, f"declare/{book.entry}", written(ScheduleEntry("declare", dict(schedules))))
         if (await engine.journal.post(post)).fresh:
             engine.schedules_changed.set()
-            return
+            break
+    return await unknown_agents(engine.journal, scheduled_agents(schedules), agents)
 
 
 async def steer_schedule(

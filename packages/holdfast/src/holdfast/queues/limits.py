@@ -146,6 +146,11 @@ class DeclaredLimits(msgspec.Struct, frozen=True, forbid_unknown_fields=True, om
         """The limits of this tenant: its own entry, or else that of every other tenant."""
         return self.tenants.get(name) or self.tenants.get(ANY) or _NO_TENANT_LIMITS
 
+    def limited_agents(self) -> dict[str, str]:
+        """The agents that a limit or a budget names, by the beginning of a remark about them."""
+        budgets = (one.agent for one in self.budgets.values() if one.agent)
+        return {f"the limit of agent {name} concerns no run": name for name in (*self.agents, *budgets)}
+
     def limited_tools(self) -> frozenset[str]:
         """The tools of which calls need a permit. A call of any other asks for none."""
         services = (name for one in self.services.values() for name in one.tools)

@@ -112,6 +112,11 @@ def clock_fault(known: KnownSchedule, newest_ms: int, now_ms: int) -> str:
     return ""
 
 
+def scheduled_agents(schedules: Mapping[str, Schedule]) -> dict[str, str]:
+    """The agents of these schedules, by the beginning of a remark about them."""
+    return {f"the schedule {name} starts no run": one.agent for name, one in schedules.items()}
+
+
 def run_id_of(name: str, moment_ms: int) -> str:
     """The id of the run that a schedule's firing submits: whichever process fires it, it is the same run."""
     return f"{name}@{_text(moment_ms)}"

@@ -19,7 +19,7 @@ from holdfast.model.records import Intent, Raw
 ENDS: Final = (r.RunCompleted, r.RunStoppedRecord, r.RunUndone)
 RESTS: Final = (r.RunSuspendedRecord, *ENDS)
 """The records after which no process drives a run."""
-STEPS: Final = {"tokens": 1000, "driven": 10_000, "repeats": 4}
+STEPS: Final = {"tokens": 1000, "driven": 10_000, "repeats": 2}
 """The sizes of a run that are observed, from these values on and each time that they double: the tokens of its models,
 the milliseconds in which a process drove it, and how often it made one call with the same arguments."""
 _LONGEST: Final = 200

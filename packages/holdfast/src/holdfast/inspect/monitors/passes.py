@@ -60,7 +60,7 @@ KEPT_RECORDS: Final = 200_000
 """The records behind the readings that a process keeps between passes, at most: about 40 MB."""
 FINE_MS: Final = 2 * DAY_MS
 """The time up to now of which the tallies are kept by the hour; before, by the day."""
-_VERSION: Final = 1
+_VERSION: Final = 2
 _ENDED: Final = ("completed", "stopped", "undone")
 _MOST: Final = 100
 
