@@ -514,7 +514,6 @@ OPERATIONS: Final = (
         "a fenced owner does not report what it knows",
         "holdfast.engine.late_reports:file_late",
         never_mind,
-        from_seed=10_800,  # it hides: one seed of ten thousand shows it
     ),
     Mutant(
         "leases kept",

@@ -142,7 +142,7 @@ BY_SEED = {
     "no question about a stopped owner": 42, "asked and forgotten": 42, "poison is driven for ever": 33,
     "open call counted as over": 42,
     "neighbours are charged": 204, "failed untried": 52, "pending never released": 166, "pending asked for again": 8,
-    "late reports dropped": 51, "forgotten under a command": 451,
+    "late reports dropped": 442, "forgotten under a command": 451,
     "forgotten under a business key": 63, "left and not recorded": 82,
 }  # fmt: skip
 
