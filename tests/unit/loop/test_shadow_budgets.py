@@ -22,6 +22,7 @@ from holdfast.model.run_history import RunHistory
 from holdfast.model.shadow_calls import ANSWERS, CALLS, ShadowAnswered, ShadowAsked
 from holdfast.model.usage import Usage
 from holdfast.policies import RunBudget
+from holdfast.queues.call_limits import ModelLimit
 from holdfast.queues.limits import DeclaredLimits, SharedBudget
 from tests.unit.engine.lab import Lab, virtual
 from tests.unit.engine.test_money_budgets import priced
@@ -285,3 +286,44 @@ def test_a_shadow_that_ends_after_a_failed_decision_leaves_it_to_be_asked_again(
     ):
         history.add(record)
     assert "ruled#1" not in history.steps.answers
+
+
+# --- limits of the model ----------------------------------------------------------------------------------------------
+
+
+@virtual
+async def test_the_limit_of_its_model_covers_a_shadow_which_waits_for_no_permit(lab: Lab):
+    desk = ruling(models := Scripted(large=(1, 100), cheap=(10, 30)), calls=2)
+    limits = DeclaredLimits(models={"cheap": ModelLimit(at_once=1)})
+    async with lab.app(desk, queues=limits) as app:
+        assert await app.run(desk, "ann") == "done"
+        (use,) = await app.engine.journal.permits()
+        assert [one.operation for one in use.permits] == [f"r-ann/{CALL}"]
+        await lab.pass_time(seconds=20)
+        assert [len(use.permits) for use in await app.engine.journal.permits()] in ([], [0])
+        assert await app.run(desk, "bob") == "done"
+        await lab.pass_time(seconds=20)
+        told = await ended(app)
+        (pair,) = await compare_shadows(app.service.reader, Prices())
+    assert models.asked.count("cheap") == 2
+    assert sorted(one.code for one in told) == ["", "", "limit_reached", "limit_reached"]
+    assert pair.failed == {"limit_reached": 2}
+    skipped = next(one for one in told if one.code)
+    assert (skipped.reason, skipped.usage) == ("the limit of model cheap is reached", Usage(refused=True))
+
+
+@virtual
+async def test_the_time_that_a_service_asks_of_a_shadow_holds_for_all_calls_of_its_model(lab: Lab):
+    refused = ModelError("slowly", code="rate_limited", retry_after=600)
+    desk = ruling(Scripted(large=(1, 100), cheap=(0, refused)))
+    other = ruling(models := Scripted(large=(1, 100), cheap=(0, 30)))
+    limits = DeclaredLimits(models={"cheap": ModelLimit(rate="1000/second")})
+    async with lab.app(desk, queues=limits) as app:
+        assert await app.run(desk, "ann") == "done"
+    async with lab.app(other, queues=limits) as app:
+        assert await app.run(other, "bob") == "done"
+        await lab.pass_time(minutes=11)
+        assert await app.run(other, "cat") == "done"
+        await lab.pass_time(seconds=1)
+        assert [one.code for one in await ended(app)] == ["rate_limited", "limit_reached", ""]
+    assert models.asked.count("cheap") == 1

@@ -15,7 +15,7 @@ from holdfast.errors import JournalError
 from holdfast.model.run_budget import BudgetLeft
 
 if TYPE_CHECKING:
-    from holdfast.engine.active_run.run import ActiveRun
+    from holdfast.engine.active_run.scopes import Scope
 
 
 class DecisionCall:
@@ -26,9 +26,10 @@ class DecisionCall:
     recorded where the answer states none.
     """
 
-    def __init__(self, active: ActiveRun, step: str, limit_s: float, size: int) -> None:
-        self.active: Final = active
-        self.run: Final = active.run
+    def __init__(self, scope: Scope, step: str, limit_s: float, size: int) -> None:
+        self.scope: Final = scope
+        self.active: Final = scope.active
+        self.run: Final = scope.active.run
         self.step: Final = step
         self.limit_s: Final = limit_s
         self.size: Final = size

@@ -155,7 +155,7 @@ async def _ask_model(scope: Scope, question: ModelQuestion, settings: DecisionSe
     began = instance.log.now().up
     instance.replay.begun.discard(step)
     patience = RetryBudget(settings.retry, instance.history.steps.decisions_begun.get(step, 0), limit)
-    call = DecisionCall(instance, step, limit / 1000, len(question.seen))
+    call = DecisionCall(scope, step, limit / 1000, len(question.seen))
     while patience.tries_left:
         patience.tries += 1
         instance.check()

@@ -56,6 +56,15 @@ class LimitedModelCall:
         if self._call.models:
             self._permit = await _await_model(self._scope, self._step, self._call)
 
+    async def take_now(self) -> str:
+        """Take the permit if it is free. Otherwise the limit that is reached: this waits for none."""
+        limits, operation = self._scope.active.process.limits, operation_id(self._scope.active.run, self._step)
+        while self._permit is None and self._call.models and limits.of(self._call):
+            if (wait := limits.wait(self._call, operation)) is not None:
+                return wait.name
+            self._permit = await limits.take(self._call, operation)
+        return ""
+
     def give_back(self) -> None:
         """Give back the permit, if it is held. A call that was not made counts for nothing."""
         permit, self._permit = self._permit, None

@@ -6,6 +6,7 @@ calls; one that completes or waits does not.
 
 A budget that covers the run covers them, too: each reserves in a record of the run, as the call of a decision does, and
 is not made where there is no room. A call that ends after its run, or whose process dies, counts as what it reserved.
+Limits of models cover them, and none waits for a permit.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from holdfast.agent.model_decisions import SEEN_LIMIT, class_of, settle_call, usage_of_failure
+from holdfast.agent.model_decisions import SEEN_LIMIT, class_of, seconds_until_retry, settle_call, usage_of_failure
+from holdfast.agent.model_limits import LimitedModelCall
 from holdfast.agent.model_prices import NamedModel, named_model, price_after, reservation_of
 from holdfast.engine.engine import LOG
 from holdfast.engine.exceptions.call_end import describe, storable
@@ -27,7 +29,7 @@ from holdfast.journal.port import Post
 from holdfast.model import records as r
 from holdfast.model.outcome import EXCEEDED, UNPRICED
 from holdfast.model.records.common import NOTHING, Raw
-from holdfast.model.shadow_calls import ANSWERS, CALLS, ENDED, ShadowAnswered, ShadowAsked
+from holdfast.model.shadow_calls import ANSWERS, CALLS, ENDED, LIMITED, ShadowAnswered, ShadowAsked
 from holdfast.model.stop_reasons import STOP_REASONS
 from holdfast.model.usage import Usage, own_name, usage_of
 from holdfast.model.values import json_form
@@ -82,9 +84,13 @@ async def _under_budgets(
 ) -> ShadowAnswered | None:
     """The end of a call that reserves before it, and settles after it; None if it was asked before."""
     active, used, price = decision.active, Usage(refused=True), None
+    names = [one.name for one in named] or [asked.model]
+    limited = LimitedModelCall(decision.scope, asked.call, names, decision.size)
     try:
         try:
-            refused = await _reserved(decision, asked.call, named)
+            limit = await limited.take_now()
+            refused = (LIMITED, f"the limit of {limit} is reached") if limit else None
+            refused = refused or await _reserved(decision, asked.call, named)
         except Sealed:
             refused = ENDED, "its run ended before anything could be reserved"
         if not (await active.process.journal.post(Post(CALLS, asked.key, written(asked)))).fresh:
@@ -92,12 +98,13 @@ async def _under_budgets(
         if refused is not None:
             code, why = refused
             return ShadowAnswered(asked.run, asked.step, asked.agent, asked.model, 0, used, NOTHING, why, code)
-        used = Usage()  # a call that is cancelled may have been made
-        answered = await _asked(decision, asked, ask)
-        used = answered.usage
+        used, limited.made = Usage(), True  # a call that is cancelled may have been made
+        answered = await _asked(decision, asked, ask, limited)
+        used = limited.used = answered.usage
         price = price_after(active, asked.call, used, named)
         return msgspec.structs.replace(answered, price=price)
     finally:
+        limited.give_back()
         settle_call(active, asked.call, used, price)
 
 
@@ -126,7 +133,9 @@ async def _reserved(decision: DecisionCall, call: str, named: tuple[NamedModel, 
             return (EXCEEDED, spent) if spent else None
 
 
-async def _asked(decision: DecisionCall, asked: ShadowAsked, ask: Callable[[], Awaitable[Any]]) -> ShadowAnswered:
+async def _asked(
+    decision: DecisionCall, asked: ShadowAsked, ask: Callable[[], Awaitable[Any]], limited: LimitedModelCall
+) -> ShadowAnswered:
     log, masks = decision.active.log, decision.active.masks
     began, answer, reason, code = log.now().up, NOTHING, "", ""
     try:
@@ -135,6 +144,7 @@ async def _asked(decision: DecisionCall, asked: ShadowAsked, ask: Callable[[], A
         stored = masks.own(Raw(msgspec.json.encode(found, enc_hook=json_form)), None, frozenset())
     except Exception as error:  # noqa: BLE001 - any exception of a model's client is the end of a shadow call
         usage, reason, code = usage_of_failure(error, None), masks.text(storable(describe(error))), class_of(error)
+        await limited.slow(seconds_until_retry(error))
     else:
         usage = usage_of(found)
         if len(bytes(stored)) <= SEEN_LIMIT:

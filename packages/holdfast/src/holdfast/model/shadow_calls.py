@@ -23,8 +23,10 @@ Agreement: TypeAlias = Literal["same", "arguments", "words", "differ"]
 tools with other arguments. `words`: both answer without a call, in other words. `differ`: calls of other tools, or a
 call where the other answers without one."""
 ENDED: Final = "run_ended"
-NOT_ASKED: Final = (EXCEEDED, UNPRICED, ENDED)
-"""The classes of shadow calls that were not made: no budget had room, the price was unknown, or the run had ended."""
+LIMITED: Final = "limit_reached"
+NOT_ASKED: Final = (EXCEEDED, UNPRICED, ENDED, LIMITED)
+"""The classes of shadow calls that were not made: no budget had room, the price was unknown, the run had ended, or a
+limit of the model was reached."""
 _NAMES: Final = ("tool", "tool_name", "name")
 _ARGUMENTS: Final = ("arguments", "args")
 _FORMS_OF_PROVIDERS: Final = frozenset({"native", "additional_kwargs", "response_metadata", "invalid_tool_calls"})
