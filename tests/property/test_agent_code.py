@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Final, TypeAlias
 
@@ -167,10 +168,14 @@ async def played(seed: int) -> None:
     assert len(lab.sent) == len(set(lab.sent))
 
 
-@pytest.mark.parametrize("first", range(0, 200, 20))
-def test_a_replay_does_what_the_run_did(first: int, caplog: pytest.LogCaptureFixture):
+ONCE_WRONG: Final = (2507, 3947, 4017, 4769, 6315, 6544, 7220, 10101, 13130)
+"""Branches that cancel each other about when both have answers: they told something else on replay."""
+
+
+@pytest.mark.parametrize("seeds", [*(range(first, first + 20) for first in range(0, 200, 20)), ONCE_WRONG])
+def test_a_replay_does_what_the_run_did(seeds: Iterable[int], caplog: pytest.LogCaptureFixture):
     caplog.set_level("CRITICAL", logger="holdfast")  # that keys go unread, processes die, and branches are left
-    for seed in range(first, first + 20):
+    for seed in seeds:
         try:
             run_virtual(played(seed), limit=timedelta(days=30))
         except BaseException as error:

@@ -216,11 +216,24 @@ class Deliveries(msgspec.Struct, eq=False):
     """Held effects for which code was given a promise: their outcomes are not delivered separately."""
     dropped: dict[int, None] = {}
     """Deliveries inside transactions that began anew: no code takes them any more."""
+    apart: dict[int, None] = {}
+    """Deliveries of the past that came to another branch than the one before, and at a later moment."""
+    branch: str = ""
+    at: int = 0
+    """To which branch the newest delivery of the past came, and when."""
 
     def deliver(self, step: str, kind: str = "outcome", detail: str = "", attempts: int = 0) -> None:
         """The next thing that code receives."""
         self.by_step[step] = Delivery(self.count, step, kind, detail, attempts)
         self.count += 1
+
+    def note_branch(self, step: str, record: r.Record) -> None:
+        """The newest delivery follows from this record of the past: note whether it came apart from the one before."""
+        branch = step.rpartition("/")[0]
+        # A value that code recorded in passing did not come from outside.
+        if branch != self.branch and record.at != self.at and not isinstance(record, r.ValueRecorded):
+            self.apart[self.count - 1] = None
+        self.branch = branch
 
     def drop(self, step: str) -> None:
         """No code takes this delivery any more."""
@@ -323,6 +336,7 @@ class RunHistory:
         """
         begun: dict[str, r.AttemptStarted] = {}  # first attempts that are not in the fold yet
         operations, known, ordinary = self.operations, False, False
+        delivered = self.delivered
         for record in records:
             if type(record) is r.AttemptStarted:
                 step = record.step
@@ -338,12 +352,20 @@ class RunHistory:
                     operations[record.step] = ended
                     self.records += 2
                     self.ownership.fruitless = ()
-                    self.delivered.deliver(record.step)
+                    delivered.deliver(record.step)
+                    if delivered.branch or "/" in record.step:
+                        delivered.note_branch(record.step, record)
+                    delivered.at = record.at
                     continue
             if begun:
                 self._begin_all(begun)  # before another record can ask for them, and in their order
+            count, known = delivered.count, False
             self.add(record)
-            known = False
+            if delivered.count != count:
+                step = getattr(record, "step", "") or getattr(record, "transaction", "")
+                if delivered.branch or "/" in step:
+                    delivered.note_branch(step, record)
+                delivered.at = record.at
         self._begin_all(begun)
 
     def _is_ordinary(self) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
+from functools import partial
 from typing import Final, NoReturn, Protocol
 
 from holdfast.engine.active_run.scopes import Scope
@@ -17,39 +18,58 @@ from holdfast.model.stop_reasons import after_stop
 class DeliveryOrder:
     """The order of deliveries: each has a number, and the lowest remaining one is next.
 
-    `at` is the number of the next delivery; `over` are those that no code takes.
+    `at` is the number up to which they may be taken. `over` are those that no code takes. Before those that are `apart`
+    code comes to rest.
     """
 
-    def __init__(self, over: Iterable[int]) -> None:
+    def __init__(self, over: Iterable[int], apart: Container[int], waiters: Waiters) -> None:
         self.at = 0
+        self._next = 0
         self._over = dict.fromkeys(over)
+        self._apart = apart
+        self._waiters = waiters
         self._waiting: dict[int, list[asyncio.Future[None]]] = {}
-        self._skip()
+        if self._over:
+            self._advance()
 
     def before(self, index: int) -> list[asyncio.Future[None]]:
         """The coroutines that wait until everything that was delivered before this one is taken."""
         return self._waiting.setdefault(index, [])
 
     def take(self, index: int) -> None:
-        """Consume this delivery and wake the coroutine that waits for the next one."""
-        if self._over or index != self.at:
+        """Consume this delivery; the next one may be taken, at once or once code has come to rest."""
+        if index != self._next:
             self._over[index] = None
-            self._skip()
+            return
+        self._next += 1
+        if self._over or self._apart or self._waiting:
+            self._advance()
         else:
-            self.at += 1
-        if self._waiting and (waiting := self._waiting.pop(self.at, None)):
-            wake_all(waiting)
+            self.at = self._next
 
-    def _skip(self) -> None:
-        while self.at in self._over:
-            del self._over[self.at]
-            self.at += 1
-            if self._waiting and (waiting := self._waiting.pop(self.at, None)):
+    def _advance(self) -> None:
+        while self._next in self._over:
+            del self._over[self._next]
+            self._next += 1
+        if self._next in self._apart:
+            self._waiters.once_settled(partial(self._open, self._next))
+        else:
+            self._open(self._next)
+
+    def _open(self, index: int) -> None:
+        if index == self._next:  # it may have been given up while code came to rest
+            self.at = index
+            if self._waiting and (waiting := self._waiting.pop(index, None)):
                 wake_all(waiting)
 
 
 class ReplayedRun(Protocol):
     """The run that is replayed, as its replay knows it."""
+
+    @property
+    def closed(self) -> bool:
+        """True once the run takes no more steps here."""
+        ...
 
     def end(self, ending: Ending) -> None:
         """End the drive."""
@@ -69,7 +89,7 @@ class Replay:
     """
 
     def __init__(self, history: RunHistory, waiters: Waiters, replayed: ReplayedRun) -> None:
-        self.order: Final = DeliveryOrder(history.delivered.dropped)
+        self.order: Final = DeliveryOrder(history.delivered.dropped, history.delivered.apart, waiters)
         self.expected: Final[set[str]] = history.expected_steps()
         self.begun: Final[set[str]] = (
             set(history.steps.timers) | set(history.steps.questions) | set(history.steps.decisions_begun)
@@ -152,18 +172,37 @@ class Replay:
             await self._waiters.wait(scope, self.order.before(delivery.index), Pause("replay", step))
 
     async def take_turn(self, scope: Scope | None, step: str) -> Delivery:
-        """Wait until everything that was delivered earlier has been taken; then take this delivery."""
-        index = self._history.delivered.by_step[step].index
-        try:
-            while index > self.order.at:
+        """Wait until everything that was delivered earlier has been taken; then take this delivery.
+
+        A caller that received it before it was cancelled does so again: it is cancelled at its next wait.
+        """
+        index, cancelled = self._history.delivered.by_step[step].index, None
+        while index > self.order.at:
+            try:
                 await self._waiters.wait(scope, self.order.before(index), Pause("replay", step))
-        except asyncio.CancelledError:
-            if step not in self._history.operations:  # the caller of an operation notes that it has left
-                self._replayed.leave_answer(step)
-            raise
+            except asyncio.CancelledError as error:
+                if self._was_received(step):
+                    cancelled = error
+                    continue
+                if step not in self._history.operations:  # the caller of an operation notes that it has left
+                    self._replayed.leave_answer(step)
+                raise
+        if cancelled is not None and (task := asyncio.current_task()) is not None:
+            task.uncancel()
+            task.cancel(*cancelled.args)
         if scope is not None:
             scope.received = True
         return self.take(step)
+
+    def _was_received(self, step: str) -> bool:
+        """True if the record says that the caller of this step received its answer, and was not cancelled before."""
+        delivery = self._history.delivered.by_step.get(step)
+        return (
+            delivery is not None
+            and delivery.index < self._recorded
+            and delivery.kind != "left"
+            and not (self._replayed.closed)
+        )
 
     def forgo(self, step: str) -> None:
         """Skip a delivery that its cancelled caller never takes: the next one comes, and is not kept waiting."""
