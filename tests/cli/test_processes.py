@@ -41,6 +41,27 @@ def test_a_worker_drives_what_was_abandoned(holdfast: Lab):
     assert holdfast.apart("worker", "desk.py:desk", "--once").out == "0 runs driven.\n"
 
 
+FAMILY = """
+from holdfast import Run, agent
+
+@agent
+async def booking(run: Run, what: str) -> str:
+    return what
+
+@agent(run_id="trip-{name}")
+async def trip(run: Run, name: str) -> list[str]:
+    return [await run.join(await run.start(booking, what)) for what in ("flight", "hotel")]
+"""
+
+
+def test_a_worker_goes_on_once_with_a_parent_whose_child_it_has_completed(holdfast: Lab):
+    holdfast.write("family.py", FAMILY)
+    assert holdfast("submit", "family.py:trip", '"ann"').status == 0
+    said = holdfast("worker", "family.py:trip", "family.py:booking", "--once")
+    assert (said.status, said.out) == (0, "3 runs driven.\n"), "each run counts once, and by its last end"
+    assert {one["status"] for one in holdfast("ps", "--children", "--json").json["runs"]} == {"completed"}
+
+
 def test_a_worker_leaves_runs_of_agents_that_it_does_not_know(holdfast: Lab):
     holdfast.apart("run", "desk.py:desk", holdfast.ticket("1"), DIE_AFTER="refund")
     holdfast.write(

@@ -121,7 +121,7 @@ def _tell_one(call: CommandCall, ended: RunOutput) -> int:
 )
 @click.argument("targets", nargs=-1, metavar="[TARGET]...")
 @click.option("--concurrency", default=20, show_default=True, metavar="N", type=click.IntRange(1), help="Runs at once.")
-@click.option("--once", is_flag=True, help="Drive what is due now, and end.")
+@click.option("--once", is_flag=True, help="Drive runs until none is due, and end.")
 @click.option("--program", default="", metavar="NAME", help="Drive this program's runs; its code is where it last was.")
 @click.option("--private-webhooks", is_flag=True, help="Send webhooks to private addresses, too.")
 @click.option("--metrics", metavar="HOST:PORT", help="Serve metrics for Prometheus there, at /metrics.")

@@ -59,8 +59,8 @@ class WorkerLoop:
         self._monitors = declared_settings()
         self._readings = Readings()
 
-    async def look(self, seen: set[str]) -> None:
-        """Start what is due and not in `seen`, as far as there is room; now and then also looks at stopped runs."""
+    async def look(self) -> None:
+        """Start what is due, as far as there is room; now and then also looks at stopped runs."""
         now = self._app.engine.journal.now().ms
         if self._errands_done is None or now - self._errands_done >= self._app.engine.settings.poll_ms:
             self._errands_done = now  # also if places become free more often
@@ -72,10 +72,10 @@ class WorkerLoop:
         if self._looked_up is None or now - self._looked_up >= _STOPPED_EVERY_MS:
             self._looked_up = now
             await self._tell_foreign()
-            await self._begin_due(seen)
-            await self._begin_stopped(seen)
+            await self._begin_due()
+            await self._begin_stopped()
         else:
-            await self._begin_due(seen)
+            await self._begin_due()
 
     async def _watch(self) -> None:
         """Look for silent failures. Of several workers at once, one counts."""
@@ -85,10 +85,10 @@ class WorkerLoop:
             self._watch_at = engine.journal.now().ms + _BEHIND_MS
         await announce(reader, engine.outbox, now_ms)
 
-    async def _begin_due(self, seen: set[str]) -> None:
+    async def _begin_due(self) -> None:
         """Start what is due, the one due first first. Notices take a quarter of the room at most."""
         agents, journal = self._app.engine.agents, self._app.engine.journal
-        room, skip = self._room(), {*self.tasks, *seen, *self._not_before}
+        room, skip = self._room(), {*self.tasks, *self._not_before}
         if room <= 0:
             return
         notices = min(room, max(1, self._concurrency // 4) - len(self._notices))
@@ -98,16 +98,13 @@ class WorkerLoop:
             rows += await journal.due([key for key in keys if is_system(key[0])], notices, skip)
         for row in sorted(rows, key=due_since)[:room]:
             self._start(row)
-            seen.add(row.run)
         for row in await take_slots(self._app.engine, self._room(), skip):
             self._start(row)
-            seen.add(row.run)
 
-    async def _begin_stopped(self, seen: set[str]) -> None:
+    async def _begin_stopped(self) -> None:
         async for row in self._wakeable("stopped"):
-            if self._knows(row) and self._room() > 0 and row.run not in {*self.tasks, *seen, *self._not_before}:
+            if self._knows(row) and self._room() > 0 and row.run not in {*self.tasks, *self._not_before}:
                 self._start(row)
-                seen.add(row.run)
 
     async def _tell_foreign(self) -> None:
         async for row in self._wakeable(None):
@@ -194,7 +191,7 @@ async def work(call: CommandCall, app: Holdfast, concurrency: int, *, once: bool
     if call.screen.as_json:
         call.screen.document({"driven": shift.driven})
     elif once:
-        call.screen.line(f"{count(len(shift.driven), 'run')} driven.")
+        call.screen.line(f"{count(len({driven.run for driven in shift.driven}), 'run')} driven.")
         if await app.engine.journal.runs(status="queued", limit=1):
             call.screen.note("Runs are left in queues: for a slot, for their time, or paused. Next: holdfast queues")
     if stop.is_set():
@@ -203,12 +200,11 @@ async def work(call: CommandCall, app: Holdfast, concurrency: int, *, once: bool
 
 
 async def _once(shift: WorkerLoop, stop: asyncio.Event) -> None:
-    """Each run that is due now is driven once; those that come due meanwhile are left for the next time."""
-    seen: set[str] = set()
+    """Drive until nothing is due: a parent goes on when the child that it waits for has ended."""
     stopping = asyncio.ensure_future(stop.wait())
     try:
         while not stop.is_set() and shift.failed is None:
-            await shift.look(seen)
+            await shift.look()
             if not shift.tasks:
                 return
             await asyncio.wait({*shift.tasks.values(), stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -220,7 +216,7 @@ async def drive_until(shift: WorkerLoop, app: Holdfast, stop: asyncio.Event) -> 
     """Drive what becomes due until `stop` is set, or the journal fails."""
     pause = app.engine.settings.poll_ms / 1000
     while not stop.is_set() and shift.failed is None:
-        await shift.look(set())
+        await shift.look()
         stopping = asyncio.ensure_future(stop.wait())
         ends = {*shift.tasks.values(), stopping}  # a place that becomes free is taken at once
         await asyncio.wait(ends, timeout=pause, return_when=asyncio.FIRST_COMPLETED)
@@ -228,7 +224,7 @@ async def drive_until(shift: WorkerLoop, app: Holdfast, stop: asyncio.Event) -> 
 
 
 def _status(shift: WorkerLoop) -> int:
-    ends = {driven.status for driven in shift.driven}
+    ends = set({driven.run: driven.status for driven in shift.driven}.values())  # of each run, the last one
     if ends & {"stopped", "refused"}:
         return FAILED
     return WAITS if "suspended" in ends else DONE
