@@ -69,7 +69,7 @@ def test_a_queue_is_paused_drained_and_resumed(holdfast: Lab):
     drained = holdfast("queues", "drain", "default", "--json").json
     assert (drained["changed"], list(drained["mode"])) == (True, ["draining"])
     refused = holdfast("submit", "greet.py:greet", '"cid"')
-    assert refused.status == 2
+    assert refused.status == 1
     assert "the queue default is drained: it accepts no submissions" in refused.err
     assert "holdfast queues resume default" in refused.err
     assert holdfast("submit", "greet.py:greet", '"bea"').status == 0  # it was submitted before
@@ -129,3 +129,16 @@ def test_a_run_that_waits_for_a_slot_again_is_seen_to_wait(holdfast: Lab):
     shown = holdfast("queues")
     assert "holdfast worker" in shown.out + shown.err
     assert "queue default: runs wait for a slot again, and none of them runs" in holdfast("top", "--once").words
+
+
+def test_a_submission_that_a_queue_refuses_for_now_is_not_a_usage_error(holdfast: Lab):
+    holdfast.write("greet.py", CODE)
+    holdfast.write("queues.yaml", "queues:\n  default: {capacity: 1}\n")
+    holdfast.write("pyproject.toml", '[tool.holdfast]\nqueues = "queues.yaml"\n')
+    assert holdfast("submit", "greet.py:greet", '"ann"').status == 0
+    full = holdfast("submit", "greet.py:greet", '"bea"')
+    assert (full.status, "QueueFull: the queue default is full" in full.err) == (1, True), full.err
+    assert holdfast("queues", "drain", "default").status == 0
+    draining = holdfast("submit", "greet.py:greet", '"bea"', "--json")
+    assert (draining.status, draining.json["error"]["error"]) == (1, "QueueDraining")
+    assert holdfast("submit", "greet.py:greet", '"bea"', "--queue", "x").status == 2, "the command itself is wrong"

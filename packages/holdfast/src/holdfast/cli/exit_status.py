@@ -14,6 +14,8 @@ from holdfast.errors import (
     JournalDistrusted,
     NotAllowed,
     ParameterMismatch,
+    QueueDraining,
+    QueueFull,
     ReplayDiverged,
     RunQueued,
     RunSuspended,
@@ -30,7 +32,7 @@ INTERRUPTED: Final = 130
 
 MEANINGS: Final = {
     DONE: "done",
-    FAILED: "failed: a run stopped, or the journal could not be used",
+    FAILED: "failed: a run stopped, a queue is full or drained, or the journal could not be used",
     USAGE: "usage: the command cannot be done as it was given; nothing was recorded or sent",
     WAITS: "it waits: for a person, a slot of its queue, or an event or a time that its process does not wait for",
     DIVERGED: "a run diverged from its record, or a chain of records is broken",
@@ -56,6 +58,8 @@ def status_of(error: BaseException) -> int:
             return WAITS
         case ReplayDiverged() | AmbiguousStep() | ChainBroken():
             return DIVERGED
+        case QueueFull() | QueueDraining():  # the same command may succeed later
+            return FAILED
         case UsageError() | ParameterMismatch() | NotAllowed():
             return USAGE
         case _:
