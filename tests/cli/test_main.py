@@ -114,3 +114,25 @@ def test_an_argument_that_is_not_utf_8_is_a_usage_error(holdfast: Lab, place: tu
     assert "Traceback" not in said.err
     as_json = holdfast(*place, "--json")
     assert as_json.status == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        (("submit", "desk.py:desk", '{"id": "1"}'), "a file of queues"),
+        (("worker", "desk.py:desk", "--once"), "a file of queues"),
+        (("costs",), "a file of prices"),
+        (("costs", "--prices", "gone.yaml"), "a file of prices"),
+        (("worker", "desk.py:desk", "--once", "--policy", "gone.yaml"), "a policy file"),
+        (("policy", "check", "gone.yaml"), "a policy file"),
+        (("policy", "test", "gone.yaml", "rules.yaml"), "a file of cases"),
+    ],
+    ids=lambda given: " ".join(given) if isinstance(given, tuple) else given,
+)
+def test_a_file_that_is_missing_is_asked_for_by_its_kind(holdfast: Lab, words: tuple[str, ...], kind: str):
+    assert holdfast("run", "desk.py:desk", holdfast.ticket("1")).status == 0
+    holdfast.write("rules.yaml", "rules: []\n")
+    holdfast.write("pyproject.toml", '[tool.holdfast]\nqueues = "gone.yaml"\nprices = "gone.yaml"\n')
+    said = holdfast(*words)
+    assert (said.status, "gone.yaml cannot be read: No such file" in said.remarks) == (2, True), said.err
+    assert f"Next: name {kind}" in said.remarks

@@ -142,3 +142,10 @@ def test_a_submission_that_a_queue_refuses_for_now_is_not_a_usage_error(holdfast
     draining = holdfast("submit", "greet.py:greet", '"bea"', "--json")
     assert (draining.status, draining.json["error"]["error"]) == (1, "QueueDraining")
     assert holdfast("submit", "greet.py:greet", '"bea"', "--queue", "x").status == 2, "the command itself is wrong"
+
+
+def test_a_key_that_cannot_name_a_run_is_named_as_the_key(holdfast: Lab):
+    holdfast.write("greet.py", CODE)
+    said = holdfast("submit", "greet.py:greet", '"ann"', "--key", "")
+    assert (said.status, said.err.splitlines()[0]) == (2, "UsageError: key='' cannot name a run")
+    assert said.err.splitlines()[-1] == "Next: give a key of these characters; without one, the agent makes it"

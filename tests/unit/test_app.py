@@ -2,6 +2,7 @@
 
 import secrets
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -94,6 +95,43 @@ async def test_inputs_that_name_no_run_are_refused_one_by_one(lab: Lab):
         assert await app.run(nameless, "a", run_id="mine") == "a"
         with pytest.raises(UsageError, match="cannot name a run"):
             await app.run(nameless, "a", run_id="no spaces")
+
+
+@virtual
+async def test_a_name_in_place_of_an_agent_is_refused_with_the_agents_that_exist(lab: Lab):
+    @agent(run_id="echo-{text}")
+    async def echo(run: Run, text: str) -> str:
+        return text
+
+    async with lab.app(echo) as app:
+        untyped: Any = app
+        for given in ("echo", "ehco", echo.__wrapped__, None):
+            with pytest.raises(
+                UsageError, match=r"is not an agent. Known: nothing was stored; .* are echo. Next: give"
+            ):
+                await untyped.submit(given, "a")
+            with pytest.raises(UsageError, match="is not an agent"):
+                await untyped.run(given, "a")
+            with pytest.raises(UsageError, match="is not an agent"):
+                untyped.start(given, "a")
+            with pytest.raises(UsageError, match="is not an agent"):
+                untyped.stream(given, "a")
+            assert [type(end.error) async for end in untyped.map(given, ["a"])] == [UsageError]
+
+
+@virtual
+async def test_a_key_that_is_not_text_is_refused_by_its_name(lab: Lab):
+    @agent(run_id="echo-{text}")
+    async def echo(run: Run, text: str) -> str:
+        return text
+
+    async with lab.app(echo) as app:
+        untyped: Any = app
+        for key in (5, b"a", ""):
+            with pytest.raises(UsageError, match=f"key={key!r} cannot name a run. .* Next: give a key of these"):
+                await untyped.submit(echo, "a", key=key)
+            with pytest.raises(UsageError, match=f"run_id={key!r} cannot name a run. .* Next: give a run_id of these"):
+                await untyped.run(echo, "a", run_id=key)
 
 
 @virtual

@@ -119,6 +119,12 @@ def declare(**clauses: Any) -> Any:
         ({"once": Once("invoice")}, "once= names the parameter 'invoice'"),
         ({"redact": {"invoice"}}, "its parameters are order, cents"),
         ({"idempotency": Key(ttl=timedelta(seconds=60))}, "a retry could never be deduplicated"),
+        ({"once": "order"}, r"once='order' is not accepted. Next: write Once\(...\), or nothing"),
+        ({"once": ("order",)}, r"once=\('order',\) is not accepted. Next: write Once"),
+        ({"pending": "an answer"}, "pending='an answer' is not accepted. Next: write Pending"),
+        ({"retry": 3}, "retry=3 is not accepted. Next: write Retry"),
+        ({"budget": 3}, "budget=3 is not accepted. Next: write Budget"),
+        ({"gate": 3}, "gate=3 is not accepted. Next: write Gate"),
         ({"idempotency": "order"}, "idempotency='order' is not accepted. Next: write Key"),
         (
             {"idempotency": Key.forever(in_progress="waits")},

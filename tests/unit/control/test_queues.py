@@ -461,3 +461,33 @@ def test_a_limit_of_a_tool_that_is_spelled_like_another_one_is_named():
     assert misspelled_tools(limits, ["charge_card", "mail"]) == [
         "the limit of tool charge_cart concerns no tool of this app; did you mean charge_card?"
     ]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"default": {"concurrency": 1}}, "queues= has a fault: default: "),
+        ({"queues": {"mail": {"concurency": 1}}}, "did you mean concurrency"),
+        ({"queues": 3}, "queues= has a fault: queues: "),
+        (5, "queues= has a fault: it holds no mapping with queues, agents"),
+        (b"queues.yaml", "queues= has a fault: it holds no mapping"),
+        (
+            DeclaredLimits(queues={"mail": 3}),
+            r"queues=.* is not accepted: Expected `object`, got `int` - at `\$.queues",
+        ),
+    ],
+    ids=str,
+)
+def test_limits_of_a_wrong_shape_are_refused_with_their_faults(tmp_path: Path, given: Any, message: str):
+    with pytest.raises(UsageError, match=message) as refused:
+        Holdfast(tmp_path / "runs.db", queues=given)
+    assert refused.value.next_step
+
+
+@in_a_loop
+async def test_the_contents_of_a_file_of_queues_may_be_given_as_they_are(tmp_path: Path):
+    contents = {"queues": {"mail": {"concurrency": 2}}, "tenants": {"acme": {"concurrency": 1}}}
+    async with Holdfast(tmp_path / "runs.db", agents=[desk], queues=contents) as app:
+        newest = app.engine.queues.newest
+        assert newest is not None
+        assert newest.limits == DeclaredLimits({"mail": QueueLimits(2)}, tenants={"acme": TenantLimits(1)})

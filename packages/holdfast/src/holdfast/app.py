@@ -18,20 +18,14 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 import msgspec
 
-from holdfast.agent.agent import Agent, gather_agents, gather_tools
+from holdfast.agent.agent import Agent, gather_agents, gather_tools, named_run
 from holdfast.agent.submission import Submission
 from holdfast.agent.tool import Tool
 from holdfast.cli.config import journal_option, located
 from holdfast.control.code_location import note_code, stop_if_loading
 from holdfast.control.housekeeping import HousekeepingTasks
 from holdfast.control.input_checks import check
-from holdfast.control.queues import (
-    LimitsSource,
-    Submitted,
-    declarations_of,
-    declare_limits,
-    submit,
-)
+from holdfast.control.queues import LimitsSource, Submitted, declarations_of, declare_limits, submit
 from holdfast.control.schedules import Scheduler, declare_schedules
 from holdfast.control.service import ControlService
 from holdfast.engine.active_run.scopes import outside
@@ -57,7 +51,6 @@ from holdfast.extensions import Notifications, Reachable, notifications_of
 from holdfast.journal.backends import Address, address_of
 from holdfast.journal.fork_safety import belongs_here, inherited_app
 from holdfast.journal.port import Journal, Worker
-from holdfast.model.ids import checked_run_id
 from holdfast.model.policy import Policy
 from holdfast.model.stop_reasons import after_stop
 from holdfast.model.transaction import WHOLE_RUN
@@ -140,9 +133,10 @@ class Holdfast:
     While the app is open, it also drives runs of its agents that were abandoned or are due, unless `recover=False`.
     `reach` says who is notified when a person is asked: channels, a `Reach`, or the path of a `reach.yaml`. It needs
     `holdfast-console`. `queues` are the limits of the queues to which runs are submitted, or the YAML file that
-    declares them and the schedules; every process that uses this journal applies them. `telemetry` traces or measures
-    the runs: `OpenTelemetry()`, `Prometheus()`, or both in a list. `prices` is the list of prices that budgets in a
-    currency count with, or the YAML file that holds one; by default it is that of `genai-prices`, if it is installed.
+    declares them and the schedules, or the contents of such a file; every process that uses this journal applies them.
+    `telemetry` traces or measures the runs: `OpenTelemetry()`, `Prometheus()`, or both in a list. `prices` is the list
+    of prices that budgets in a currency count with, or the YAML file that holds one; by default it is that of
+    `genai-prices`, if it is installed.
     `settings`, `environment` and `worker` are for tests and unusual deployments.
     """
 
@@ -322,7 +316,7 @@ class Holdfast:
         """
         check("by", by, str)
         checked_loop()
-        name = checked_run_id(run_id) if run_id is not None else agent.run_id_for(given)
+        name = named_run(agent, given, run_id, self.agents)
         stored = _limited(agent.stored_input(given, self.engine.identity.secret), budget)
         stored = msgspec.structs.replace(stored, by=by)
         conclusion = await self._conclude(name, agent, stored)
@@ -338,7 +332,7 @@ class Holdfast:
         budget: RunBudget | None = None,
     ) -> RunHandle[R]:
         """Start a run in the background."""
-        name = checked_run_id(run_id) if run_id is not None else agent.run_id_for(given)
+        name = named_run(agent, given, run_id, self.agents)
         running = self.run(agent, given, run_id=name, by=by, budget=budget)
         return RunHandle(name, asyncio.get_running_loop().create_task(running))
 
@@ -396,7 +390,7 @@ class Holdfast:
         check("after", after, int)
         from holdfast.inspect.stream import events_of  # noqa: PLC0415 - with it come the clients of models
 
-        name = checked_run_id(run_id) if run_id is not None else agent.run_id_for(given)
+        name = named_run(agent, given, run_id, self.agents)
         stored = _limited(agent.stored_input(given, self.engine.identity.secret), budget)
         return events_of(self.engine, name, lambda: self._conclude(name, agent, stored), after)
 
@@ -438,7 +432,7 @@ class Holdfast:
     async def _one(self, agent: Agent[T, R], given: T) -> RunResult[T, R]:
         name = ""
         try:
-            name = agent.run_id_for(given)
+            name = named_run(agent, given, None, self.agents)
             result: R = await self.run(agent, given, run_id=name)
             return RunResult(name, given, result)
         except JournalError:

@@ -108,7 +108,8 @@ class Agent(Generic[T, R]):
                 f"the agent {self.name} does not say how its runs are named",
                 next_step=f'declare @agent(run_id="{self.name}-{{input.id}}"), or pass run_id=',
             )
-        return checked_run_id(self.named(self.template, given, "the run id", "pass run_id="))
+        name = self.named(self.template, given, "the run id", "pass run_id=")
+        return checked_run_id(name, next_step="change the run_id template of the agent, or pass run_id=")
 
     def named(self, template: str, given: T, what: str, otherwise: str) -> str:
         """A template filled with the fields of this input. Raises `UsageError` for a field that the input lacks."""
@@ -412,6 +413,20 @@ def _name_of_file(path: Path) -> str:
 
 
 AnyAgent = Agent[Any, Any]
+
+
+def named_run(agent: AnyAgent | str, given: Any, run_id: str | None, known: Iterable[str], what: str = "run_id") -> str:
+    """The id of a run: the one that the argument `what` gives, or the one that the agent makes. Raises `UsageError`."""
+    if not isinstance(agent, Agent):
+        here = ", ".join(sorted(name for name in known if not is_system(name)))
+        raise UsageError(
+            f"{agent!r} is not an agent",
+            known=f"nothing was stored; the agents of this app are {here or 'none'}",
+            next_step="give the object that @agent(...) declares, and not its name",
+        )
+    if run_id is None:
+        return agent.run_id_for(given)
+    return checked_run_id(run_id, f"{what}=", f"give a {what} of these characters; without one, the agent makes it")
 
 
 def gather_agents(agents: Iterable[AnyAgent]) -> dict[str, AnyAgent]:

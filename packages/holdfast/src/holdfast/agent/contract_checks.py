@@ -7,7 +7,7 @@ from typing import Any, Literal, cast, get_args
 
 from holdfast.engine.tool_protocol import Classifier, can_classify
 from holdfast.errors import ContractError
-from holdfast.model.contract import Contract, InProgress, Key, Mismatch, Natural, OnUnknown, Rejection, Repeat, Stores
+from holdfast.model.contract import CLAUSES, Contract, InProgress, Key, Mismatch, OnUnknown, Rejection, Repeat, Stores
 from holdfast.model.ids import NAME_LIMIT, can_name
 from holdfast.policies import milliseconds
 
@@ -98,11 +98,12 @@ def checked_classifier(classifier: Classifier | None, where: str) -> Classifier 
 
 def _check_words(contract: Contract, where: str) -> None:
     """Refuse an unknown value of a clause: it would silently be taken for one of the others."""
-    given, key, once = contract.idempotency, contract.key, contract.once
-    if given is not None and not isinstance(given, (Key, Natural)):  # pyright: ignore[reportUnnecessaryIsInstance] - users may not check types
-        raise ContractError(
-            f"{where}: idempotency={given!r} is not accepted", next_step="write Key(...), Natural(...), or nothing"
-        )
+    for name, kinds in CLAUSES.items():
+        given: object = getattr(contract, name)
+        if given is not None and not isinstance(given, kinds):
+            forms = ", ".join(f"{kind.__name__}(...)" for kind in kinds)
+            raise ContractError(f"{where}: {name}={given!r} is not accepted", next_step=f"write {forms}, or nothing")
+    key, once = contract.key, contract.once
     words: list[tuple[str, object, Any]] = [("on_unknown", contract.on_unknown, OnUnknown)]
     if key is not None:
         words += [("in_progress", key.in_progress, InProgress), ("mismatch", key.mismatch, Mismatch)]

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import TypeAlias, TypedDict, TypeVar
+from typing import Any, TypeAlias, TypedDict, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.agent.agent import Agent
+from holdfast.agent.agent import Agent, named_run
 from holdfast.agent.submission import Submission, check_place, place_in
 from holdfast.control.code_location import unknown_agents
 from holdfast.control.input_checks import check
@@ -21,22 +21,16 @@ from holdfast.errors import LimitsChanged, UsageError
 from holdfast.journal.entry_codec import written
 from holdfast.journal.port import Post
 from holdfast.model.alike import nearest
-from holdfast.model.ids import checked_run_id
 from holdfast.people.policy.judge import PolicyError
 from holdfast.people.policy.policy_files import read_yaml
 from holdfast.policies import RunBudget
-from holdfast.queues.limits import (
-    STREAM,
-    DeclaredLimits,
-    LimitsError,
-    contradictions,
-)
+from holdfast.queues.limits import STREAM, DeclaredLimits, LimitsError, contradictions
 from holdfast.queues.modes import QueueCommand, QueueMode, QueueWord, command_key
 from holdfast.queues.schedules import QueuesAndSchedules, read_declarations, schedule_faults
 
 T = TypeVar("T")
 R = TypeVar("R")
-LimitsSource: TypeAlias = "str | os.PathLike[str] | DeclaredLimits | QueuesAndSchedules"
+LimitsSource: TypeAlias = "str | os.PathLike[str] | Mapping[str, Any] | DeclaredLimits | QueuesAndSchedules"
 
 
 class SubmitOptions(TypedDict, total=False):
@@ -60,18 +54,22 @@ class Submitted(msgspec.Struct, frozen=True):
 
 
 def declarations_of(source: LimitsSource | None) -> QueuesAndSchedules:
-    """The limits and schedules that an app declares, given as such or as a YAML file.
+    """The limits and schedules that an app declares, given as such, as a YAML file, or as its contents.
 
     Raises `LimitsError` naming every fault.
     """
     if source is None:
         return QueuesAndSchedules()
-    if not isinstance(source, (DeclaredLimits, QueuesAndSchedules)):
+    if isinstance(source, (str, os.PathLike)):
         try:
-            return read_declarations(read_yaml(Path(source)) or {}, os.fspath(source))
+            return read_declarations(read_yaml(Path(source), "a file of queues") or {}, os.fspath(source))
         except PolicyError as error:
             raise LimitsError(os.fspath(source), error.faults) from error
+    if not isinstance(source, (DeclaredLimits, QueuesAndSchedules)):
+        return read_declarations(source, "queues=")
     given = source if isinstance(source, QueuesAndSchedules) else QueuesAndSchedules(source)
+    if given.limits is not None:
+        check("queues", given.limits, DeclaredLimits)
     faults = contradictions(given.limits) if given.limits is not None else []
     faults += schedule_faults(given.schedules or {}, given.limits)
     if faults:
@@ -95,7 +93,7 @@ async def submit(
     `ParameterMismatch` where the run exists with another input.
     """
     check("by", by, str)
-    run = checked_run_id(key) if key is not None else agent.run_id_for(given)
+    run = named_run(agent, given, key, engine.agents, "key")
     _check(how)
     stored = agent.stored_input(given, engine.identity.secret)
     stored = replace(stored, by=by, budget=how.budget or stored.budget)

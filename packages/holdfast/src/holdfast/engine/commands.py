@@ -24,14 +24,7 @@ from holdfast.engine.environment import Stamp
 from holdfast.engine.exceptions.call_end import clean
 from holdfast.engine.process import Process
 from holdfast.engine.relatives import posts_of_command, receivers
-from holdfast.engine.suspension import (
-    Ending,
-    ended_by,
-    notify_owner,
-    records_on_stopped,
-    release_post,
-    stopped_change,
-)
+from holdfast.engine.suspension import Ending, ended_by, notify_owner, records_on_stopped, release_post, stopped_change
 from holdfast.engine.tool_protocol import ToolCode, tool_of
 from holdfast.engine.verification import by_report, opening_posts
 from holdfast.errors import LeaseLost, LedgerTaken, Unreadable, UsageError

@@ -30,15 +30,7 @@ from holdfast.engine.exceptions.call_end import describe, end_of_error, end_of_v
 from holdfast.engine.invoke import CallResult, invoke
 from holdfast.engine.late_reports import file_late, late_report, watch_late
 from holdfast.engine.messages import delivery_at_cancelled, may_still_begin
-from holdfast.engine.operation_driver import (
-    decoded,
-    intent_of,
-    leading_arguments,
-    masked,
-    planned,
-    recorded,
-    served,
-)
+from holdfast.engine.operation_driver import decoded, intent_of, leading_arguments, masked, planned, recorded, served
 from holdfast.engine.previous_owner import account_for_previous_owners
 from holdfast.engine.shared_budgets import SharedCharge, charge_for, is_current, note_refusal
 from holdfast.engine.situation import next_move

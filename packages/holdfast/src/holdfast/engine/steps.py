@@ -19,14 +19,7 @@ from holdfast.engine.conflicts import thing_of
 from holdfast.engine.driven_operation import DrivenOperation, driver_of, snapshot_arguments
 from holdfast.engine.executor import drive, start_driver
 from holdfast.engine.fast_path import attempt_at_once
-from holdfast.engine.sealing import (
-    detach,
-    record_before_detaching,
-    refuse,
-    replay_detachment,
-    sealing,
-    take_answer,
-)
+from holdfast.engine.sealing import detach, record_before_detaching, refuse, replay_detachment, sealing, take_answer
 from holdfast.engine.suspension import Pause
 from holdfast.engine.tool_protocol import ToolCode, words_of
 from holdfast.engine.transactions import aborted, may_begin, parts_of_effect, resume_closing

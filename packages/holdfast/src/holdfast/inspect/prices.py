@@ -148,7 +148,7 @@ def _from_file(source: str | os.PathLike[str]) -> DeclaredPrices:
     from holdfast.people.policy.policy_files import read_yaml  # noqa: PLC0415 - only where a file is named
 
     try:
-        return declared_prices(read_yaml(Path(source)) or {}, os.fspath(source))
+        return declared_prices(read_yaml(Path(source), "a file of prices") or {}, os.fspath(source))
     except PricesError:
         raise
     except UsageError as error:

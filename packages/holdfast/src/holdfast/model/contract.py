@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import lru_cache
@@ -133,6 +134,13 @@ class Rejection(msgspec.Struct, frozen=True, omit_defaults=True):
 
     status: int
     means: Literal["rejected", "not_sent"]
+
+
+CLAUSES: Final[Mapping[str, tuple[type, ...]]] = {
+    "idempotency": (Key, Natural), "once": (Once,), "pending": (Pending,), "retry": (Retry,), "budget": (Budget,),
+    "gate": (Gate,),
+}  # fmt: skip
+"""The kinds of value that a clause takes. Type hints are not checked at run time."""
 
 
 class Contract(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -22,13 +22,13 @@ CHILD_FIELD: Final = b'"parent":{"run":'
 MARKER_DOMAIN: Final = "holdfast.invalid"  # RFC 6761 reserves .invalid: a marker never names a real host
 
 
-def checked_run_id(run: str) -> str:
-    """`run` if it can name a run; raises `UsageError` otherwise."""
-    if RUN_ID.fullmatch(run) is None:
+def checked_run_id(run: str, given: str = "", next_step: str = "give an id of these characters") -> str:
+    """`run` if it can name a run; raises `UsageError` otherwise. `given` is the argument that it comes from."""
+    if not isinstance(run, str) or RUN_ID.fullmatch(run) is None:  # pyright: ignore[reportUnnecessaryIsInstance] - users may not check types
         raise UsageError(
-            f"{run!r} cannot name a run",
-            known="a run id has 1 to 200 letters, digits or . _ : @ + = , ~ -",
-            next_step="change the run_id template of the agent, or pass run_id=",
+            f"{given}{run!r} cannot name a run",
+            known="a run id is text of 1 to 200 letters, digits or . _ : @ + = , ~ -",
+            next_step=next_step,
         )
     return run
 

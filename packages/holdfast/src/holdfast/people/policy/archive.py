@@ -58,7 +58,7 @@ def cases_in(path: Path) -> list[PolicyCase]:
     """The cases of a YAML file. Raises `UsageError` naming the file and the case."""
     from holdfast.people.policy.policy_files import read_yaml  # noqa: PLC0415 - `why` reads no file of a policy
 
-    given = read_yaml(path)
+    given = read_yaml(path, "a file of cases")
     if not isinstance(given, list):
         raise UsageError(f"{path}: cases are a list", next_step=_HINT)
     return [_case(path, number, one) for number, one in enumerate(cast("list[object]", given), start=1)]

@@ -73,8 +73,8 @@ def read_policy(path: Path) -> Policy:
     raise PolicyError(str(path), tuple(faults))
 
 
-def read_yaml(path: Path) -> object:
-    """The contents of a YAML file. Raises `UsageError`."""
+def read_yaml(path: Path, kind: str = "a policy file") -> object:
+    """The contents of a YAML file of this kind. Raises `UsageError`."""
     try:
         import yaml  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
@@ -84,7 +84,7 @@ def read_yaml(path: Path) -> object:
     try:
         found: object = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}", next_step="name a policy file") from error
+        raise UsageError(f"{path} cannot be read: {error.strerror}", next_step=f"name {kind}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise PolicyError(str(path), (f"it is not YAML: {' '.join(str(error).split())}",)) from error
     return found
