@@ -112,3 +112,34 @@ def test_what_is_printed_can_be_typed(holdfast: Lab, ticket: str, guard: str):
         if said.status == 2:
             refused.append(f"{' '.join(words)}\n  printed by: {where}\n  {said.err.strip()}")
     assert not refused, "\n".join(refused)
+
+
+ASKING = """
+from holdfast import Run, agent
+
+
+@agent(run_id="{name}")
+async def child(run: Run, name: str) -> str:
+    return await run.ask("which airport (Paris)?")
+
+
+@agent(run_id="{name}")
+async def parent(run: Run, name: str) -> str:
+    return await run.join(await run.start(child, name))
+"""
+
+
+def test_each_command_of_a_timeline_names_the_journal(holdfast: Lab):
+    holdfast.write("family.py", ASKING)
+    journal = ("--journal", "data.db")
+    assert holdfast("submit", "family.py:parent", '"ann"', *journal).status == 0
+    assert holdfast("worker", "family.py:parent", "family.py:child", "--once", *journal).status == 3
+    holdfast.write("holdfast.db", "")  # so that the other journal is not found by itself
+    child = "ann~child.1"
+    answer = f"holdfast --journal data.db answer {child}/ask#1 VALUE --by NAME"
+    said = holdfast(*journal, "show", child, COLUMNS="120")
+    assert said.lines[-2:] == ["Next:", f"  {answer}"]
+    assert said.out.count("holdfast ") == said.out.count("holdfast --journal data.db ") == 2, "also beside the question"
+    said = holdfast(*journal, "show", "ann", COLUMNS="120")
+    assert f"  {child}  child  suspended: run {child} asks: which airport (Paris)? (a text)" in said.lines
+    assert "holdfast answer" not in holdfast(*journal, "ps", "--children").out

@@ -21,7 +21,7 @@ from holdfast.journal.backends import Address, address_of, addresses_in
 DEFAULT: Final = "holdfast.db"
 TRUSTED: Final = "HOLDFAST_TRUSTED_PROJECTS"
 """Directories, separated as in PATH, whose pyproject.toml is read whichever user owns it."""
-_BEHIND: Final = re.compile(r" \((holdfast [^()]+)\)$")
+_BEHIND: Final = re.compile(r"(?: \(|; (?=holdfast answer ))(holdfast [^()]+)\)$")
 _COMMAND: Final = re.compile(r"\bholdfast (?=[a-z])(?!demo\b|completion\b|tools\b)")
 
 
@@ -83,7 +83,9 @@ def located_report(text: str, option: str) -> str:
 def split_command(text: str) -> tuple[str, str]:
     """Split a reason for waiting from the command in parentheses behind it that ends the wait, if there is one."""
     found = _BEHIND.search(text)
-    return (text[: found.start()], found[1]) if found else (text, "")
+    if found is None:
+        return text, ""
+    return text[: found.start()] + (")" if found[0].startswith(";") else ""), found[1]
 
 
 def shown_path(path: Path) -> str:

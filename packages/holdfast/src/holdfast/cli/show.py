@@ -202,7 +202,7 @@ def _show_family(screen: Screen, family: Family) -> None:
 
 def _show_members(screen: Screen, members: tuple[FamilyMember, ...], more: int, indent: str) -> None:
     for member in members:
-        why = f": {safe(member.reason)}" if member.reason else ""
+        why = f": {safe(screen.located_report(split_command(member.reason)[0]))}" if member.reason else ""
         screen.line(indent, (member.run, "bold"), f"  {member.agent}  {member.status}{why}")
         _show_members(screen, member.children, member.more, f"{indent}  ")
     if more:
@@ -233,7 +233,7 @@ def show_entries(screen: Screen, entries: list[TimelineEntry], since: int) -> No
     rows: list[tuple[RenderableType, ...]] = []
     for entry in entries:
         rows.append(_entry_line(screen, entry, since, width))
-        rows.extend(_note_line(note, since) for note in entry.notes)
+        rows.extend(_note_line(screen, note, since) for note in entry.notes)
     screen.show(grid(rows, (8, 1, width)))
 
 
@@ -268,9 +268,10 @@ def _with_arguments(entry: TimelineEntry, room: int) -> str:
     return f"{short(call, left - len(result) - 3)} → {result}{took}"
 
 
-def _note_line(note: TimelineNote, since: int) -> tuple[RenderableType, ...]:
+def _note_line(screen: Screen, note: TimelineNote, since: int) -> tuple[RenderableType, ...]:
     took = f" ({duration(note.took_ms)})" if note.took_ms is not None else ""
-    return (_offset(note.at, since), phrase(""), phrase((f"  {note.label}", "dim")), phrase((note.text + took, "dim")))
+    text = screen.located(note.text) if note.label == "answer with" else note.text + took
+    return (_offset(note.at, since), phrase(""), phrase((f"  {note.label}", "dim")), phrase((text, "dim")))
 
 
 def _offset(at: int, since: int) -> RenderableType:
