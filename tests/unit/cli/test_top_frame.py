@@ -39,7 +39,8 @@ def test_a_frame_at_80_columns():
     assert texts(draw(FRAME)) == [
         "holdfast top  desk.db                                    2027-01-15 08:00:00 UTC",
         "Runs   12,345 queued, 3 running, 9,000 completed",
-        "Models 1,200 calls, 4,500,000 tokens, 250.00 EUR, 12.3000 USD, 2 of unknown cos…",
+        "Models 1,200 calls, 4,500,000 tokens, 250.00 EUR, 12.3000 USD, 2 of unknown cost",
+        "       in the last 1 h",
         "",
         "! 2 runs ready to continue, and no process drives them",
         "  holdfast worker",

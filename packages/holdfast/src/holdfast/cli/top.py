@@ -34,14 +34,7 @@ _LISTED: Final = 1000
 _ENTER, _LEAVE, _HOME, _CLEAR = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l", "\x1b[H", "\x1b[J"
 
 
-@command(
-    "top",
-    examples=(
-        "holdfast top",
-        "holdfast top --once",
-        "holdfast top --json | jq '.attention[] | .what'",
-    ),
-)
+@command("top", examples=("holdfast top", "holdfast top --once", "holdfast top --json | jq '.attention[] | .what'"))
 @click.option("--once", is_flag=True, help="Print one frame and end; the default if the output is not a terminal.")
 @click.option("--prices", default=None, metavar="FILE", help="Your prices; by default the project's prices.yaml.")
 async def top(call: CommandCall, once: bool, prices: str | None) -> None:
@@ -115,11 +108,8 @@ class Overview:
         processes = await _processes(journal, driven)
         line = await self._spending.look(now_ms)
         spent = RecentSpending(self._spending.since_ms, line.calls, line.unknown, line.tokens, line.cost)
-        attention = [
-            *await self._of_the_journal(processes),
-            *await self._of_runs(now_ms, queues),
-            *await self._of_people(now_ms),
-        ]
+        attention = [*await self._of_the_journal(processes), *await self._of_runs(now_ms, queues)]
+        attention += await self._of_people(now_ms)
         named = [replace(one, command=self._located(one.command)) for one in attention]
         return TopFrame(now_ms, self._journal, dict(sums), by_agent, queues, processes, spent, named)
 

@@ -75,7 +75,7 @@ def draw(frame: TopFrame, width: int = 80, height: int | None = None) -> list[Li
     lines: list[Line] = [
         [(_fit(title, width - len(when) - 1), "bold"), (f" {when}", "dim")],
         [("Runs   ", "bold"), (_listed(frame.runs, (*_OPEN, *_ENDED)) or "none yet", "")],
-        [("Models ", "bold"), (_spent(frame.spent, frame.at_ms), "")],
+        *_models(_spent(frame.spent, frame.at_ms), width),
         [],
         *_attention(frame.attention, most, width),
         *_section("QUEUE", ("waiting", "running", "at most", "oldest"), map(_queue, frame.queues), most),
@@ -85,6 +85,11 @@ def draw(frame: TopFrame, width: int = 80, height: int | None = None) -> list[Li
     while lines and not lines[-1]:
         lines.pop()
     return [_cut(line, width) for line in lines[:height]]
+
+
+def _models(spent: str, width: int) -> Iterator[Line]:
+    for number, text in enumerate(folds(spent, width - 7)[:_FOLDED]):
+        yield [("       " if number else "Models ", "bold"), (text, "")]
 
 
 def _attention(found: Sequence[Attention], most: int, width: int) -> Iterator[Line]:
