@@ -58,6 +58,23 @@ def test_a_time_that_is_none_is_refused(lab: Lab):
         assert value in said.remarks
 
 
+def test_a_recent_time_that_is_not_in_whole_hours_is_refused(lab: Lab):
+    judged_while_it_runs(lab)
+    for words in (("monitors", "--recent", "90m"), ("monitors", "dry-run", "--recent", "30m")):
+        said = lab(*words)
+        assert (said.status, said.remarks.endswith("not in whole hours Next: write 12h or 1d")) == (
+            2,
+            True,
+        )
+    assert lab("monitors", "--recent", "120m").status == 0
+    lab.write("pyproject.toml", '[tool.holdfast.monitors]\nrecent = "90m"\n')
+    said = lab("monitors")
+    assert (said.status, "recent: '90m' is not in whole hours; write 12h or 1d" in said.remarks) == (
+        2,
+        True,
+    )
+
+
 def test_passes_and_acknowledgements(lab: Lab):
     said = judged_while_it_runs(lab, "--silent", "1ms", "--json")
     name = said.json["report"]["findings"][0]["id"]

@@ -27,6 +27,7 @@ from holdfast.inspect.monitors.passes import (
     with_acknowledged,
 )
 from holdfast.inspect.monitors.rules import MonitorSettings, SilentFailure
+from holdfast.inspect.monitors.tallies import HOUR_MS
 from holdfast.inspect.text import count, moment, safe
 from holdfast.journal.host import wall_ms
 
@@ -75,6 +76,8 @@ def monitors(call: CommandCall, word: str, finding: str, **given: Any) -> int:
             "ack needs the name of a finding" if word == "ack" else f"{word} takes no finding",
             next_step="holdfast monitors lists the findings with their names",
         )
+    if settings.recent_ms % HOUR_MS:
+        raise UsageError(f"--recent {given['recent']} is not in whole hours", next_step="write 12h or 1d")
     if word != "dry-run" and settings.recent_ms > FINE_MS:
         raise UsageError(
             "--recent is at most 2d here", next_step=f"holdfast monitors dry-run --recent {given['recent']}"
@@ -137,9 +140,7 @@ async def _acknowledge(call: CommandCall, wanted: Acknowledgement, now_ms: int, 
         if chosen is None:
             known = ", ".join(one.id for one in found) or "there is none"
             raise UsageError(
-                f"{wanted.finding!r} is not a finding of now",
-                known=f"findings: {known}",
-                next_step="holdfast monitors",
+                f"{wanted.finding!r} is not a finding of now", known=f"findings: {known}", next_step="holdfast monitors"
             )
         await acknowledge(service.engine.journal, replace(wanted, newest_ms=chosen.newest_ms))
     if call.screen.as_json:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from holdfast.errors import UsageError
 from holdfast.inspect.monitors.passes import FINE_MS
 from holdfast.inspect.monitors.rules import RULES, MonitorSettings
+from holdfast.inspect.monitors.tallies import HOUR_MS
 from holdfast.model.alike import nearest, unknown_fields
 from holdfast.policies import milliseconds, written_duration
 
@@ -29,6 +30,8 @@ def tuned(table: Mapping[str, Any], where: str) -> MonitorSettings:
     base, agents = _read({name: table[name] for name in table if name in _FIELDS}, "", MonitorSettings(), faults), {}
     if base.recent_ms > FINE_MS:
         faults.append("recent: at most 2d, the time for which counts are kept by the hour")
+    if base.recent_ms % HOUR_MS:
+        faults.append(f"recent: {table['recent']!r} is not in whole hours; write 12h or 1d")
     declared: object = table.get("agents", {})
     if not isinstance(declared, Mapping):
         faults.append("agents: not a table of agents")
