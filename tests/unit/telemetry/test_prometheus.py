@@ -55,7 +55,9 @@ def check_names(page: bytes) -> None:
 async def test_the_page_counts_what_happened_and_reads_the_journal(lab: Lab):
     measured = Prometheus()
     async with lab.app(shop, patient, trying, telemetry=measured) as app:
-        await app.engine.queues.declare(app.engine.journal, DeclaredLimits({"slow": QueueLimits()}))
+        await app.engine.queues.declare(
+            app.engine.journal, DeclaredLimits({"slow": QueueLimits(), "idle": QueueLimits()})
+        )
         await app.run(shop, "mug")
         await app.run(trying, "mug")
         with pytest.raises(RunSuspended):
@@ -74,6 +76,8 @@ async def test_the_page_counts_what_happened_and_reads_the_journal(lab: Lab):
     assert found["holdfast_runs", "shop", "queued"] == 1
     assert found["holdfast_queue_waiting", "slow"] == 1
     assert found["holdfast_queue_oldest_seconds", "slow"] >= 300
+    for name in ("waiting", "running", "oldest_seconds"):
+        assert found[f"holdfast_queue_{name}", "idle"] == 0, "declared, and no run was submitted to it"
     assert found["holdfast_people_waiting", "question"] == 1
     assert found["holdfast_people_oldest_seconds", "question"] >= 300
     assert found["holdfast_findings", "no progress"] == 0

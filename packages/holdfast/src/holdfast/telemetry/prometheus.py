@@ -19,10 +19,11 @@ from holdfast.errors import UsageError
 from holdfast.inspect.monitors.passes import watched
 from holdfast.inspect.monitors.rules import RULES
 from holdfast.inspect.reader import JournalReader, waits_of
-from holdfast.journal.port import Journal, StatusFilter
+from holdfast.journal.port import Journal, QueueState, StatusFilter
 from holdfast.model.money import BILLION, counter_currency
 from holdfast.model.system import is_system
 from holdfast.model.waits import PEOPLE
+from holdfast.queues.limits import Declaration, DeclaredLimits
 from holdfast.telemetry import conventions as c
 from holdfast.telemetry.following import LOG, Drive
 from holdfast.telemetry.spans import SpanValue
@@ -92,8 +93,10 @@ async def read_samples(engine: Engine, *, drives: bool) -> list[Sample]:
     for (agent, status), count in (await journal.counts()).items():
         if not is_system(agent):
             found.append(Sample("holdfast_runs", {"agent": agent, "state": status}, count))
-    for queue in await journal.queues():
-        labels = {"queue": queue.queue}
+    limits = (await newest_limits(journal) or Declaration()).limits
+    queues = {one.queue: one for one in await journal.queues()}
+    for name in dict.fromkeys((*limits.queues, *queues)):
+        queue, labels = queues.get(name) or QueueState(name, 0, 0), {"queue": name}
         oldest = 0.0 if queue.oldest_ms is None else max(0, now - queue.oldest_ms) / 1000
         found += [
             Sample("holdfast_queue_waiting", labels, queue.waiting),
@@ -101,7 +104,7 @@ async def read_samples(engine: Engine, *, drives: bool) -> list[Sample]:
             Sample("holdfast_queue_oldest_seconds", labels, oldest),
         ]
     found += await _people(journal, now)
-    found += await _budgets(journal, now)
+    found += await _budgets(journal, limits, now)
     silent = Counted(one.rule for one in (await watched(JournalReader(journal, engine.identity), now)).findings)
     found += [Sample("holdfast_findings", {"rule": rule}, silent[rule]) for rule in RULES]
     for tool in engine.tools:
@@ -116,16 +119,15 @@ async def read_samples(engine: Engine, *, drives: bool) -> list[Sample]:
     return found
 
 
-async def _budgets(journal: Journal, now: int) -> list[Sample]:
+async def _budgets(journal: Journal, limits: DeclaredLimits, now: int) -> list[Sample]:
     """The budgets that runs share, on their present days."""
-    newest = await newest_limits(journal)
-    if newest is None or not newest.limits.budgets:
+    if not limits.budgets:
         return []
     waiting = Counted(budget for _, budgets in await waited_for(journal) for budget in budgets)
-    found = [Sample("holdfast_budget_waiting", {"budget": name}, waiting[name]) for name in newest.limits.budgets]
-    for name, uses in (await uses_now(journal, newest.limits, now)).items():
+    found = [Sample("holdfast_budget_waiting", {"budget": name}, waiting[name]) for name in limits.budgets]
+    for name, uses in (await uses_now(journal, limits, now)).items():
         for use in uses:
-            labels, most = {"budget": name, "limit": use.limit}, newest.limits.budgets[name].most(use.limit)
+            labels, most = {"budget": name, "limit": use.limit}, limits.budgets[name].most(use.limit)
             unit = BILLION if counter_currency(use.limit) else 1
             found.append(Sample("holdfast_budget_used", labels, use.used / unit))
             found.append(Sample("holdfast_budget_reserved", labels, use.reserved / unit))
