@@ -87,10 +87,16 @@ def plan_of(seed: int) -> Plan:
     plan = draw(seed)
     if seed % 2 == 0 or any(fault.kind in STOPS for fault in plan.faults):
         return plan
-    script = plan.scripts[seed % len(plan.scripts)]
-    worker = replace(plan.workers[0], contained=False, scripts=(0,))
-    tellings = tuple(telling for telling in plan.tellings if telling.run == script.id)
-    return replace(plan, scripts=(script,), workers=(worker,), tellings=tellings)
+    # Where runs are submitted, a submitted one is driven: the world has queues only for those.
+    submitted = plan.submissions[seed % len(plan.submissions) :][:1] if plan.submissions else ()
+    script = plan.scripts[submitted[0].script if submitted else seed % len(plan.scripts)]
+    worker = replace(plan.workers[0], contained=False, scripts=() if submitted else (0,))
+    return replace(
+        plan, scripts=(script,), workers=(worker,), undeclared=(),
+        tellings=tuple(telling for telling in plan.tellings if telling.run == script.id),
+        orders=tuple(order for order in plan.orders if order.run.partition("~")[0] == script.id),
+        submissions=tuple(replace(one, script=0, workers=(0,) * len(one.workers)) for one in submitted),
+    )  # fmt: skip
 
 
 def compare(plan: Plan, mutant: Mutant | None = None, side: Side = "both", *, story: bool = False) -> Comparison:

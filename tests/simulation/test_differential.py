@@ -9,6 +9,12 @@ from msgspec.structs import replace
 
 from simulator import differential
 from simulator.differential import compare, plan_of
+from simulator.generator.budgets import BUDGETED
+from simulator.generator.families import FAMILIES
+from simulator.generator.hosts import HOSTED
+from simulator.generator.models import ROUTED, SHADOWED
+from simulator.generator.queues import LIMITED, QUEUED
+from simulator.generator.schedules import SCHEDULED
 from simulator.mutations.fast_path import FAST_PATH
 from simulator.mutations.mutation import Mutant
 
@@ -24,6 +30,18 @@ def test_both_sides_do_the_same(first: int):
     different = [one for one in figures.different if one.seed not in UNSTEADY or one.violation]
     assert not different, differential.tell(different[0])
     assert figures.taken > CHUNK, "hardly anything took the fast path"
+
+
+@pytest.mark.parametrize(
+    "first", [HOSTED, QUEUED, LIMITED, SCHEDULED, BUDGETED, FAMILIES, ROUTED, SHADOWED], ids="{:,}".format
+)
+def test_an_odd_seed_drives_one_run_whatever_its_plan_has(first: int):
+    for seed in range(first + 1, first + 11, 2):
+        plan = plan_of(seed)
+        assert {one.script for one in plan.submissions} <= set(range(len(plan.scripts)))
+        assert {order.run.partition("~")[0] for order in plan.orders} <= {one.id for one in plan.scripts}
+        found = compare(plan)
+        assert not found.differs, differential.tell(found)
 
 
 def once(change: Callable[[Any], Any]) -> Callable[[Any], Any]:
