@@ -227,6 +227,14 @@ class Deliveries(msgspec.Struct, eq=False):
         self.by_step[step] = Delivery(self.count, step, kind, detail, attempts)
         self.count += 1
 
+    def deliver_past(self, record: r.OperationSettled) -> None:
+        """The next outcome that code received, by a record of the past."""
+        self.by_step[record.step] = Delivery(self.count, record.step)
+        self.count += 1
+        if self.branch or "/" in record.step:
+            self.note_branch(record.step, record)
+        self.at = record.at
+
     def note_branch(self, step: str, record: r.Record) -> None:
         """The newest delivery follows from this record of the past: note whether it came apart from the one before."""
         branch = step.rpartition("/")[0]
@@ -352,10 +360,7 @@ class RunHistory:
                     operations[record.step] = ended
                     self.records += 2
                     self.ownership.fruitless = ()
-                    delivered.deliver(record.step)
-                    if delivered.branch or "/" in record.step:
-                        delivered.note_branch(record.step, record)
-                    delivered.at = record.at
+                    delivered.deliver_past(record)
                     continue
             if begun:
                 self._begin_all(begun)  # before another record can ask for them, and in their order
