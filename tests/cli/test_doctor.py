@@ -257,3 +257,16 @@ def test_a_file_that_is_no_journal(holdfast: Lab):
     said = holdfast("ps", "--journal", "other.db")
     assert said.status == 1
     assert "is a SQLite database, but not a Holdfast journal" in said.err
+
+
+def test_commands_to_queues_are_entries_that_can_be_read(asking: Lab):
+    for word in ("pause", "resume"):
+        assert asking("queues", word, "default").status == 0
+    assert "refused       no ledger entry" in asking("doctor").out
+
+
+def test_a_command_to_a_file_that_is_no_journal_says_so(holdfast: Lab):
+    holdfast.write("other.db", "garbage")
+    for words in (("queues", "pause", "default"), ("cancel", "x"), ("monitors", "pass")):
+        said = holdfast(*words, "--journal", "other.db")
+        assert (said.status, "JournalUnavailable" in said.err, "Traceback" in said.err) == (1, True, False), said.err

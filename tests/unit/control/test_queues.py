@@ -215,6 +215,13 @@ FAULTS = {
     "tenants: {acme: {tool: {}}}": "tenants.acme.tool: unknown field; did you mean tools?",
     "tenants: [acme]": "tenants: it is a mapping of names",
     "[1, 2]": "it holds no mapping",
+    "": "it holds no mapping",
+    "# nothing but a comment": "it holds no mapping",
+    "queues:": "queues: it is a mapping of names; leave it out if it has none",
+    "queues: []": "queues: it is a mapping of names",
+    "queues: {a: {concurrency: 1}, a: {concurrency: 2}}": "'a' is there twice",
+    "queues: {a: {key: 'o-{name'}}": "queues.a.key='o-{name' cannot be read: expected '}'",
+    "queues: {a: {key: '{name:d}'}}": "queues.a.key='{name:d}' cannot be read: Unknown format code 'd'",
     "queues: {mail: {": "it is not YAML",
 }
 
@@ -234,6 +241,16 @@ def test_all_faults_of_a_file_are_named_at_once(tmp_path):
     file.write_text("queues: {mail: {concurrency: 0, per_tenant: 0, ageing: 5m}}")
     with pytest.raises(LimitsError, match="has 2 faults"):
         Holdfast("memory:", queues=file)
+
+
+@in_a_loop
+async def test_limits_that_a_declaration_removes_are_said(tmp_path, caplog):
+    journal, some = str(tmp_path / "runs.db"), DeclaredLimits({"mail": QueueLimits(), "post": QueueLimits()})
+    for limits in (some, some, DeclaredLimits({"mail": QueueLimits(1)})):
+        assert "removed" not in caplog.text
+        async with Holdfast(journal, agents=[desk], queues=limits, recover=False):
+            pass
+    assert "limits that were declared before are removed: queues post" in caplog.text
 
 
 @in_a_loop

@@ -414,6 +414,15 @@ async def test_a_tool_that_declares_its_cost_is_not_called_beyond_the_limit(lab:
 
 
 @virtual
+async def test_a_call_that_reports_that_it_was_free_costs_nothing(lab: Lab):
+    desk = looking(lab, 0, 0.0, 0)
+    async with lab.app(desk) as app:
+        assert await app.run(desk, "ann", budget=RunBudget(cost="0.50 EUR")) == 3
+        assert (await budget_of(app)).cost == 0
+        assert not any((await summed(app)).cost.values())
+
+
+@virtual
 async def test_an_attempt_is_settled_by_what_it_reported_and_costs_nothing_if_nothing_was_sent(lab: Lab):
     desk = looking(lab, NotSent("down"), 0.1, 0.2, TimeoutError("slow"))
     async with lab.app(desk) as app:

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from holdfast import Key, NotSent, Run, agent, current_operation, tool
-from holdfast.errors import OperationCancelled, OperationFailed, RunStopped, RunSuspended, UnknownRun
+from holdfast.errors import DecisionFailed, OperationCancelled, OperationFailed, RunStopped, RunSuspended, UnknownRun
 from holdfast.model import records as r
 from holdfast.policies import Retry
 from tests.unit.engine.lab import Lab, virtual
@@ -168,6 +168,34 @@ async def test_after_its_deadline_a_run_sends_nothing_more(lab: Lab):
         with pytest.raises(OperationFailed, match="the deadline passed"):
             await app.run(desk, "x")
     assert lab.sent == ["first"]
+
+
+@virtual
+async def test_after_its_deadline_a_run_asks_no_model_and_tells_the_same_on_replay(lab: Lab):
+    asked: list[float] = []
+
+    async def model(_question: str) -> str:
+        asked.append(lab.loop.time())
+        await asyncio.sleep(2)
+        return "go on"
+
+    @agent(run_id="r-{name}", deadline=timedelta(seconds=5))
+    async def desk(run: Run, name: str) -> str:
+        try:
+            while True:
+                await run.decide(model, name)
+        except DecisionFailed as failed:
+            told = str(failed)
+        await run.sleep(timedelta(hours=1))
+        return told
+
+    async with lab.app(desk) as app:
+        with pytest.raises(RunSuspended):
+            await app.run(desk, "x")
+        assert len(asked) == 3
+        await lab.pass_time(hours=2)
+        assert "the deadline passed" in await app.resume("r-x")
+    assert len(asked) == 3
 
 
 @virtual

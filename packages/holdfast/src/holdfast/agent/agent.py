@@ -115,7 +115,7 @@ class Agent(Generic[T, R]):
         """A template filled with the fields of this input. Raises `UsageError` for a field that the input lacks."""
         try:
             return _fill(template, given)
-        except (AttributeError, KeyError, IndexError) as error:
+        except (AttributeError, LookupError, TypeError, ValueError) as error:
             self._check(given)
             raise UsageError(
                 f"{what} {template!r} of agent {self.name} cannot be made from this input: {error}",
@@ -254,7 +254,7 @@ def agent(
     - `run_id`: the template of a run's id, filled from the input: `"ticket-{ticket.id}"`. The same id is the same run.
     - `tools`: the tools that the agent may use; by default those that are visible in its module.
     - `version`: your name for this version of the code. It is recorded with each run.
-    - `deadline`: the longest duration of a run. After it nothing more is sent.
+    - `deadline`: the longest duration of a run. After it nothing more is sent, and no model asked.
     - `program`: the program that the agent belongs to, by default the module that defines it (`shop.desk`). Only that
       program's workers drive its runs, so two programs may have agents with the same name. Declare the former name if
       the module is moved or renamed, and different names if two programs have modules with the same name.

@@ -159,6 +159,9 @@ async def _ask_model(scope: Scope, question: ModelQuestion, settings: DecisionSe
     while patience.tries_left:
         patience.tries += 1
         instance.check()
+        if (until := instance.process.deadline_of(instance.history)) is not None and call.now_ms() >= until:
+            patience.why, patience.code = "the deadline passed", ""
+            break
         async with LimitedModelCall(scope, step, [one.name for one in question.models], len(question.seen)) as limited:
             if not await _begun(scope, question, patience, limited):
                 break

@@ -197,6 +197,10 @@ async def service_over(
     engine = Engine(address.journal(), system_environment(), settings, tools, agents, host.this_process)
     try:
         await engine.open()
+    except BaseException:
+        await engine.journal.close()
+        raise
+    try:
         yield ControlService(engine, via="typed")
     finally:
         await engine.close()

@@ -24,7 +24,7 @@ from holdfast.model.alike import nearest
 from holdfast.people.policy.judge import PolicyError
 from holdfast.people.policy.policy_files import read_yaml
 from holdfast.policies import RunBudget
-from holdfast.queues.limits import STREAM, DeclaredLimits, LimitsError, contradictions
+from holdfast.queues.limits import STREAM, DeclaredLimits, LimitsError, contradictions, removed
 from holdfast.queues.modes import QueueCommand, QueueMode, QueueWord, command_key
 from holdfast.queues.schedules import QueuesAndSchedules, read_declarations, schedule_faults
 
@@ -62,7 +62,7 @@ def declarations_of(source: LimitsSource | None) -> QueuesAndSchedules:
         return QueuesAndSchedules()
     if isinstance(source, (str, os.PathLike)):
         try:
-            return read_declarations(read_yaml(Path(source), "a file of queues") or {}, os.fspath(source))
+            return read_declarations(read_yaml(Path(source), "a file of queues"), os.fspath(source))
         except PolicyError as error:
             raise LimitsError(os.fspath(source), error.faults) from error
     if not isinstance(source, (DeclaredLimits, QueuesAndSchedules)):
@@ -79,9 +79,10 @@ def declarations_of(source: LimitsSource | None) -> QueuesAndSchedules:
 
 async def declare_limits(engine: Engine, limits: DeclaredLimits) -> list[str]:
     """Declare limits for this journal. Remarks about names in them that concern nothing here."""
+    before = engine.queues.limits or DeclaredLimits()
     await engine.queues.declare(engine.journal, limits)
     strange = await unknown_agents(engine.journal, limits.limited_agents(), engine.agents)
-    return [*strange, *misspelled_tools(limits, engine.tools)]
+    return [*removed(before, limits), *strange, *misspelled_tools(limits, engine.tools)]
 
 
 async def submit(

@@ -55,7 +55,7 @@ class CurrentOperation:
         self.expected: Any = None
         self.key_read = False
         self.sends = 0
-        self.cost = 0.0
+        self.cost: float | None = None
         self.reported: CallReport | None = None
         self.writes = True
         self.request: tuple[object, ...] | None = None
@@ -91,13 +91,14 @@ class CurrentOperation:
         The cost is recorded with the attempt's end and counts over all attempts, across crashes. Raises `ArgumentError`
         for a negative or non-finite number.
         """
-        if not isinstance(cost, (int, float)) or not 0 <= cost < INFINITE or self.cost + cost == INFINITE:  # pyright: ignore[reportUnnecessaryIsInstance]  # callers need not be typed
+        spent = self.cost or 0.0
+        if not isinstance(cost, (int, float)) or not 0 <= cost < INFINITE or spent + cost == INFINITE:  # pyright: ignore[reportUnnecessaryIsInstance]  # callers need not be typed
             raise ArgumentError(
                 f"{self.id} cannot spend {cost!r}",
                 parameter="cost",
                 next_step="give a cost as a finite number of zero or more",
             )
-        self.cost += cost
+        self.cost = spent + cost
 
     def report(self, fact: str, value: Any) -> None:
         """Report a fact that this call found or changed: `report("stock of A-1", 3)`.

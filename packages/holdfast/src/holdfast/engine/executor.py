@@ -419,7 +419,7 @@ async def file_end(driver: DrivenOperation, number: int, answer: CallResult) -> 
         if answer.error is None
         else end_of_error(driver.contract(), answer.error, answer.sends, tool.classifier)
     )
-    if answer.cost:
+    if answer.cost is not None:
         end = msgspec.structs.replace(end, cost=answer.cost)
     if not answer.key_read and end.kind not in {"rejected", "not_sent"}:  # those sent nothing that a key would dedupe
         end = msgspec.structs.replace(end, key_read=False)

@@ -84,7 +84,7 @@ async def _record_return(driver: DrivenOperation, tool: ToolCode, answer: CallRe
     The end of the call and the outcome are one record. It rides where losing it costs a question to the system.
     """
     active, log, contract = driver.active, driver.log, tool.contract
-    if answer.error is not None or answer.reported is not None or answer.cost or not answer.key_read:
+    if answer.error is not None or answer.reported is not None or answer.cost is not None or not answer.key_read:
         return False
     if log.masks or contract.pending is not None:
         return False

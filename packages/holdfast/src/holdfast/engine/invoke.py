@@ -33,7 +33,7 @@ class CallResult(msgspec.Struct, frozen=True, gc=False):
     over: bool = True
     key_read: bool = True
     sends: int = 0  # how often the tool reported that it was about to send
-    cost: float = 0
+    cost: float | None = None
     reported: CallReport | None = None
 
 

@@ -424,7 +424,7 @@ class _RunCosts:
         if (price := self._prices.get(step)) is not None:
             self._attempt(record, step, price, end)
         else:
-            spent = getattr(record, "cost", 0.0) + (end.cost if end is not None else 0.0)
+            spent = (getattr(record, "cost", None) or 0.0) + ((end.cost or 0.0) if end is not None else 0.0)
             self._reported(spent, record.at, tool=tool)
         happened = isinstance(record, r.Resolved) and record.word == "happened"
         if happened or (isinstance(record, r.OperationSettled) and record.status == "succeeded"):

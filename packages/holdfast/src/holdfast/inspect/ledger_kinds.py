@@ -37,6 +37,7 @@ from holdfast.model.tool_history import HistoryEntry
 from holdfast.model.webhooks import ENDPOINTS, OUTBOX, Note, Notice
 from holdfast.people.assignments import Handing
 from holdfast.queues.limits import STREAM, DeclaredLimits
+from holdfast.queues.modes import QueueCommand, queue_of
 from holdfast.queues.schedules import STREAM as SCHEDULES
 from holdfast.queues.schedules import ScheduleEntry
 from holdfast.webhooks.access_log import Access
@@ -66,7 +67,7 @@ KINDS: Final[Mapping[str, Any]] = {
     WAYS.rstrip("/"): PendingParameters,
     "policies": Policy,
     "question": Answered,
-    STREAM: DeclaredLimits,
+    STREAM: (DeclaredLimits, QueueCommand),
     REFUSED: SetAside,
     "run": Command,
     SCHEDULES: ScheduleEntry,
@@ -96,6 +97,8 @@ def kind_of(entry: LedgerEntry) -> Any:
         return Command if entry.key.startswith(ANSWERED) else Opened
     if name == "shadow":
         return Judged if entry.key else Left
+    if name == STREAM:
+        return QueueCommand if queue_of(entry.key) else DeclaredLimits
     if name == GIVEN:
         return StandingPermission if entry.stream == GIVEN else Use
     return kinds().get(name)

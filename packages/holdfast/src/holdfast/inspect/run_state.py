@@ -168,7 +168,7 @@ def spent(records: Sequence[r.Record]) -> dict[str, float]:
     found = {
         "models": sum(one.cost for one in made),
         "tokens": float(sum(map(tokens_of, records))),
-        "tools": sum(one.cost for one in ends),
+        "tools": sum(one.cost or 0 for one in ends),
     }
     return {what: cost for what, cost in found.items() if cost}
 

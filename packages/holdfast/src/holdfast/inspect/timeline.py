@@ -525,7 +525,7 @@ def _begins(record: r.OperationRecord) -> bool:
 def _cost_of(record: r.Record) -> float:
     """The cost that a model or a tool reported with this record."""
     end = getattr(record, "end", None)
-    return getattr(record, "cost", 0.0) + (end.cost if end is not None else 0.0)
+    return (getattr(record, "cost", None) or 0.0) + ((end.cost or 0.0) if end is not None else 0.0)
 
 
 def tokens_of(record: r.Record) -> int:

@@ -218,7 +218,7 @@ def cost_of(operation: OperationState | None, currency: str) -> tuple[int, int]:
 
 def call_cost(price: Money, end: r.End | None) -> int:
     """The cost of one call of a tool that declares this price: what it reported, or else the price."""
-    return reported_units(end.cost) if end is not None and end.cost else price.units
+    return reported_units(end.cost) if end is not None and end.cost is not None else price.units
 
 
 def is_effect(operation: OperationState | None) -> bool:

@@ -5,6 +5,7 @@ Limits of runs are those of queues, agents and tenants, and limits of calls thos
 
 from __future__ import annotations
 
+import string
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import combinations
@@ -275,7 +276,7 @@ def read_limits(given: object, where: str) -> DeclaredLimits:
     faults = list(unknown_fields(whole, (*DeclaredLimits.__struct_fields__, "schedules"), ""))
     sections: dict[str, dict[str, object]] = {}
     for section, kind in _SECTIONS.items():
-        entries: object = whole.get(section) or {}
+        entries: object = whole.get(section, {})
         sections[section] = _entries(entries, kind, section, faults)
     if not faults:
         limits = msgspec.convert(sections, DeclaredLimits)
@@ -297,6 +298,8 @@ def contradictions(limits: DeclaredLimits) -> list[str]:
         found += [f"queues.{name}.{field}={count}: it is at least 1" for field, count in _below_one(counts)]
         if queue.ageing_ms < 1:
             found.append(f"queues.{name}.ageing: it is longer than zero, or a low priority would never start")
+        if (fault := template_fault(queue.key)) is not None:
+            found.append(f"queues.{name}.key={queue.key!r} cannot be read: {fault}")
         if queue.per_key != 1 and not queue.key:
             found.append(f"queues.{name}.per_key={queue.per_key} without key: name what is counted")
         parts = {field: counts[field] or 0 for field in ("per_tenant", "per_key")}
@@ -309,6 +312,26 @@ def contradictions(limits: DeclaredLimits) -> list[str]:
     found += _faults_of_calls(limits)
     found += [f"budgets.{name}{fault}" for name, one in limits.budgets.items() for fault in _faults(one, limits)]
     return found or list(_two_currencies(limits.budgets))
+
+
+def template_fault(template: str) -> str | None:
+    """The reason why a template with fields in braces cannot be filled, whatever the input is; None for none."""
+    try:
+        for _, field, spec, _ in string.Formatter().parse(template):
+            format("", spec or "" if field is not None else "")  # the values of fields are texts
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def removed(before: DeclaredLimits, after: DeclaredLimits) -> list[str]:
+    """One remark if a declaration has no more some of the limits that were declared before."""
+    gone = [
+        f"{section} {', '.join(names)}"
+        for section in _SECTIONS
+        if (names := sorted(getattr(before, section).keys() - getattr(after, section).keys()))
+    ]
+    return [f"limits that were declared before are removed: {'; '.join(gone)}"] if gone else []
 
 
 def _two_currencies(budgets: Mapping[str, SharedBudget]) -> Iterator[str]:
@@ -393,7 +416,7 @@ def _below_one(counts: Mapping[str, int | None]) -> Iterator[tuple[str, int]]:
 def _entries(given: object, kind: _Entry, where: str, faults: list[str]) -> dict[str, object]:
     """The entries of one section, by name."""
     if not isinstance(given, dict):
-        faults.append(f"{where}: it is a mapping of names")
+        faults.append(f"{where}: it is a mapping of names; leave it out if it has none")
         return {}
     named = cast("dict[str, object]", given).items()
     return {str(name): _entry(fields, kind, f"{where}.{name}", faults) for name, fields in named}
@@ -417,7 +440,7 @@ def _entry(given: object, kind: _Entry, where: str, faults: list[str]) -> object
         fields |= {name: str(fields[name]) for name in ("rate", "tokens") if name in fields}
     if kind is TenantLimits:
         for section in [name for name in OF_CALLS if name in fields]:
-            fields[section] = _entries(fields[section] or {}, OF_CALLS[section], f"{where}.{section}", faults)
+            fields[section] = _entries(fields[section], OF_CALLS[section], f"{where}.{section}", faults)
     known = tuple(name.replace("ageing_ms", "ageing") for name in kind.__struct_fields__)
     faults += unknown_fields(cast("dict[str, Any]", given), known, f"{where}.")
     try:

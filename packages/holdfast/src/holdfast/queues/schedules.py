@@ -147,12 +147,12 @@ def read_declarations(given: object, where: str) -> QueuesAndSchedules:
     whole = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
     schedules: dict[str, Schedule] = {}
     if "schedules" in whole:
-        entries: object = whole["schedules"] or {}
+        entries: object = whole["schedules"]
         if isinstance(entries, dict):
             for name, fields in cast("dict[object, object]", entries).items():
                 schedules |= _read(str(name), fields, faults)
         else:
-            faults.append("schedules: it is a mapping of names")
+            faults.append("schedules: it is a mapping of names; {} removes all")
     faults += schedule_faults(schedules, limits)
     if faults:
         raise LimitsError(where, tuple(faults))

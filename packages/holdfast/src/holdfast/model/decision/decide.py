@@ -243,7 +243,7 @@ def _used_up(case: Case) -> str:
     spent = case.evidence.spent if retry.attempts > 1 else max(case.evidence.spent, operation.deaths)
     if spent >= retry.attempts:
         return f"{spent} of {retry.attempts} attempts were made"
-    cost = sum(attempt.end.cost for attempt in operation.attempts if attempt.end is not None)
+    cost = sum(attempt.end.cost or 0 for attempt in operation.attempts if attempt.end is not None)
     if cost >= contract.budget.cost:
         return f"its budget of {contract.budget.cost:g} is spent ({cost:g})"
     if busy:

@@ -84,11 +84,12 @@ def values_of(facts: Iterable[Reported]) -> dict[str, Any]:
 
 
 class End(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """The end of one call. `key_read` is false if a keyed tool never read its key; `cost` is what the call spent.
+    """The end of one call. `key_read` is false if a keyed tool never read its key.
 
-    `pending` lists the parts of a call that returned and that complete later, and `facts` what the call reported about
-    the world. With `died`, the call is lost and its process is proven dead; a process that only lost its lease may
-    continue. `source` is the webhook sender that delivered the end, if one did.
+    `cost` is what the call says that it spent; None if it says nothing. `pending` lists the parts of a call that
+    returned and that complete later, and `facts` what the call reported about the world. With `died`, the call is lost
+    and its process is proven dead; a process that only lost its lease may continue. `source` is the webhook sender that
+    delivered the end, if one did.
     """
 
     kind: EndKind = "returned"
@@ -99,7 +100,7 @@ class End(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     unfit: bool = False  # an answer from outside does not fit the tool: it proves nothing alone
     retry_after_ms: int | None = None
     key_read: bool = True
-    cost: float = 0
+    cost: float | None = None
     pending: tuple[PendingItem, ...] = ()
     facts: tuple[Reported, ...] = ()
     died: bool = False
@@ -285,7 +286,7 @@ class OperationDeferred(Stamped, frozen=True):
     evidence: str = ""
     key: str = ""  # of the answer; empty: only verification or a person settles it
     key_read: bool = True
-    cost: float = 0
+    cost: float | None = None
     every_ms: int = 0  # the interval of verification until then; 0: none
     thing: str = ""  # the digest of its subject
     facts: tuple[Reported, ...] = ()

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+from collections import Counter
 from collections.abc import Iterator
 from datetime import timedelta
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, TypeAlias, cast, get_args
 
@@ -73,6 +75,21 @@ def read_policy(path: Path) -> Policy:
     raise PolicyError(str(path), tuple(faults))
 
 
+@cache
+def _unique_keys() -> Any:
+    """PyYAML's safe loader, which refuses a key that is there twice: the first of two limits would be lost."""
+    import yaml  # noqa: PLC0415 - an extra
+
+    class UniqueKeys(yaml.SafeLoader):
+        def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+            keys = Counter(key.value for key, _ in node.value if isinstance(key.value, str) and key.value != "<<")
+            if (twice := next((key for key, number in keys.items() if number > 1), None)) is not None:
+                raise yaml.constructor.ConstructorError(None, None, f"{twice!r} is there twice", node.start_mark)
+            return super().construct_mapping(node, deep=deep)
+
+    return UniqueKeys
+
+
 def read_yaml(path: Path, kind: str = "a policy file") -> object:
     """The contents of a YAML file of this kind. Raises `UsageError`."""
     try:
@@ -82,7 +99,7 @@ def read_yaml(path: Path, kind: str = "a policy file") -> object:
             f"{path} is YAML, and PyYAML is not installed", next_step="pip install 'holdfast[rules]'"
         ) from error
     try:
-        found: object = yaml.safe_load(path.read_text(encoding="utf-8"))
+        found: object = yaml.load(path.read_text(encoding="utf-8"), _unique_keys())  # noqa: S506 - it is a safe loader
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", next_step=f"name {kind}") from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
