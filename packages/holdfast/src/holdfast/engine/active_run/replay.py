@@ -23,8 +23,8 @@ class DeliveryOrder:
     """
 
     def __init__(self, over: Iterable[int], apart: Container[int], waiters: Waiters) -> None:
-        self.at = 0
-        self._next = 0
+        self.at: int = 0
+        self._next: int = 0
         self._over = dict.fromkeys(over)
         self._apart = apart
         self._waiters = waiters
