@@ -259,7 +259,11 @@ async def agents_for(call: CommandCall, reader: JournalReader, run: str, targets
         return agents
     if targets:
         known = ", ".join(agent.name for agent in agents)
-        raise UsageError(f"run {run} belongs to the agent {wanted!r}", known=f"the targets named here: {known}")
+        raise UsageError(
+            f"run {run} belongs to the agent {wanted!r}",
+            known=f"the targets named here: {known}",
+            next_step=f'name its code; if it was renamed, declare @agent(name="{wanted}")',
+        )
     found = await noted_code(reader.journal, wanted, program)
     if found is None or not found.exists or reader.identity.trust == "distrustful":
         if named:

@@ -114,17 +114,21 @@ async def doctor(call: CommandCall, rebuilding: bool, by: str | None, newest: bo
     async with call.with_raw_reader(tells_doubts=False) as (reader, raw_reader):
         found = await facts(reader, raw_reader)
         finder, rows = UndrivenFinder(reader, SystemClock().wall_ms()), await reader.journal.runs(wakeable=True)
-        undriven = commands_for([(row.agent, row.program, await finder.find(row)) for row in rows])
+        lost = await finder.lost(key for queue in await reader.journal.queues() for key in queue.agents)
+        undriven = commands_for(
+            [(row.agent, row.program, await finder.find(row)) for row in rows]
+            + [(agent, program, one) for (agent, program), one in lost.items()]
+        )
     if call.screen.as_json:
         call.screen.document({"journal": found.document(), **done})
         return
-    _show(call.screen, found)
+    _show(call.screen, found, [*found.abandoned[:10], *(f"runs of {agent} in queues" for agent, _ in lost)])
     for next_step in undriven:
         call.screen.next(next_step)
     _show_done(call.screen, done)
 
 
-def _show(screen: Screen, found: JournalFacts) -> None:
+def _show(screen: Screen, found: JournalFacts, undriven: list[str]) -> None:
     runs = ", ".join(f"{number} {status}" for status, number in found.runs.items()) or "none"
     good, stored = found.trust == "trusted", found.storage
     rows = [
@@ -139,7 +143,7 @@ def _show(screen: Screen, found: JournalFacts) -> None:
             ", ".join(found.open_operations[:10]) + (" ..." if len(found.open_operations) > 10 else "")
             or "no operation",
         ),
-        ("undriven", ", ".join(found.abandoned[:10]) or "no run waits for a worker"),
+        ("undriven", ", ".join(undriven) or "no run waits for a worker"),
         ("paused", ", ".join(f"{tool} ({why})" for tool, why in found.paused_tools.items()) or "no tool"),
         ("ledger", count(found.ledger_entries, "entry", "entries")),
         ("unreadable", "; ".join(found.unreadable) or "no run"),

@@ -126,7 +126,7 @@ def _next_page(only: Listing, since: str, limit: int, last: str) -> str:
 async def _listed(finder: UndrivenFinder, row: RunRow, disputed: list[str]) -> ListedRun:
     abandoned, undriven = await finder.is_abandoned(row), await finder.find(row)
     driven = row.owner is not None and not abandoned
-    ready = undriven is not None and not abandoned
+    ready = undriven is not None and not abandoned and row.status != "queued"
     return ListedRun(
         row.run, row.agent, row.status, row.reason, row.due_ms, driven, row.created_ms, row.updated_ms,
         waits_of(row), abandoned, ready, disputed, row.program, undriven,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Collection, Coroutine
 from datetime import UTC, datetime
 from typing import Any, Final, cast
 
@@ -15,6 +15,7 @@ from holdfast.cli.budget import budget_option
 from holdfast.cli.common import CommandCall, by_option, command
 from holdfast.cli.exit_status import DONE, FAILED, CommandProblem, problem_of
 from holdfast.cli.inputs import InputLine, lines_of, one_input, read_moment
+from holdfast.cli.undriven import Undriven, UndrivenFinder
 from holdfast.control.code_location import unknown_agents
 from holdfast.engine.environment import gather_bounded
 from holdfast.engine.process import newest_limits
@@ -22,7 +23,7 @@ from holdfast.errors import JournalError, UsageError
 from holdfast.inspect.reader import JournalReader
 from holdfast.inspect.text import ago, count, moment, safe
 from holdfast.journal.host import wall_ms
-from holdfast.journal.port import Journal, LimitUse, QueueState
+from holdfast.journal.port import AgentKey, Journal, LimitUse, QueueState
 from holdfast.queues.call_limits import CallLimit, CallPace, opens_in_ms
 from holdfast.queues.limits import DEFAULT, Declaration, DeclaredLimits, QueueLimits
 from holdfast.queues.modes import QueueMode, QueueWord, Restriction
@@ -120,7 +121,10 @@ def _tell_many(call: CommandCall, ends: list[SubmittedLine]) -> int:
 
 
 class ListedQueue(msgspec.Struct, frozen=True):
-    """One queue as `queues --json` lists it. `oldest_ms` is how long the oldest ready run has waited for a slot."""
+    """One queue as `queues --json` lists it. `oldest_ms` is how long the oldest ready run has waited for a slot.
+
+    `agents` are those of its ready runs, each with its program.
+    """
 
     queue: str
     waiting: int
@@ -128,6 +132,11 @@ class ListedQueue(msgspec.Struct, frozen=True):
     oldest_ms: int | None
     limits: QueueLimits
     mode: QueueMode
+    agents: tuple[AgentKey, ...] = ()
+
+    def startable(self, gone: Collection[AgentKey]) -> bool:
+        """True if a run is ready that is not of an agent whose code is `gone`."""
+        return self.oldest_ms is not None and (not self.agents or not set(self.agents) <= set(gone))
 
 
 class ListedLimit(msgspec.Struct, frozen=True):
@@ -188,7 +197,7 @@ async def _steer(call: CommandCall, word: QueueWord, name: str, *, by: str, why:
 
 
 def _list(call: CommandCall, name: str) -> None:
-    limits, listed, calls, remarks = call.read(_found(call, name))
+    limits, listed, calls, remarks, gone = call.read(_found(call, name))
     if call.screen.as_json:
         document = {"queues": listed, "agents": limits.agents, "tenants": limits.tenants, "calls": calls}
         call.screen.document(document)
@@ -211,17 +220,21 @@ def _list(call: CommandCall, name: str) -> None:
     call.screen.line((f"{count(sum(one.waiting for one in listed), 'run')} waiting", "dim"))
     for remark in remarks:
         call.screen.note((remark, "yellow"))
-    if any(one.oldest_ms is not None and not one.running and one.mode.paused is None for one in listed):
+    for (agent, _), lost in gone.items():
+        call.screen.line((f"Runs of {agent} {lost.why}.", "yellow"))
+        call.screen.next(lost.command)
+    if any(one.startable(gone) and not one.running and one.mode.paused is None for one in listed):
         call.screen.next("holdfast worker")
 
 
 async def _found(
     call: CommandCall, only: str
-) -> tuple[DeclaredLimits, list[ListedQueue], list[ListedLimit], list[str]]:
+) -> tuple[DeclaredLimits, list[ListedQueue], list[ListedLimit], list[str], dict[AgentKey, Undriven]]:
     async with call.reader() as reader:
         limits, listed = await list_queues(reader, wall_ms(), only)
         calls = [] if only else await list_calls(reader.journal, limits)
-        return limits, listed, calls, await unknown_agents(reader.journal, limits.limited_agents())
+        gone = await UndrivenFinder(reader, wall_ms()).lost(key for one in listed for key in one.agents)
+        return limits, listed, calls, await unknown_agents(reader.journal, limits.limited_agents()), gone
 
 
 async def list_calls(journal: Journal, limits: DeclaredLimits) -> list[ListedLimit]:
@@ -260,7 +273,7 @@ async def list_queues(reader: JournalReader, now_ms: int, only: str = "") -> tup
 def _queue(state: QueueState, newest: Declaration, now_ms: int) -> ListedQueue:
     waited = None if state.oldest_ms is None or state.oldest_ms > now_ms else now_ms - state.oldest_ms
     limits, mode = newest.limits.queue(state.queue), newest.mode(state.queue)
-    return ListedQueue(state.queue, state.waiting, state.running, waited, limits, mode)
+    return ListedQueue(state.queue, state.waiting, state.running, waited, limits, mode, state.agents)
 
 
 def _cells(one: ListedQueue, now_ms: int) -> tuple[str, ...]:

@@ -150,7 +150,8 @@ async def worker(call: CommandCall, targets: tuple[str, ...], concurrency: int, 
             f"the code of the program {program!r} is not where it was, or was never recorded in this journal"
             if program
             else "a worker needs the code of the agents whose runs it drives",
-            next_step="holdfast worker desk.py:refund_desk, or [tool.holdfast] agents in pyproject.toml",
+            next_step="holdfast worker desk.py:refund_desk, or [tool.holdfast] agents in pyproject.toml"
+            + ('; code that was renamed needs @agent(name="its former name")' if program else ""),
         )
     reach = reach_of(given["reach"])
     if given["log_json"]:

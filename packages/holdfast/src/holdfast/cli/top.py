@@ -133,6 +133,8 @@ class Overview:
             Attention(kind or f"{_at_least(number, len(rows))} ready to continue, and no process drives them", typed)
             for (kind, typed), number in waiting.items()
         ]
+        gone = await finder.lost(key for queue in queues for key in queue.agents)
+        found += [Attention(f"runs of {agent} {lost.why}", lost.command) for (agent, _), lost in gone.items()]
         for queue in queues:
             if queue.mode:
                 restriction = queue.mode.paused or queue.mode.draining
@@ -140,7 +142,7 @@ class Overview:
                 state = "paused" if queue.mode.paused else "draining"
                 remark = f"queue {queue.queue} is {state} since {since} {restriction}"
                 found.append(Attention(remark, f"holdfast queues resume {queue.queue}"))
-            elif queue.oldest_ms is not None and not queue.running:
+            elif queue.startable(gone) and not queue.running:
                 waits = f"{count(queue.waiting, 'run')} waiting" if queue.waiting else "runs wait for a slot again"
                 found.append(Attention(f"queue {queue.queue}: {waits}, and none of them runs", "holdfast worker"))
         for tool, why in (await self._reader.pauses()).items():

@@ -22,7 +22,7 @@ def worker_of(program: str) -> str:
 
 
 class Undriven(msgspec.Struct, frozen=True):
-    """The reason why a run waits for a worker, and the command that drives it. `moved`: its code was moved away."""
+    """The reason why a run waits for a worker, and the command that drives it. `moved`: its code was not found."""
 
     why: str
     command: str
@@ -42,7 +42,7 @@ class UndrivenFinder:
         self._reader = reader
         self._now_ms = now_ms
         self._gone: dict[str, bool] = {}
-        self._workers: dict[AgentKey, tuple[str, str]] = {}
+        self._workers: dict[AgentKey, Undriven] = {}
 
     async def is_abandoned(self, row: RunRow) -> bool:
         """True if the process that drove the run is gone: proven dead, or silent for longer than its lease."""
@@ -54,26 +54,47 @@ class UndrivenFinder:
 
     async def find(self, row: RunRow) -> Undriven | None:
         """The needs of a run that no process drives; None if it is driven, waits for something else, or has ended."""
+        if row.status == "queued":
+            return await self.find_queued(row.agent, row.program)
         if row.status not in {"running", "suspended"}:
             return None
         abandoned = await self.is_abandoned(row)
         if not abandoned and (row.owner is not None or row.due_ms is None or row.due_ms > self._now_ms):
             return None
-        key = row.agent, row.program
-        if key not in self._workers:
-            self._workers[key] = await self._worker_for(*key)
-        whose, worker = self._workers[key]
-        moved = f"holdfast resume {row.run} --agent FILE.py:NAME"
-        return Undriven((ABANDONED if abandoned else READY) + whose, worker or moved, moved=not worker)
+        code = await self._worker_for(row.agent, row.program)
+        command = code.command or f"holdfast resume {row.run} --agent FILE.py:NAME"
+        return Undriven((ABANDONED if abandoned else READY) + code.why, command, code.moved)
 
-    async def _worker_for(self, agent: str, program: str) -> tuple[str, str]:
-        """The worker that is meant, where that is ambiguous, and the command; no command where the code has moved."""
+    async def find_queued(self, agent: str, program: str) -> Undriven | None:
+        """The needs of an agent's runs in queues whose code was not found; None if a worker can start them."""
+        code = await self._worker_for(agent, program)
+        command = code.command or _declared(f'program="{program}"')
+        return Undriven(f"cannot start: {code.why.partition('; ')[2]}", command, moved=True) if code.moved else None
+
+    async def lost(self, agents: Iterable[AgentKey]) -> dict[AgentKey, Undriven]:
+        """The needs of those of these agents with runs in queues whose code was not found."""
+        found = {key: await self.find_queued(*key) for key in sorted(set(agents))}
+        return {key: one for key, one in found.items() if one is not None}
+
+    async def _worker_for(self, agent: str, program: str) -> Undriven:
+        """The worker that is meant, where that is ambiguous, and the command; none where the code's file has moved."""
+        if (agent, program) not in self._workers:
+            self._workers[agent, program] = await self._look_up(agent, program)
+        return self._workers[agent, program]
+
+    async def _look_up(self, agent: str, program: str) -> Undriven:
         from holdfast.control.code_location import noted_programs  # noqa: PLC0415 - most lists need no agent's code
 
         noted = await noted_programs(self._reader.journal, agent)
         ours = next((one for one in noted if one.program == program), None)
         if ours is not None and not ours.exists:
-            return f" of {program}; its code is no longer {ours.target}", ""
+            renamed = _declared(f'name="{agent}"') if ours.file.exists() else ""
+            return Undriven(f" of {program}; its code is no longer {ours.target}", renamed, moved=True)
         if ours is not None and any(one.exists for one in noted if one is not ours):
-            return f" of {program}", worker_of(program)
-        return "", WORKER
+            return Undriven(f" of {program}", worker_of(program))
+        return Undriven("", WORKER)
+
+
+def _declared(former: str) -> str:
+    """The step that lets code that was renamed or moved drive its former runs."""
+    return f"declare it with @agent({former}); {WORKER} FILE.py:NAME"

@@ -12,7 +12,7 @@ from holdfast.cli.apps import Holdfast, ending_by_signal
 from holdfast.cli.common import CommandCall
 from holdfast.cli.exit_status import DONE, FAILED, INTERRUPTED, WAITS
 from holdfast.cli.monitors import declared_settings
-from holdfast.cli.undriven import worker_of
+from holdfast.cli.undriven import UndrivenFinder, worker_of
 from holdfast.engine.queueing import take_slots
 from holdfast.engine.recovery import StoppedRunVerified, verify_stopped_run
 from holdfast.engine.run_driver import Conclusion, drive_run
@@ -102,37 +102,48 @@ class WorkerLoop:
             self._start(row)
 
     async def _begin_stopped(self) -> None:
-        async for row in self._wakeable("stopped"):
-            if self._knows(row) and self._room() > 0 and row.run not in {*self.tasks, *self._not_before}:
+        async for row in self._runs("stopped"):
+            if (
+                self._knows(row.agent, row.program)
+                and self._room() > 0
+                and row.run not in {*self.tasks, *self._not_before}
+            ):
                 self._start(row)
 
     async def _tell_foreign(self) -> None:
-        async for row in self._wakeable(None):
-            if not self._knows(row):
-                self._foreign(row)
+        queued = {key for queue in await self._app.engine.journal.queues() for key in queue.agents}
+        found = queued | {(row.agent, row.program) async for row in self._runs(None)}
+        finder = UndrivenFinder(self._app.service.reader, self._app.engine.journal.now().ms)
+        for agent, program in sorted(found - self.foreign):
+            if self._knows(agent, program):
+                continue
+            self.foreign.add((agent, program))
+            gone = await finder.find_queued(agent, program)
+            self._call.screen.note(
+                f"Runs of {agent} of the program {program} wait too, and their code is not here. "
+                f"Next: {gone.command if gone is not None else worker_of(program)}"
+            )
 
-    def _knows(self, row: RunRow) -> bool:
-        """True if the run's agent is here: one of the same name in another program is another agent."""
-        agent = self._app.engine.agents.get(row.agent)
-        return agent is not None and agent.program == row.program
+    async def leaves_queued(self) -> bool:
+        """True if runs in queues are left whose code is here."""
+        async for row in self._runs("queued", wakeable=False):
+            if self._knows(row.agent, row.program):
+                return True
+        return False
 
-    async def _wakeable(self, status: RunStatus | None) -> AsyncIterator[RunRow]:
+    def _knows(self, agent: str, program: str) -> bool:
+        """True if the agent is here: one of the same name in another program is another agent."""
+        known = self._app.engine.agents.get(agent)
+        return known is not None and known.program == program
+
+    async def _runs(self, status: RunStatus | None, *, wakeable: bool = True) -> AsyncIterator[RunRow]:
         after, more = "", True
         while more:
-            rows = await self._app.engine.journal.runs(status=status, wakeable=True, limit=_PAGE, after=after)
+            rows = await self._app.engine.journal.runs(status=status, wakeable=wakeable, limit=_PAGE, after=after)
             for row in rows:
                 yield row
             if more := len(rows) == _PAGE:
                 after = rows[-1].run
-
-    def _foreign(self, row: RunRow) -> None:
-        key = row.agent, row.program
-        if key not in self.foreign:
-            self.foreign.add(key)
-            self._call.screen.note(
-                f"Runs of {row.agent} of the program {row.program} wait too, and their code is not here. "
-                f"Next: {worker_of(row.program)}"
-            )
 
     def _room(self) -> int:
         """How many more may be driven. A run in which everything waits holds no place."""
@@ -192,7 +203,7 @@ async def work(call: CommandCall, app: Holdfast, concurrency: int, *, once: bool
         call.screen.document({"driven": shift.driven})
     elif once:
         call.screen.line(f"{count(len({driven.run for driven in shift.driven}), 'run')} driven.")
-        if await app.engine.journal.runs(status="queued", limit=1):
+        if await shift.leaves_queued():
             call.screen.note("Runs are left in queues: for a slot, for their time, or paused. Next: holdfast queues")
     if stop.is_set():
         return INTERRUPTED

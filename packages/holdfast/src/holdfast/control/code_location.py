@@ -6,6 +6,8 @@ A program that begins its runs at the top level can be loaded as well: loading i
 from __future__ import annotations
 
 import logging
+import re
+import symtable
 import sys
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
@@ -30,6 +32,7 @@ AnyAgent: TypeAlias = "Agent[Any, Any]"
 
 _TRIES: Final = 5  # several programs may open one journal at the same moment
 _PROGRAMS: Final = 50  # how many places are kept for one name
+_BINDS_UNSEEN: Final = re.compile(r"import \*|\b(?:globals|vars|setattr|exec)\(")
 
 
 class CodeLocation(msgspec.Struct, frozen=True):
@@ -41,9 +44,30 @@ class CodeLocation(msgspec.Struct, frozen=True):
 
     @property
     def exists(self) -> bool:
-        """True if the code is still there: a program that was moved away leaves its note behind."""
-        path = self.target.rpartition(":")[0]
-        return Path(path if path.endswith(".py") else self.directory).exists()
+        """True if the code is still there: a program that was moved away, or an agent renamed, leaves its note."""
+        file = self.file
+        return file.is_dir() or (file.exists() and _defines(file, self.target.rpartition(":")[2]))
+
+    @property
+    def file(self) -> Path:
+        """The file of the code, or the directory of a module that has no source file there."""
+        path, place = self.target.rpartition(":")[0], Path(self.directory)
+        if path.endswith(".py"):
+            return Path(path)
+        module = place.joinpath(*path.split("."))
+        return next((one for one in (module.with_suffix(".py"), module / "__init__.py") if one.exists()), place)
+
+
+def _defines(file: Path, name: str) -> bool:
+    """False if no statement of the module binds this name. The code is not run; in doubt the name is there."""
+    try:
+        text = file.read_text()
+        module = symtable.symtable(text, str(file), "exec")
+    except (OSError, SyntaxError, ValueError):
+        return True
+    if name in module.get_identifiers():
+        return module.lookup(name).is_assigned() or module.lookup(name).is_imported()
+    return _BINDS_UNSEEN.search(text) is not None
 
 
 class AppOpened(BaseException):

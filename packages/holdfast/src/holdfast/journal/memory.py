@@ -406,7 +406,14 @@ class MemoryJournal:
         names = sorted(
             queue for queue in {*waiting, *running, *oldest} if waiting[queue] or running[queue] or queue in oldest
         )
-        return [QueueState(name, waiting[name], running[name], oldest.get(name)) for name in names]
+        agents: defaultdict[str, set[AgentKey]] = defaultdict(set)
+        for lane in snapshot.lanes:
+            lines = (self._runs[self._names[one.row]].listing for one in lane.waiting)
+            agents[lane.queue].update((line.agent, line.program) for line in lines)
+        return [
+            QueueState(name, waiting[name], running[name], oldest.get(name), tuple(sorted(agents[name])))
+            for name in names
+        ]
 
     async def permit(self, request: PermitRequest) -> PermitAnswer:
         after, asked, now = self._call("permit"), request.permit, self.now()

@@ -244,12 +244,16 @@ class QueuePlace(msgspec.Struct, frozen=True):
 
 
 class QueueState(msgspec.Struct, frozen=True):
-    """One queue: runs that wait to begin, runs that a worker drives, and since when the oldest has been ready."""
+    """One queue: runs that wait to begin, runs that a worker drives, and since when the oldest has been ready.
+
+    `agents` are those of the runs that are ready and wait for a slot.
+    """
 
     queue: str
     waiting: int
     running: int
     oldest_ms: int | None = None
+    agents: tuple[AgentKey, ...] = ()
 
 
 class TakeRequest(msgspec.Struct, frozen=True):

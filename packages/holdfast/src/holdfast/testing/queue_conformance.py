@@ -369,7 +369,7 @@ class QueueConformance:
         assert await names(journal, "bob", 1, skip={"r"}) == []
         assert await names(journal, "bob", 1) == ["r"]
         found = await journal.queues()
-        assert found == [QueueState("mail", 18, 1, 1)]
+        assert found == [QueueState("mail", 18, 1, 1, (("desk", "shop"), ("other", "")))]
 
     @requirement
     async def test_no_more_permits_are_granted_than_calls_may_be_under_way(self, journal: Journal) -> None:

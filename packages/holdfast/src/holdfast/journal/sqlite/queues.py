@@ -125,15 +125,21 @@ class QueueTables:
     def states(self, database: Database) -> list[QueueState]:
         """Every queue in which a run waits or is driven."""
         waiting = {str(name): cast("int", n) for name, n in database.rows("select name, waiting from queue")}
-        running, oldest = Counter[str](), dict[str, int]()
+        running, oldest, wall = Counter[str](), dict[str, int](), self._roll.wall_ms()
+        agents: dict[str, dict[AgentKey, None]] = {}
         for (queue, _, _), count in self._driven(database, self._roll.gone_owners(database)).items():
             running[queue] += count
         for lane in _lanes(database):
             ((ready,),) = database.rows(OLDEST, lane)
             if ready is not None:
                 oldest[lane[2]] = min(int(ready), oldest.get(lane[2], int(ready)))
+                if int(ready) <= wall:
+                    agents.setdefault(lane[2], {})[lane[0], lane[1]] = None
         names = sorted({*running, *oldest, *(name for name, number in waiting.items() if number)})
-        return [QueueState(name, waiting.get(name, 0), running[name], oldest.get(name)) for name in names]
+        return [
+            QueueState(name, waiting.get(name, 0), running[name], oldest.get(name), tuple(agents.get(name, ())))
+            for name in names
+        ]
 
     def _chosen(self, database: Database, request: TakeRequest, most: int = 1) -> Choice:
         """The choice among the first `most` of each lane, beside those that are left out."""
