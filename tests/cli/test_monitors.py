@@ -8,9 +8,10 @@ import msgspec
 import pytest
 
 from holdfast import Holdfast, Run, agent
-from holdfast.inspect.monitors import FINDINGS
+from holdfast.inspect.monitors import FINDINGS, passes
 from holdfast.inspect.monitors.passes import STREAM, Acknowledgement, JudgedFindings, acknowledge
-from holdfast.inspect.monitors.rules import SilentFailure
+from holdfast.inspect.monitors.rules import MonitorSettings, SilentFailure
+from holdfast.inspect.monitors.tallies import AgentTallies
 from holdfast.journal.entry_codec import values_in
 from tests.cli.lab import Lab, Said
 
@@ -52,10 +53,25 @@ def test_a_run_that_records_nothing_is_named_with_its_evidence(lab: Lab):
 
 def test_a_time_that_is_none_is_refused(lab: Lab):
     judged_while_it_runs(lab)
-    for option, value in product(("--silent", "--recent", "--since"), ("0s", "soon", "2999-01-01", "-3d")):
+    for option, value in product(
+        ("--silent", "--recent", "--since"), ("0s", "soon", "2999-01-01", "-3d", "999999999h")
+    ):
         said = lab("monitors", "dry-run", option, value)
         assert said.status == 2, (option, value)
         assert value in said.remarks
+
+
+def test_a_past_before_the_first_record_costs_nothing(lab: Lab, monkeypatch: pytest.MonkeyPatch):
+    judged_while_it_runs(lab)
+    judge, judged = passes.judged, list[int]()
+
+    def counted(agents: dict[str, AgentTallies], at_ms: int, settings: MonitorSettings) -> list[SilentFailure]:
+        judged.append(at_ms)
+        return judge(agents, at_ms, settings)
+
+    monkeypatch.setattr(passes, "judged", counted)
+    assert lab("monitors", "dry-run", "--since", "500000d").status == 0
+    assert len(judged) == 1
 
 
 def test_a_recent_time_that_is_not_in_whole_hours_is_refused(lab: Lab):

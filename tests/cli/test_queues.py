@@ -5,6 +5,8 @@ import re
 import subprocess
 import sys
 
+import pytest
+
 from holdfast import Holdfast
 from tests.cli.lab import Lab
 
@@ -89,6 +91,15 @@ def test_a_queue_that_does_not_exist_cannot_be_paused(holdfast: Lab):
         assert "did you mean mail?" in refused.err
     assert "needs the name of a queue" in holdfast("queues", "drain").err
     assert holdfast("queues", "list", "mail", "--json").json["queues"][0]["mode"] == {}
+
+
+@pytest.mark.parametrize("when", ["999999999h", "9999-12-31T23:59-12:00"])
+def test_a_time_that_no_clock_reaches_is_refused(holdfast: Lab, when: str):
+    holdfast.write("greet.py", CODE)
+    refused = holdfast("submit", "greet.py:greet", '"ann"', "--at", when)
+    assert (refused.status, refused.err.partition(" write ")[0]) == (
+        2, f"UsageError: the time '{when}' is not within the years 1 to 9999\nNext:",
+    )  # fmt: skip
 
 
 def test_a_limit_of_an_agent_that_does_not_exist_is_said(holdfast: Lab):

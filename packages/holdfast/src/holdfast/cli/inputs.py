@@ -25,6 +25,8 @@ if TYPE_CHECKING:  # `ps` reads a date with this module: it must not import the 
 _ODD_BYTES: Final = "surrogateescape"  # bytes that are not UTF-8 are reported line by line, and the rest still runs
 _LINES: Final = (".jsonl", ".csv")
 _NO_TEXT: Final = "it is not UTF-8 text"
+_TIMES: Final = "write 12h, 7d, 2027-01-31 or 2027-01-31T12:00"
+_YEARS_MS: Final = range(-62_135_596_800_000, 253_402_300_800_000)  # those of `datetime`
 _TEXTUAL: Final[tuple[Any, ...]] = (str, Any, object)
 
 
@@ -181,11 +183,13 @@ def read_past(text: str, now_ms: int) -> int:
 def _moment(text: str, now_ms: int, direction: int) -> int:
     """From now, or a date or time, in UTC where no zone is given."""
     if (span := written_duration(text)) is not None:
-        return now_ms + direction * milliseconds(span)
-    try:
-        then = datetime.fromisoformat(text)
-    except ValueError as error:
-        raise UsageError(
-            f"{text!r} is not a time", next_step="write 12h, 7d, 2027-01-31 or 2027-01-31T12:00"
-        ) from error
-    return int((then if then.tzinfo is not None else then.replace(tzinfo=UTC)).timestamp() * 1000)
+        found = now_ms + direction * milliseconds(span)
+    else:
+        try:
+            then = datetime.fromisoformat(text)
+        except ValueError as error:
+            raise UsageError(f"{text!r} is not a time", next_step=_TIMES) from error
+        found = int((then if then.tzinfo is not None else then.replace(tzinfo=UTC)).timestamp() * 1000)
+    if found not in _YEARS_MS:
+        raise UsageError(f"the time {text!r} is not within the years 1 to 9999", next_step=_TIMES)
+    return found

@@ -342,14 +342,15 @@ async def recorded(reader: JournalReader, since_ms: int, now_ms: int, settings: 
     Each day, counted back from now, is judged by what was on record then; days in a row with one finding are one. Every
     run is read, and nothing that passes have stored is used.
     """
-    report, agents, silences = MonitorReport(), dict[str, AgentTallies](), list[Silence]()
+    report, agents, silences, first_ms = MonitorReport(), dict[str, AgentTallies](), list[Silence](), now_ms
     async for row, records in _changed_since(reader, since_ms - settings.recent_ms - settings.past_ms, report):
         add_records(agents, RunReading(row.run), [(one, True) for one in records])
         silences += silences_in(row, records, settings.of(row.agent).silent_ms)
+        first_ms = min([first_ms, *(one.at for one in records if one.at)])
     found = [one for one in without_progress(silences, settings) if one.at_ms >= since_ms]
     found += await _of_now(reader, now_ms, settings)
     before: set[str] = set()
-    for day in range((now_ms - since_ms) // DAY_MS, -1, -1):
+    for day in range((now_ms - max(since_ms, first_ms)) // DAY_MS, -1, -1):  # before the first record nothing is found
         of_day = judged(agents, now_ms - day * DAY_MS, settings)
         found += [one for one in of_day if one.id not in before]
         before = {one.id for one in of_day}
