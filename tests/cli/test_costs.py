@@ -78,6 +78,20 @@ def test_known_sums_stand_beside_what_is_unknown(lab: Lab):
     assert by_agent == ["desk", "4", "4.01M", "1.9800", "EUR", "1", "2", "0.9900", "EUR"]
 
 
+def test_calls_that_name_no_model_get_the_hint_to_name_it(lab: Lab):
+    lab.write(
+        "plain.py",
+        "from holdfast import Run, agent\n"
+        "async def rule(name: str) -> dict:\n    return {'usage': {'input_tokens': 40, 'output_tokens': 2}}\n"
+        "@agent(run_id='{name}')\nasync def plain(run: Run, name: str) -> dict:\n    return await run.decide(rule, name)\n",
+    )
+    lab("run", "plain.py:plain", '"dan"')
+    said = lab("costs", "--prices", "prices.yaml")
+    assert "Unknown: 1 call without the name of a model. The sums are of the others." in said.lines
+    assert said.lines[-1] == "Next: name the model where it is asked: run.options(model=...).decide(...)"
+    assert "declare the prices" not in said.out
+
+
 def test_the_file_of_the_project_and_json(lab: Lab):
     lab.write("pyproject.toml", '[tool.holdfast]\nprices = "prices.yaml"\n')
     lab("run", "desk.py:desk", '"ann"')

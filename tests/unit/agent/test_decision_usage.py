@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from holdfast import Run, agent, tool
-from holdfast.errors import DecisionFailed, ModelError, RunSuspended
+from holdfast.errors import DecisionFailed, ModelError, RunSuspended, UsageError
 from holdfast.model import records as r
 from holdfast.model.usage import Usage
 from holdfast.people.dossier import dossier
+from holdfast.policies import Retry
 from tests.unit.engine.lab import Lab, virtual
 
 
@@ -109,3 +110,22 @@ async def test_an_approver_sees_the_tokens_of_calls_that_were_not_used(lab: Lab)
             await app.run(desk, "ann")
         found = await dossier(app.service, "r-ann/pay#1")
     assert found.cost.tokens == 50 + 5 + 40 + 2
+
+
+@virtual
+async def test_a_failed_call_records_its_only_model_and_a_question_that_was_never_sent_none(lab: Lab):
+    async def rule(name: str) -> int:
+        raise ModelError("lost", code="unavailable") if name == "ann" else UsageError("too long for it")
+
+    @agent(run_id="r-{name}")
+    async def desk(run: Run, name: str) -> str:
+        with pytest.raises(DecisionFailed):
+            await run.options(model="m-1", retry=Retry(attempts=2)).decide(rule, name)
+        return "done"
+
+    async with lab.app(desk) as app:
+        for name in ("ann", "ben"):
+            await app.run(desk, name)
+    models = [(one.before.model, one.number) for one in lab.of("r-ann", r.DecisionStarted)]
+    assert models == [("", 1), ("m-1", 2)]
+    assert [one.model for run in ("r-ann", "r-ben") for one in lab.of(run, r.DecisionRecorded)] == ["m-1", ""]

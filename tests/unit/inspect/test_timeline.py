@@ -35,6 +35,19 @@ def test_a_clean_success_is_one_line():
     assert (entry.kind, entry.name, entry.mark, entry.text, entry.notes) == ("write", "pay", "ok", '"r1"', [])
 
 
+def test_a_decision_that_is_asked_again_names_what_is_on_record_of_the_call_before():
+    befores = (Usage(), Usage(model="m-1"), Usage(model="m-2", refused=True), Usage(refused=True), Usage())
+    told = story(
+        *(r.DecisionStarted("model#1", "model", number, before, at=1001) for number, before in enumerate(befores, 1))
+    )
+    assert [(note.label, note.text) for note in told.entries[0].notes] == [
+        ("attempt 2", "asked again: m-1 gave no usable answer"),
+        ("attempt 3", "asked again: m-2 refused, or was not reached"),
+        ("attempt 4", "asked again: the model refused, or was not reached"),
+        ("attempt 5", "asked again"),
+    ]
+
+
 def test_attempts_waits_and_verdicts_stand_below_in_order():
     lost = r.End("ambiguous", why="timeout")
     told = story(

@@ -167,7 +167,7 @@ async def _ask_model(scope: Scope, question: ModelQuestion, settings: DecisionSe
                 break
             limited.made = True
             tried = instance.log.now().up
-            value = None
+            value, call.model = None, ""
             try:
                 value = await _limited(scope, question, call)
                 stored, _ = codec_for(_returns(question.function)).round_trip(value)
@@ -178,8 +178,9 @@ async def _ask_model(scope: Scope, question: ModelQuestion, settings: DecisionSe
                 raise
             except Exception as error:  # noqa: BLE001 - any exception of a model client is a failed try
                 patience.failed(error, describe(error), instance.log.now().up - tried)
-                patience.usage = limited.used = usage_of_failure(error, value)
-                patience.price = price_after(instance, step, patience.usage, question.models)
+                limited.used = used = usage_of_failure(error, value)
+                patience.price = price_after(instance, step, used, question.models)
+                patience.usage = used if isinstance(error, UsageError) else _named_usage(used, question, call)
                 await limited.slow(seconds_until_retry(error))
         if not await _waited(scope, question, patience):
             break
@@ -280,10 +281,8 @@ def _record(
     failed: RetryBudget | None = None,
 ) -> r.DecisionRecorded:  # fmt: skip
     instance = call.active
-    usage = usage_of(value) if failed is None else failed.usage
-    if not usage.model:
-        only = question.models[0].name if len(question.models) == 1 else ""
-        usage = msgspec.structs.replace(usage, model=call.model or only)
+    tried = failed is not None and bool(failed.why)  # false also where the last call was that of a process that died
+    usage = failed.usage if failed is not None and tried else _named_usage(usage_of(value), question, call)
     confidence = getattr(value, "confidence", None)
     return r.DecisionRecorded(
         step=question.step,
@@ -301,6 +300,12 @@ def _record(
         ms=instance.log.now().up - began,
         **instance.log.stamp(),
     )
+
+
+def _named_usage(usage: Usage, question: ModelQuestion, call: DecisionCall) -> Usage:
+    """The usage of a call that was made, with the name of its model also where neither answer nor error states it."""
+    only = question.models[0].name if len(question.models) == 1 else ""
+    return msgspec.structs.replace(usage, model=usage.model or call.model or only)
 
 
 def _asked_otherwise(diverged: ReplayDiverged, recorded: object, question: ModelQuestion) -> ReplayDiverged:

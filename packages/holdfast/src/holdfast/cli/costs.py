@@ -12,7 +12,7 @@ import click
 from holdfast.cli.common import CommandCall, command
 from holdfast.cli.config import project_prices
 from holdfast.cli.inputs import read_past
-from holdfast.inspect.costs import CostReport, Grouping
+from holdfast.inspect.costs import NO_NAME, CostReport, Grouping
 from holdfast.inspect.costs import costs as costs_of
 from holdfast.inspect.prices import Prices, price_list
 from holdfast.inspect.text import count, short
@@ -125,18 +125,23 @@ def _remarks(call: CommandCall, found: CostReport, prices: Prices) -> None:
         call.screen.line(f"Prices: {', '.join(found.bases)}.")
     for run in found.unreadable:
         call.screen.note(("Not counted", "yellow"), f": {run} cannot be read. Next: holdfast verify")
-    if total.unpriced and not any(one.basis.startswith("genai-prices ") for one in prices.sources):
+    unnamed = found.unpriced_models.get(NO_NAME, 0)
+    if unnamed:
+        call.screen.next("name the model where it is asked: run.options(model=...).decide(...)")
+    if total.unpriced > unnamed and not any(one.basis.startswith("genai-prices ") for one in prices.sources):
         call.screen.next("pip install 'holdfast[prices]' for published prices, or name your own: --prices FILE")
-    elif total.unpriced:
+    elif total.unpriced > unnamed:
         call.screen.next("declare the prices of these models: --prices FILE")
 
 
 def _unknown(found: CostReport) -> str:
     """The calls whose cost is unknown, by reason."""
-    total, models = found.total, short(", ".join(sorted(found.unpriced_models)), 200)
+    total, unnamed = found.total, found.unpriced_models.get(NO_NAME, 0)
+    models = short(", ".join(sorted(found.unpriced_models.keys() - {NO_NAME})), 200)
     reasons = (
         (total.uncounted, "without a count of tokens"),
-        (total.unpriced, f"of models without a price ({models})"),
+        (unnamed, "without the name of a model"),
+        (total.unpriced - unnamed, f"of models without a price ({models})"),
         (total.contradictory, "with counts of tokens that contradict"),
     )
     return ", ".join(f"{count(number, 'call')} {why}" for number, why in reasons if number)

@@ -17,6 +17,7 @@ from holdfast.model.policy import Ruling
 from holdfast.model.questions import Answered
 from holdfast.model.run_budget import words_of
 from holdfast.model.run_history import JOINED
+from holdfast.model.usage import Usage
 from holdfast.policies import COUNTED_LIMITS
 
 SHORT: Final = 300
@@ -171,6 +172,12 @@ def decision_notes(record: r.DecisionRecorded) -> list[tuple[str, str]]:
     if record.ms >= 1000:
         facts.append(f"{record.ms / 1000:.1f} s")
     return [*notes, ("model", ", ".join(facts))] if facts else notes
+
+
+def retried_text(before: Usage) -> str:
+    """The end of the call before, as far as it is on record: its model, and that the service refused it."""
+    end = "refused, or was not reached" if before.refused else "gave no usable answer"
+    return f": {before.model or 'the model'} {end}" if before.model or before.refused else ""
 
 
 def message_text(record: r.MessageReceived) -> str:

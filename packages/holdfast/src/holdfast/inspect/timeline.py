@@ -23,6 +23,7 @@ from holdfast.inspect.render_records import (
     record_note,
     render_value,
     report_notes,
+    retried_text,
     stored,
     verdict_text,
     written_text,
@@ -308,7 +309,8 @@ class _TimelineBuilder:
                 entry = self._entry(record.step, record.at, "decision")
                 entry.name, entry.mark, entry.status = record.function, "open", "asked"
                 if record.number > 1:
-                    entry.notes.append(TimelineNote(record.at, f"attempt {record.number}", "asked again"))
+                    text = f"asked again{retried_text(record.before)}"
+                    entry.notes.append(TimelineNote(record.at, f"attempt {record.number}", text))
             case r.ValueRecorded():
                 self._value(record)
             case r.TimerSet() | r.TimerFired() | r.EventReceived():
