@@ -128,6 +128,16 @@ def test_orders_say_that_the_journal_cannot_be_written(kept: Lab):
     assert not (kept.directory / "kept" / "holdfast.db").stat().st_mode & stat.S_IWUSR
 
 
+@pytest.mark.parametrize("command", [("top", "--once"), ("ps",), ("queues",), ("doctor",), ("inbox",)])
+def test_looking_makes_no_journal_of_an_empty_file(holdfast: Lab, command: tuple[str, ...]):
+    holdfast.write("empty.db", "")
+    said = holdfast(*command, "--journal", "empty.db")
+    assert said.status == 2
+    assert "the journal empty.db is an empty file" in said.err
+    assert "a command that reads never creates one" in said.err
+    assert [(one.name, one.stat().st_size) for one in holdfast.directory.glob("empty*")] == [("empty.db", 0)]
+
+
 def test_a_file_that_is_no_journal_is_said_to_be_none(holdfast: Lab):
     place = holdfast.directory / "kept"
     place.mkdir()

@@ -116,7 +116,8 @@ def existing_journal(option: str | None) -> Address:
     if not address.exists():
         others = ", ".join(map(str, journals_here()))
         raise UsageError(
-            f"the journal {address.place} does not exist",
+            f"the journal {address.place} "
+            + ("is an empty file" if Path(address.place).is_file() else "does not exist"),
             known=f"journals in this directory: {others}" if others else "a command that reads never creates one",
             next_step="name it with --journal PATH, HOLDFAST_JOURNAL or [tool.holdfast] journal in pyproject.toml"
             + ("" if others else "; `holdfast run` creates it"),

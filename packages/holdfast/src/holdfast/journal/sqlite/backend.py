@@ -43,7 +43,8 @@ class SqliteFiles:
         return SqliteReader(place, connect=self._connect())
 
     def exists(self, place: str) -> bool:
-        return Path(place).exists()
+        path = Path(place)
+        return path.exists() and path.stat().st_size > 0  # an empty file is no journal yet: opening would make it one
 
     def same(self, place: str, other: str) -> bool:
         return Path(place).resolve() == Path(other).resolve()
