@@ -1,6 +1,7 @@
 """`holdfast effects`: one question over all runs."""
 
 import re
+import unicodedata
 from pathlib import Path
 
 import pytest
@@ -114,6 +115,22 @@ def test_case_does_not_count_in_any_language(lab: Lab):
     assert found(lab, "--text", "GRÖßE zO") == ["zoe/mail#1 succeeded"]
     assert found(lab, "--to", "ωΜΈγα omega") == ["omega/pay#1 succeeded"]
     assert found(lab, "--text", "Ωμέ", "--tool", "pay") == ["omega/pay#1 succeeded"], "as it is written, without ASCII"
+
+
+def test_composed_and_decomposed_letters_are_equal(lab: Lab, monkeypatch: pytest.MonkeyPatch):
+    for name, form in (("one", "NFC"), ("two", "NFD")):
+        fields = unicodedata.normalize(form, f'"order": "Zoë@müll.de {name}", "cents": 1, "body": "Ёж {name}"')
+        lab("run", "desk.py:desk", f'{{"name": "{name}", {fields}}}')
+    for page in (500, 1):
+        monkeypatch.setattr(searching, "_PAGE", page)
+        for form in ("NFC", "NFD"):
+            for name in ("one", "two"):
+                word = unicodedata.normalize(form, f"Zoë@müll.de {name}")
+                assert found(lab, "--key", word) == [f"{name}/pay#1 succeeded"]
+                assert found(lab, "--to", word.lower()) == [f"{name}/pay#1 succeeded"]
+            for words, tool in (("Zoë@müll", "pay"), ("Ёж", "mail")):
+                text = unicodedata.normalize(form, words)
+                assert found(lab, "--text", text) == [f"two/{tool}#1 succeeded", f"one/{tool}#1 succeeded"]
 
 
 @pytest.mark.parametrize(("at_once", "page"), [(1, 1), (3, 2), (7, 1)])

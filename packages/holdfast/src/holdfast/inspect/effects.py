@@ -7,6 +7,7 @@ the records, the newest first, until there are enough effects.
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import Any, Final, TypeAlias, cast
 
@@ -47,7 +48,7 @@ class EffectQuery(msgspec.Struct, frozen=True):
     """The effects that are wanted: all conditions that are given have to hold.
 
     `key` is a business key, `to` the value of an argument, `text` a part of the arguments or of the result. Case does
-    not count in `to` and `text`. `since_ms`: begun then or later.
+    not count in `to` and `text`. Composed and decomposed letters are equal. `since_ms`: begun then or later.
     """
 
     key: str = ""
@@ -104,7 +105,7 @@ async def find_effects(
             next_step="holdfast effects --key KEY | --to ADDRESS | --text TEXT | --tool NAME",
         )
     search = _Search(journal, progress)
-    names = _with_key(journal, query) if query.key else search.named(_text_of(query))
+    names = _with_key(journal, query) if query.key else search.named(_texts_of(query))
     found: list[FoundEffect] = []
     histories = _Histories(reader)
     seen, unreadable = set[str](), dict[str, None]()
@@ -151,7 +152,7 @@ async def _with_key(journal: Reader, query: EffectQuery) -> AsyncIterator[tuple[
     while name.startswith(claims):
         tool = parts_of(name)[1]
         if query.tool in {"", tool}:
-            entries = await journal.entries(claim_stream(tool, query.key))
+            entries = [entry for key in _forms(query.key) for entry in await journal.entries(claim_stream(tool, key))]
             operations += [(entry.id, note.operation) for entry, note in await readable(journal, entries, ClaimNote)]
         name = await journal.next_stream(
             stream("claim", tool) + "0"
@@ -160,13 +161,26 @@ async def _with_key(journal: Reader, query: EffectQuery) -> AsyncIterator[tuple[
         yield split_operation_id(operation)
 
 
-def _text_of(query: EffectQuery) -> str:
-    """The text, as JSON has it, without which no record makes an operation fit.
+def _texts_of(query: EffectQuery) -> list[str]:
+    """The texts, as JSON has them, of which a record that makes an operation fit has at least one.
 
-    The search ignores case in ASCII letters only, so of a text with others their longest part is searched for.
+    The search ignores case in ASCII letters only, so of a text with others their longest part is searched for: it is in
+    all forms of the text. A text without such a part is searched for in each form.
     """
-    text = _inside(query.to.strip() or query.text)
-    return max(text, *_NOT_ASCII.split(text), key=_worth) if text else f'"tool":{_json(query.tool)}'
+    forms = _forms(_inside(query.to.strip() or query.text))
+    part = max(forms[0], *_NOT_ASCII.split(forms[0]), key=_worth)
+    if not part:
+        return [f'"tool":{_json(query.tool)}']
+    return [part] if part.isascii() else forms
+
+
+def _forms(text: str) -> list[str]:
+    """The text with composed letters first, then decomposed and as it was typed, as far as these differ."""
+    return list(dict.fromkeys([_composed(text), unicodedata.normalize("NFD", text), text]))
+
+
+def _composed(text: str) -> str:
+    return unicodedata.normalize("NFC", text)
 
 
 def _worth(text: str) -> tuple[bool, int]:
@@ -189,19 +203,20 @@ class _Search:
         self._progress: Final = progress
         self.searched = self.records = 0
 
-    async def named(self, text: str) -> AsyncIterator[tuple[str, str]]:
-        """The operations with a record that contains the text."""
+    async def named(self, texts: list[str]) -> AsyncIterator[tuple[str, str]]:
+        """The operations with a record that contains one of the texts."""
         newest = await self._journal.search("", EVERY_RECORD, 1)
         self.records = newest[0].number if newest else 0
         while left := self.records - self.searched:
             numbers = range(max(1, left + 1 - _AT_ONCE), left + 1)
-            rows = await self._journal.search(text, numbers, _PAGE)
-            for row in rows:
+            pages = [await self._journal.search(text, numbers, _PAGE) for text in texts]
+            end = max([numbers.start, *(page[-1].number for page in pages if len(page) == _PAGE)])
+            rows = {row.number: row for page in pages for row in page if row.number >= end}
+            for _, row in sorted(rows.items(), reverse=True):
                 self.searched = self.records + 1 - row.number
                 if row.body.startswith(_ABOUT):
                     yield row.run, getattr(decode(row.body), "step", "")
-            if len(rows) < _PAGE:
-                self.searched = self.records + 1 - numbers.start
+            self.searched = self.records + 1 - end
             if self._progress is not None:
                 self._progress(self.searched, self.records)
 
@@ -211,7 +226,7 @@ def _fits(query: EffectQuery, operation: OperationState, agent: str) -> bool:
     values = list(_values(msgspec.json.decode(intent.arguments)))
     whole = f"{bytes(intent.arguments).decode()}\n{bytes(operation.settlement.result).decode()}"
     return (
-        query.key in {"", intent.claim}
+        (not query.key or _composed(query.key) == _composed(intent.claim))
         and query.tool in {"", intent.tool}
         and query.agent in {"", agent}
         and _begun_ms(operation) >= query.since_ms
@@ -226,7 +241,7 @@ def _begun_ms(operation: OperationState) -> int:
 
 
 def _plain(text: str) -> str:
-    return text.strip().casefold()
+    return _composed(_composed(text).strip().casefold())
 
 
 def _values(value: Any) -> Iterable[str]:
