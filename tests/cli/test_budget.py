@@ -129,6 +129,10 @@ def test_shared_budgets_are_listed_with_the_runs_that_wait(desk: Desk, tmp_path:
     assert "support  agent desk; " in shown.stdout
     assert "1 run waiting" in shown.stdout
     assert "the limit of agent des concerns no run" in shown.stderr
+    attention = json.loads(call("top", "--json").stdout)["attention"]
+    assert {"what": "shared budget support has no room: 1 run waiting for it", "command": "holdfast budget"} in [
+        {**one, "command": one["command"].replace(f" --journal {desk.journal}", "")} for one in attention
+    ]
     refused = call("budget", "--raise", "tokens=1")
     assert (refused.returncode, "--raise needs a run" in refused.stderr) == (2, True)
     limits.write_text("budgets:\n  support: {agent: desk, tokens: 500000}\n")
