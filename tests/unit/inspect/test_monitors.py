@@ -75,6 +75,12 @@ def test_unknown_outcomes_far_above_the_past_are_found_with_their_evidence():
     assert found.newest_ms == NOW - 2 * MINUTE
 
 
+def test_four_unknown_outcomes_of_sixteen_are_found_in_an_agent_that_had_none():
+    past = writes("succeeded", 80, NOW - 2 * DAY_MS)
+    now = [*writes("succeeded", 12, NOW), *writes("unknown", 4, NOW)]
+    assert rules(past, now) == ["unknown outcomes"]
+
+
 def test_refusals_are_a_rule_of_their_own():
     assert rules(PAST, writes("succeeded", 5, NOW), writes("failed", 6, NOW)) == ["refusals"]
 
@@ -110,7 +116,7 @@ RUNS = seen("runs", "completed", 100, NOW - 3 * DAY_MS)
 @pytest.mark.parametrize(
     ("topic", "rule", "usual", "far"),
     [
-        ("repeats", "repetition", 4, 16),
+        ("repeats", "repetition", 2, 8),
         ("tokens", "cost", 1000, 4000),
         ("driven", "duration", 10_000, 40_000),
     ],
