@@ -165,7 +165,7 @@ class TimeLimit:
                 if not self.fired:
                     raise  # it is of the body itself
             except Exception:
-                if self._cancelled or not self.fired or active.closed:
+                if self.cancelled or not self.fired or active.closed:
                     raise  # else the body was ended before it came to that
             if self.fired:
                 if self.name in active.history.delivered.by_step:
@@ -193,7 +193,7 @@ class TimeLimit:
 
         A step asks this when it begins. One that begins once the body is cancelled is on the way out of it.
         """
-        if self._cancelled:
+        if self.cancelled:
             return False
         # A timer that counts ends the body by itself, also where the clock on the wall is set meanwhile.
         return self.fired or not (self._counts or self._scope.active.replay.catching_up or self._seconds())
@@ -204,7 +204,7 @@ class TimeLimit:
         return self.name in self._scope.active.history.steps.answers
 
     @property
-    def _cancelled(self) -> bool:
+    def cancelled(self) -> bool:
         """True once it has cancelled its body in this process."""
         return self._timeout is not None and self._timeout.expired()
 

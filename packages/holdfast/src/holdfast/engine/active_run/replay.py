@@ -181,7 +181,7 @@ class Replay:
             try:
                 await self._waiters.wait(scope, self.order.before(index), Pause("replay", step))
             except asyncio.CancelledError as error:
-                if self._was_received(step):
+                if self._was_received(scope, step):
                     cancelled = error
                     continue
                 if step not in self._history.operations:  # the caller of an operation notes that it has left
@@ -194,15 +194,15 @@ class Replay:
             scope.received = True
         return self.take(step)
 
-    def _was_received(self, step: str) -> bool:
-        """True if the record says that the caller of this step received its answer, and was not cancelled before."""
+    def _was_received(self, scope: Scope | None, step: str) -> bool:
+        """True if the record says that the caller of this step received its answer, and was not cancelled before.
+
+        A time limit cancels its body in its turn: what is recorded after that was not received.
+        """
         delivery = self._history.delivered.by_step.get(step)
-        return (
-            delivery is not None
-            and delivery.index < self._recorded
-            and delivery.kind != "left"
-            and not (self._replayed.closed)
-        )
+        if delivery is None or delivery.index >= self._recorded or delivery.kind == "left" or self._replayed.closed:
+            return False
+        return scope is None or not scope.cancelled_by_limit()
 
     def forgo(self, step: str) -> None:
         """Skip a delivery that its cancelled caller never takes: the next one comes, and is not kept waiting."""

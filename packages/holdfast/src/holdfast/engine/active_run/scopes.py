@@ -48,6 +48,11 @@ class Limit(Protocol):
         """True if no step of its body may begin any more."""
         ...
 
+    @property
+    def cancelled(self) -> bool:
+        """True once it has cancelled its body in this process."""
+        ...
+
 
 class Scope:
     """One branch of one run instance, or a named section of it.
@@ -110,6 +115,13 @@ class Scope:
         """True if this branch, or one that began it, is in the body of a time limit."""
         host: Scope | None = self.host
         while host is not None and not host.limits:
+            host = host.parent
+        return host is not None
+
+    def cancelled_by_limit(self) -> bool:
+        """True if a time limit around this branch, or around one that began it, has cancelled its body."""
+        host: Scope | None = self.host
+        while host is not None and not any(limit.cancelled for limit in host.limits):
             host = host.parent
         return host is not None
 
