@@ -75,7 +75,7 @@ sim: ## simulate SEEDS=2000 seeds and check every invariant, or tell the story o
 differential: ## simulate SEEDS=2000 seeds with the fast path and without it, and compare; or show SEED=42
 	$(IN) dev python -m simulator differential $(if $(SEED),$(SEED),--seeds $(or $(SEEDS),2000)) $(ARGS)
 
-nights: ## draw 100 bad nights of 5,000 runs and print what the monitors find of them, as a page (40 minutes)
+nights: ## draw 100 bad nights of 5,000 runs and print what the monitors find of them, as a page (10 minutes on two free cores)
 	$(IN) dev python -m examples.night $(ARGS)
 
 mutants: ## plant bugs in the product and let the simulator find each; fails on a miss (20 minutes)
