@@ -9,6 +9,8 @@ from holdfast import Key, NotSent, Run, agent, current_operation, tool
 from holdfast.errors import DecisionFailed, OperationCancelled, OperationFailed, RunStopped, RunSuspended, UnknownRun
 from holdfast.model import records as r
 from holdfast.policies import Retry
+from holdfast.queues.call_limits import ModelLimit
+from holdfast.queues.limits import DeclaredLimits
 from tests.unit.engine.lab import Lab, virtual
 
 
@@ -196,6 +198,26 @@ async def test_after_its_deadline_a_run_asks_no_model_and_tells_the_same_on_repl
         await lab.pass_time(hours=2)
         assert "the deadline passed" in await app.resume("r-x")
     assert len(asked) == 3
+
+
+@virtual
+async def test_a_model_for_which_a_run_waited_past_its_deadline_is_not_asked(lab: Lab):
+    asked: list[str] = []
+
+    async def model(question: str) -> str:
+        asked.append(question)
+        return question
+
+    @agent(run_id="r-{name}", deadline=timedelta(seconds=5))
+    async def desk(run: Run, name: str) -> str:
+        ask = run.options(model="big").decide
+        return await ask(model, "one") + await ask(model, "two")
+
+    limits = DeclaredLimits(models={"big": ModelLimit(rate="1/hour")})
+    async with lab.app(desk, hold_ms=10**9, queues=limits) as app:
+        with pytest.raises(DecisionFailed, match="the deadline passed"):
+            await app.run(desk, "x")
+    assert asked == ["one"]
 
 
 @virtual

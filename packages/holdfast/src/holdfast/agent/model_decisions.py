@@ -159,9 +159,6 @@ async def _ask_model(scope: Scope, question: ModelQuestion, settings: DecisionSe
     while patience.tries_left:
         patience.tries += 1
         instance.check()
-        if (until := instance.process.deadline_of(instance.history)) is not None and call.now_ms() >= until:
-            patience.why, patience.code = "the deadline passed", ""
-            break
         async with LimitedModelCall(scope, step, [one.name for one in question.models], len(question.seen)) as limited:
             if not await _begun(scope, question, patience, limited):
                 break
@@ -197,14 +194,8 @@ async def _begun(scope: Scope, question: ModelQuestion, patience: RetryBudget, l
     active, step = scope.active, question.step
     await read_limits(active)
     budget = active.history.budget
-    if budget is not None:
-        while why := budget.refusal(step, patience.usage, patience.price):
-            if budget.limits.then == "stop":
-                patience.why, patience.code = why, EXCEEDED
-                return False
-            watchers = active.waiters.watchers.setdefault(BUDGET, [])
-            async with limited.put_down():
-                await active.waiters.wait(scope, watchers, Pause("budget", step, asks=f"{active.run}/{step}: {why}"))
+    if not await _is_in_time_and_budget(scope, step, patience, limited):
+        return False
     shared = budgets_of(active)  # after the wait: another branch may have started the first child meanwhile
     reserved, price, why = reservation_of(active, shared, question.models, len(question.seen))
     if why:
@@ -231,6 +222,24 @@ async def _begun(scope: Scope, question: ModelQuestion, patience: RetryBudget, l
         await active.log.flush()
         active.check()
     return True
+
+
+async def _is_in_time_and_budget(scope: Scope, step: str, patience: RetryBudget, limited: LimitedModelCall) -> bool:
+    """False if the deadline of the run has passed, or its own budget does not permit the call; it may wait for that."""
+    active = scope.active
+    budget, until = active.history.budget, active.process.deadline_of(active.history)
+    while until is None or active.process.wall_ms() < until:
+        why = "" if budget is None else budget.refusal(step, patience.usage, patience.price)
+        if budget is None or not why:
+            return True
+        if budget.limits.then == "stop":
+            patience.why, patience.code = why, EXCEEDED
+            return False
+        watchers = active.waiters.watchers.setdefault(BUDGET, [])
+        async with limited.put_down():
+            await active.waiters.wait(scope, watchers, Pause("budget", step, asks=f"{active.run}/{step}: {why}"))
+    patience.why, patience.code = "the deadline passed", ""
+    return False
 
 
 async def _waited(scope: Scope, question: ModelQuestion, patience: RetryBudget) -> bool:
