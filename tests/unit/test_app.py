@@ -97,12 +97,13 @@ async def test_inputs_that_name_no_run_are_refused_one_by_one(lab: Lab):
             await app.run(nameless, "a", run_id="no spaces")
 
 
+@agent(run_id="echo-{text}")
+async def echo(run: Run, text: str) -> str:
+    return text
+
+
 @virtual
 async def test_a_name_in_place_of_an_agent_is_refused_with_the_agents_that_exist(lab: Lab):
-    @agent(run_id="echo-{text}")
-    async def echo(run: Run, text: str) -> str:
-        return text
-
     async with lab.app(echo) as app:
         untyped: Any = app
         for given in ("echo", "ehco", echo.__wrapped__, None):
@@ -121,10 +122,6 @@ async def test_a_name_in_place_of_an_agent_is_refused_with_the_agents_that_exist
 
 @virtual
 async def test_a_key_that_is_not_text_is_refused_by_its_name(lab: Lab):
-    @agent(run_id="echo-{text}")
-    async def echo(run: Run, text: str) -> str:
-        return text
-
     async with lab.app(echo) as app:
         untyped: Any = app
         for key in (5, b"a", ""):

@@ -5,7 +5,7 @@ another process: the entry that it was asked is stored before it is asked. A run
 calls; one that completes or waits does not.
 
 A budget that covers the run covers them, too: each reserves in a record of the run, as the call of a decision does, and
-is not made where there is no room. A call that ends after its run, or whose process dies, counts as what it reserved.
+is skipped where there is no room. A call that ends after its run, or whose process dies, is charged what it reserved.
 Limits of models cover them, and none waits for a permit.
 """
 

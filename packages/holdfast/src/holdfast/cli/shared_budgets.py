@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -65,7 +64,7 @@ def show_shared(call: CommandCall) -> None:
 async def _found(call: CommandCall) -> tuple[list[ListedBudget], list[str]]:
     from holdfast.control.code_location import unknown_agents  # noqa: PLC0415 - the budget of a run needs it not
     from holdfast.engine.process import newest_limits  # noqa: PLC0415 - as above
-    from holdfast.engine.shared_budgets import uses_now, waited_for  # noqa: PLC0415 - as above
+    from holdfast.engine.shared_budgets import uses_now, waiting_by_budget  # noqa: PLC0415 - as above
     from holdfast.queues.zones import day_of  # noqa: PLC0415 - as above
 
     async with call.reader() as reader:
@@ -73,7 +72,7 @@ async def _found(call: CommandCall) -> tuple[list[ListedBudget], list[str]]:
         if newest is None or not newest.limits.budgets:
             return [], []
         uses = await uses_now(reader.journal, newest.limits, now)
-        waiting = Counter(budget for _, budgets in await waited_for(reader.journal) for budget in budgets)
+        waiting = await waiting_by_budget(reader.journal)
         listed: list[ListedBudget] = []
         for name, one in newest.limits.budgets.items():
             day = day_of(one.zone, now)

@@ -20,7 +20,7 @@ from holdfast.cli.costs import prices_from
 from holdfast.cli.queues import ListedQueue, list_queues
 from holdfast.cli.top_frame import AgentRuns, Attention, DrivingProcess, RecentSpending, TopFrame, asked, draw
 from holdfast.cli.undriven import UndrivenFinder
-from holdfast.engine.shared_budgets import waited_for
+from holdfast.engine.shared_budgets import waiting_by_budget
 from holdfast.inspect.reader import JournalReader, troubles_of
 from holdfast.inspect.spending import Spending
 from holdfast.inspect.text import count, moment
@@ -146,8 +146,7 @@ class Overview:
             elif queue.startable(gone) and not queue.running:
                 waits = f"{count(queue.waiting, 'run')} waiting" if queue.waiting else "runs wait for a slot again"
                 found.append(Attention(f"queue {queue.queue}: {waits}, and none of them runs", "holdfast worker"))
-        spent = Counter(budget for _, budgets in await waited_for(self._reader.journal) for budget in budgets)
-        for budget, number in sorted(spent.items()):
+        for budget, number in sorted((await waiting_by_budget(self._reader.journal)).items()):
             remark = f"shared budget {budget} has no room: {count(number, 'run')} waiting for it"
             found.append(Attention(remark, "holdfast budget"))
         for tool, why in (await self._reader.pauses()).items():

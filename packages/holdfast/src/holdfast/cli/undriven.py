@@ -89,7 +89,7 @@ class UndrivenFinder:
         ours = next((one for one in noted if one.program == program), None)
         if ours is not None and not ours.exists:
             renamed = _declared(f'name="{agent}"') if ours.file.exists() else ""
-            return Undriven(f" of {program}; its code is no longer {ours.target}", renamed, moved=True)
+            return Undriven(f" of {program}; its code is no longer at {ours.target}", renamed, moved=True)
         if ours is not None and any(one.exists for one in noted if one is not ours):
             return Undriven(f" of {program}", worker_of(program))
         return Undriven("", WORKER)

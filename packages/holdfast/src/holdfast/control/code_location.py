@@ -9,7 +9,7 @@ import logging
 import re
 import symtable
 import sys
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -102,7 +102,7 @@ async def note_code(journal: Journal, agents: Iterable[AnyAgent]) -> None:
         LOG.debug("where the code of the agents is could not be noted: %s", error)
 
 
-async def unknown_agents(journal: Journal, named: Mapping[str, str], here: Iterable[str] = ()) -> list[str]:
+async def unknown_agents(journal: Journal, named: Mapping[str, str], here: Collection[str] = ()) -> list[str]:
     """One remark for each agent that is not `here`, that no app over this journal has had, and that has no runs.
 
     `named` has the agents by the beginnings of the remarks.

@@ -13,6 +13,7 @@ refused, so none falls between the two.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
@@ -290,6 +291,11 @@ async def wake_waiting(process: Process) -> None:
             finally:
                 process.leases.let_go(run)
             process.came_due.set()
+
+
+async def waiting_by_budget(journal: Journal) -> Counter[str]:
+    """How many runs wait for each budget that runs share."""
+    return Counter(budget for _, budgets in await waited_for(journal) for budget in budgets)
 
 
 async def waited_for(journal: Journal) -> list[tuple[str, set[str]]]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from holdfast.engine.process import newest_limits
-from holdfast.engine.shared_budgets import uses_now, waited_for
+from holdfast.engine.shared_budgets import uses_now, waiting_by_budget
 from holdfast.errors import UsageError
 from holdfast.inspect.monitors.passes import watched
 from holdfast.inspect.monitors.rules import RULES
@@ -123,7 +123,7 @@ async def _budgets(journal: Journal, limits: DeclaredLimits, now: int) -> list[S
     """The budgets that runs share, on their present days."""
     if not limits.budgets:
         return []
-    waiting = Counted(budget for _, budgets in await waited_for(journal) for budget in budgets)
+    waiting = await waiting_by_budget(journal)
     found = [Sample("holdfast_budget_waiting", {"budget": name}, waiting[name]) for name in limits.budgets]
     for name, uses in (await uses_now(journal, limits, now)).items():
         for use in uses:

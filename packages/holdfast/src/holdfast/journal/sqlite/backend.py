@@ -44,7 +44,7 @@ class SqliteFiles:
 
     def exists(self, place: str) -> bool:
         path = Path(place)
-        return path.exists() and path.stat().st_size > 0  # an empty file is no journal yet: opening would make it one
+        return path.exists() and path.stat().st_size > 0  # opening an empty file would turn it into a journal
 
     def same(self, place: str, other: str) -> bool:
         return Path(place).resolve() == Path(other).resolve()
